@@ -123,7 +123,12 @@ def test_a_table_names_images_that_do_not_change(folder, proxy):
   rows = {"image": ["i/2.png", "i/0.png", "i/1.png"], "label": ["x", "y", "x"]}
   write_table(folder / "t.parquet", rows)
   source = open_source(f"parquet:{folder}/t.parquet")
-  assert [source[i].image for i in range(3)] == [b"image 2", b"image 0", b"image 1"]
+  content = [b"image 2", b"image 0", b"image 1"]
+  assert [source[i].image for i in range(3)] == content
+  part = open_source(f"parquet:{folder}/t.parquet", "[50%:]")
+  rows = [int(part.name(i).rpartition(" ")[2]) for i in range(len(part))]
+  assert 0 < len(rows) < 3
+  assert [part[i].image for i in range(len(part))] == [content[row] for row in rows]
   files.write_bytes(folder / "i" / "0.png", b"another")
   with pytest.raises(ChangedError):
     source[1]

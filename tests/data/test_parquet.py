@@ -1,7 +1,9 @@
 """Parquet files: columns, splits, row groups, and what is refused."""
 
+import concurrent.futures
 import json
 import os
+import time
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from tests.data.opened import every, open_source
 from vit_jax.data import leakage, sources
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import SourceError
+from vit_jax.data.sources import parquet as parquet_source
 from vit_jax.storage.base import ChangedError
 
 CLASSES = {"names": ["cat", "dog"], "_type": "ClassLabel"}
@@ -155,6 +158,25 @@ def test_a_file_that_changes_or_goes_ends_the_run(tmp_path):
   (tmp_path / "a.parquet").unlink()
   with pytest.raises(ChangedError, match="was changed or removed"):
     source[0]
+
+
+def test_few_large_row_groups_are_read_at_once(tmp_path, monkeypatch):
+  spec = write(tmp_path / "a.parquet", {"image": images(16), "label": [0] * 16}, row_group_size=1)
+  monkeypatch.setattr(parquet_source, "_KEPT", 1)
+  source, under_way, most = open_source(spec), [], []
+  read = parquet_source._File.group
+
+  def group(*args):
+    under_way.append(args)
+    most.append(len(under_way))
+    time.sleep(0.01)
+    under_way.pop()
+    return read(*args)
+
+  monkeypatch.setattr(parquet_source._File, "group", group)
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    read_at_once = list(pool.map(lambda row: source[row].image, range(16)))
+  assert (max(most), read_at_once) == (1, images(16))
 
 
 def test_large_row_groups_are_told(tmp_path, monkeypatch):

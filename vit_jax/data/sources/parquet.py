@@ -70,25 +70,25 @@ class Parquet(table.Table):
     chosen = np.arange(len(keys))
     if column:
       chosen = arrow.of_split(str(root), column, self._values(column), name, self.notes)
+    texts = []
     if arrow.is_text(schema.field(self._image).type):
-      paths = self._values(self._image).take(chosen).to_pylist()
-      self.notes += table.outside(str(root), filter(None, paths))
+      texts = self._values(self._image).take(chosen).to_pylist()
+      self.notes += table.outside(str(root), filter(None, texts))
     values = self._values(label).take(chosen).chunks if label else ()
     labels = arrow.labels(str(root), schema, label, values, len(chosen))
     super().__init__("parquet", keys[chosen], labels, cut)
+    texts = texts and [texts[row] for row in self.rows]
     self.rows = chosen[self.rows]
     self._ends = list(itertools.accumulate(map(len, self._files)))
     self._kept, self._lock = collections.OrderedDict(), threading.Lock()
     largest = max(file.largest_group(self._image) for file in self._files)
     self._reading = threading.BoundedSemaphore(min(max(_KEPT // max(largest, 1), 1), _GROUPS))
-    texts = arrow.is_text(schema.field(self._image).type)
-    self._stamps = self._pinned(str(root)) if texts else None
+    self._stamps = self._pinned(str(root), texts)
     self.distant |= bool(self._stamps)
 
-  def _pinned(self, root: str) -> stored.Stamps | None:
-    """The stamps of the image files that the rows name; None: all are on this machine."""
-    texts = self._values(self._image).take(self.rows).to_pylist()
-    if not self.distant and not any(is_url(text) for text in texts if text):
+  def _pinned(self, root: str, texts: list[str | None]) -> stored.Stamps | None:
+    """The stamps of the image files that the rows name; None: none is in a bucket."""
+    if not texts or not (self.distant or any(is_url(text) for text in texts if text)):
       return None
     folders = [self._place(index)[0].path.parent for index in range(len(self))]
     paths = [within(folder, text or "") for folder, text in zip(folders, texts, strict=True)]

@@ -1,5 +1,6 @@
 """WebDataset: tar files in which KEY.jpg and KEY.cls, or KEY.json, are an example."""
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -174,7 +175,10 @@ def _index(path: Path, stamp: Stamp, image_key: str, label_key: str) -> dict[str
   except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
     hint = "; unpack compression first" if path.name.endswith(("gz", "bz2", "xz", "zst")) else ""
     raise SourceError(f'"{path}" cannot be read as a tar file: {error}{hint}.') from error
-  if stored.stamps_of([path])[0] != [stamp]:  # it may be another file that was read
+  now = None
+  with contextlib.suppress(FileNotFoundError):
+    now = files.stamp(path)
+  if now != stamp:  # it may be another file that was read
     raise ChangedError(path)
   index["stamp"] = np.array(list(map(str, stamp)))
   try:

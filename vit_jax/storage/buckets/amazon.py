@@ -6,7 +6,7 @@ from vit_jax.process.errors import ConfigError
 from vit_jax.storage.buckets.bucket import storage
 from vit_jax.storage.buckets.client import WORKERS
 from vit_jax.storage.buckets.direct import Direct
-from vit_jax.storage.buckets.objects import NEW, Found, Reason
+from vit_jax.storage.buckets.objects import NEW, Found, Reason, passing
 
 _CODES = {
   "NoSuchBucket": Reason.NO_BUCKET,
@@ -27,7 +27,6 @@ _CODES = {
   "QuotaExceeded": Reason.QUOTA,
 }
 _SECONDS = 600  # for which a signed address can be used
-_PASSING_STATUS = (408, 429)  # and all from 500
 
 
 class _Amazon:
@@ -107,8 +106,7 @@ class _Amazon:
 
     if isinstance(error, boto.ClientError):
       status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-      passing = status >= 500 or status in _PASSING_STATUS
-      return Reason.PASSING if passing else _CODES.get(error.response["Error"].get("Code"))
+      return Reason.PASSING if passing(status) else _CODES.get(error.response["Error"].get("Code"))
     kinds = {
       Reason.NO_CREDENTIALS: (
         *(boto.NoCredentialsError, boto.PartialCredentialsError, boto.TokenRetrievalError),

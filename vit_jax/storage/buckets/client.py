@@ -90,13 +90,14 @@ class Client:
     """All that begins with a path and a suffix, as `Objects.list`."""
     bucket, key = place(path)
     prefix = key + suffix if key else ""
-    found, beginnings, page = [], [], None
-    while page != "":
-      ask = functools.partial(self._objects.list, bucket, prefix, page or "", deep=deep)
+    found, beginnings, page = [], [], ""
+    while True:
+      ask = functools.partial(self._objects.list, bucket, prefix, page, deep=deep)
       objects, folders, page = self.request(path, ask)
       found += objects
       beginnings += folders
-    return found, beginnings
+      if not page:
+        return found, beginnings
 
   def delete(self, path: UrlPath, key: str = ""):
     """Deletes the object at a path, or at a key in its bucket, if there is one."""

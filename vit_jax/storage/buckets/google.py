@@ -8,12 +8,11 @@ import urllib.parse
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.buckets.bucket import storage
 from vit_jax.storage.buckets.direct import Direct
-from vit_jax.storage.buckets.objects import Found, Reason
+from vit_jax.storage.buckets.objects import Found, Reason, passing
 
 TIMEOUT = (5, 30)  # seconds to connect, and to wait for the next bytes
 ONCE = {"retry": None, "timeout": TIMEOUT}
 FIELDS = "items(name,size,generation),prefixes,nextPageToken"
-_PASSING_CODES = {408, 429, *range(500, 600)}
 _PASSING_403 = {"rateLimitExceeded", "userRateLimitExceeded", "backendError"}
 _QUOTA_403 = {"quotaExceeded", "dailyLimitExceeded", "storageQuotaExceeded"}
 
@@ -124,7 +123,7 @@ class _Google:
       return _of_forbidden(error)
     if isinstance(error, auth.RefreshError) and _may_pass(error, auth.TransportError):
       return Reason.PASSING
-    if (getattr(error, "code", None) or 0) in _PASSING_CODES:
+    if passing(getattr(error, "code", None) or 0):
       return Reason.PASSING
     return next((reason for reason, kind in kinds.items() if isinstance(error, kind)), None)
 

@@ -95,6 +95,11 @@ class Objects(Protocol):
     """Why a request failed; None: that is not known."""
 
 
+def passing(status: int) -> bool:
+  """Whether an answer with this status may be another one when the request is made again."""
+  return status >= 500 or status in (408, 429)
+
+
 class RefusedError(UnreachableError, ConfigError):
   """A bucket cannot be used; trying again would not help."""
 
