@@ -3,16 +3,16 @@
   python tools/prepare_data.py build fashion_mnist
   python tools/study.py --study=configs/studies/augmentation.py
 
-small: a ViT of 4 blocks on 1,000 and 10,000 training images of Fashion-MNIST: plain, then with one
-piece at a time, then with all of them. 16 cells x 3 seeds. Images are flipped, and not cropped, as
-in configs/vit_fashion.py. The smaller subset lies inside the larger one, and is the same for all
-seeds. Nothing is chosen: each piece has the strength that its source publishes.
-There is no larger scale: these pieces are together in the recipes that docs/from-scratch.md lists.
+small: a ViT of 4 blocks on 1,000, 10,000 and 60,000 training images of Fashion-MNIST: plain, then
+with one piece at a time, then with all of them. 24 cells x 3 seeds. Images are flipped, and not
+cropped, as in configs/vit_fashion.py:plain. A smaller subset lies inside each larger one, and is
+the same for all seeds. Nothing is chosen: each piece has the strength that its source publishes.
+There is no larger scale: each piece is in one of the recipes that docs/from-scratch.md lists.
 """
 
 from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
 
-STEPS = {1000: 1000, 10_000: 2000}  # images: steps of 64 images
+STEPS = {1000: 1000, 10_000: 2000, 60_000: 4000}  # images: steps of 64 images
 MODEL = {"model.name": "ViT-Ti/7", "model.width": 64, "model.mlp_dim": 128, "model.heads": 2}
 PIECES = {
   "sine-cosine positions": {"model.positions": "sincos2d"},

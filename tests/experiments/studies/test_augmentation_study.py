@@ -25,7 +25,7 @@ def at_the_root(monkeypatch):
 
 def test_each_cell_has_one_piece_more():
   study = load("configs/studies/augmentation.py", "small")
-  assert len(jobs.of_study(study)) == 2 * 8 * 3
+  assert len(jobs.of_study(study)) == 3 * 8 * 3
   configs = {}
   for cell in study.cells:
     words = [f"--config.{key}={value}" for key, value in cell.stage.settings.items()]
