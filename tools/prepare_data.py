@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from vit_jax.config import Data
 from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, local, path, whole
+from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console
 
 DATA_DIR = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
@@ -46,7 +46,7 @@ def flags() -> ToolFlags:
   build.add_argument("name", help="NAME[/CONFIG][:VERSION]")
   for one in (images, build):
     there = "default: TFDS_DATA_DIR, or TFDS's own"
-    one.add_argument("--data-dir", type=local, default=DATA_DIR, help=there)
+    one.add_argument("--data-dir", type=path, default=DATA_DIR, help=there)
   convert.add_argument("directory", type=path, help="folder of the version to convert")
   return result
 
@@ -85,7 +85,7 @@ def of_tfds(args) -> str:
 
   try:
     if args.kind == "build":
-      return builders.build(args.name, args.data_dir)
+      return builders.build(args.name, str(args.data_dir))
     return builders.convert(args.directory)
   except ImportError as error:
     raise RuntimeError(f"{error}; it may be missing: pip install '.[prepare]'.") from error

@@ -92,9 +92,14 @@ def test_some_classes_of_another_data_set(tmp_path):
     (["build", "mnist:9.9.9"], "mnist:9.9.9: .*9.9.9"),
   ],
 )
-def test_what_tfds_cannot_make_is_told_in_one_sentence(tmp_path, capsys, words, message):
+def test_what_tfds_cannot_make_is_told_in_one_sentence(
+  tmp_path, monkeypatch, capsys, words, message
+):
+  monkeypatch.setenv("HOME", str(tmp_path / "home"))
+  monkeypatch.chdir(tmp_path)
   with pytest.raises(SystemExit, match="2"):
-    prepare_data.main([*words, f"--data-dir={tmp_path}"])
+    prepare_data.main([*words, "--data-dir=~/tfds"])
+  assert not (tmp_path / "~").exists()
   assert re.search(rf"prepare_data: .*{message}", capsys.readouterr().err, re.DOTALL)
 
 

@@ -116,12 +116,6 @@ class ToolFlags(argparse.ArgumentParser):
     return dashes + equals + value if flag not in known and dashes in known else word
 
 
-def local(text: str) -> str:
-  """A path of this machine, checked and returned as it was given; for `type=`."""
-  path(text)
-  return text
-
-
 def source(text: str) -> str:
   """A path on any kind of storage, checked and returned as it was given; for `type=`."""
   anywhere(text)

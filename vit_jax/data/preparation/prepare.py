@@ -36,7 +36,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 def prepare(
   splits: dict[str, Source],
-  data_dir: str,
+  data_dir: str | pathlib.Path,
   name: str,
   *,
   max_pixels: int,
@@ -49,7 +49,7 @@ def prepare(
   Args:
     splits: the examples of each split. If their classes differ, the dataset has all of them,
       sorted.
-    data_dir: TFDS's folder, ~/tensorflow_datasets by default.
+    data_dir: TFDS's folder.
     name: name of the dataset.
     max_pixels: larger images count as broken.
     threads: files made at a time.
