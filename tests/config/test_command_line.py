@@ -75,6 +75,12 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
   assert replaced("--config.optimizer.kind=adam").optimizer == RECIPE.optimizer
 
 
+def test_a_setting_that_another_kind_does_not_have_has_no_origin():
+  recipe = c.Config(origins=(("objective.cutmix", "9 images"), ("optimizer.ema", "9 images")))
+  found = overrides.replaced(recipe, {"objective.kind": "masked_patches"})
+  assert found.origins == (("optimizer.ema", "9 images"),)
+
+
 def test_a_name_of_another_library_is_the_whole_architecture():
   """Nothing remains of the recipe's, and what the command line says itself counts more."""
   recipe = c.Config(model=c.Model("ViT-Ti/4", depth=4, pool="gap", dropout=0.1))

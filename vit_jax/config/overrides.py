@@ -67,7 +67,7 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   values, ours = to_dict(config), in_our_names(texts)
   for key in sorted(ours, key=lambda key: key.rpartition(".")[2] != "kind"):  # kinds first
     _replace(values, key, ours)
-  return _with_origins(from_dict(values), texts)
+  return _with_origins(from_dict(values), values, texts)
 
 
 def as_elsewhere(config: Config, name: str) -> Config:
@@ -75,14 +75,24 @@ def as_elsewhere(config: Config, name: str) -> Config:
   return replaced(config, {"model.name": name}) if model_names.settings_of(name) else config
 
 
-def _with_origins(config: Config, texts: Mapping[str, str]) -> Config:
-  """The settings, with the origins of those that the command line gives, and of a model's name."""
+def _with_origins(config: Config, values: Mapping, texts: Mapping[str, str]) -> Config:
+  """The settings, with the origins of those that the command line gives, and of a model's name.
+
+  Settings that another `kind` does not have, so that `values` lacks them, have no origin any more.
+  """
   named = lambda key: any(f"{name}.".startswith(f"{key}.") for name in texts)
-  origins = {key: "the command line" if named(key) else words for key, words in config.origins}
+  left = [(key, words) for key, words in config.origins if _has(values, key)]
+  origins = {key: "the command line" if named(key) else words for key, words in left}
   if implied := model_names.settings_of(texts.get("model.name", "")):
     told = model_names.origins(texts["model.name"], config)
     origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told
   return dataclasses.replace(config, origins=tuple(origins.items()))
+
+
+def _has(values, key: str) -> bool:
+  """Whether nested mappings have a key such as "model.depth"."""
+  first, _, rest = key.partition(".")
+  return first in values and (not rest or _has(values[first], rest))
 
 
 def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
