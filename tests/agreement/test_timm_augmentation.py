@@ -1,4 +1,4 @@
-"""The operations of timm's RandAugment, in its order and at its strengths, to the pixel.
+"""Crops of timm, and the operations of its RandAugment, in their order and strengths, to the pixel.
 
 Needs torch and timm (the extra `agreement`); skipped, with this reason, where they are not there.
 """
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vit_jax.data import crops
 from vit_jax.data.augmentation import rand_augment_timm
 
 SIDE = 48
@@ -50,3 +51,23 @@ def test_the_settings_are_those_of_rand_m9_mstd05_inc1(peer):
   for op in theirs.ops:
     wanted = (ours.magnitude, ours.deviation, ours.probability)
     assert (op.magnitude, op.magnitude_std, op.prob) == wanted
+
+
+@pytest.mark.parametrize("size", [(375, 500), (40, 30), (9, 200), (200, 9), (6, 7)])
+def test_resized_crops_are_timms(peer, size, monkeypatch):
+  """timm's rule with our draws."""
+  transforms = importlib.import_module("timm.data.transforms")
+  monkeypatch.setattr(transforms.F, "get_image_size", lambda image: image.size, raising=False)
+  drawn = np.random.default_rng(3)
+  monkeypatch.setattr(random, "uniform", lambda low, high: low + (high - low) * drawn.random())
+  monkeypatch.setattr(
+    random, "randint", lambda low, high: low + int((high - low + 1) * drawn.random())
+  )
+  area, aspect = (0.08, 1.0), (3 / 4, 4 / 3)
+  (height, width), ours = size, np.random.default_rng(3)
+  image = Image.new("RGB", (width, height))
+  for _ in range(300):
+    theirs = transforms.RandomResizedCropAndInterpolation.get_params(image, area, aspect)
+    assert (
+      crops.random_resized(ours, height=height, width=width, area=area, aspect=aspect) == theirs
+    )

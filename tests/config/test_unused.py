@@ -18,6 +18,7 @@ RESIZED = ["data.train_resize=64", "data.train_resize_ratio=1.2"]
 RULES = [
   ("data.crop_area=(0.5,1)", "", [*RESIZED, "data.train_pad=4"]),
   ("data.crop_aspect=(1,1)", "", [*RESIZED, "data.train_pad=4"]),
+  ("data.crop_rule=random_resized", "", [*RESIZED, "data.train_pad=4"]),
   ("data.train_resize_ratio=1.5", "", ["data.train_resize=64"]),
   ("data.train_pad=4", "", RESIZED),
   ("data.cache_side=64", "data.cache=x", [""]),
@@ -30,6 +31,7 @@ RULES = [
   ),
   ("class_names=data", WEIGHTS, ["", f"{WEIGHTS} {MASKED}", f"{WEIGHTS} new_head=true"]),
   ("model.head_bias=-1", "", [MASKED]),
+  ("model.head_std=0.02", "", [MASKED]),
   ("loss.kind=sigmoid", "", [MASKED]),
   ("loss.label_smoothing=0.1", "", [MASKED]),
   ("loss.over_classes=mean", SIGMOID, [""]),

@@ -9,7 +9,8 @@ import simplejpeg
 from hypothesis import strategies as st
 
 from tests.data.pictures import AREA, ASPECT, crop, picture, whole
-from vit_jax.data import images, jpeg
+from vit_jax.config import Data
+from vit_jax.data import batches, crops, images, jpeg
 
 
 @hypothesis.given(
@@ -24,7 +25,7 @@ from vit_jax.data import images, jpeg
 def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
   rng = np.random.default_rng(seed)
   area = (least, min(1.0, least + room))
-  box = images.draw_crop(rng, height=height, width=width, area=area, aspect=ASPECT)
+  box = crops.inception(rng, height=height, width=width, area=area, aspect=ASPECT)
   assert 0 <= box.top <= box.top + box.height <= height
   assert 0 <= box.left <= box.left + box.width <= width
   assert min(box.height, box.width) >= 1
@@ -41,7 +42,7 @@ def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
 def test_crops_fill_their_ranges():
   rng = np.random.default_rng(0)
   boxes = [
-    images.draw_crop(rng, height=400, width=400, area=AREA, aspect=ASPECT) for _ in range(4000)
+    crops.inception(rng, height=400, width=400, area=AREA, aspect=ASPECT) for _ in range(4000)
   ]
   areas = np.array([box.height * box.width for box in boxes]) / 400**2
   aspects = np.array([box.width / box.height for box in boxes])
@@ -63,22 +64,22 @@ def test_crops_never_change():
   rng, boxes = np.random.default_rng(0), []
   for i in range(2000):
     crop = dict(height=8 + i % 97, width=8 + i % 53, area=(0.3, 0.7), aspect=ASPECT)
-    boxes.append(images.draw_crop(rng, **crop))
+    boxes.append(crops.inception(rng, **crop))
   assert hashlib.sha256(np.array(boxes, "<i4").tobytes()).hexdigest()[:16] == "ade61ce9ac5822a3"
 
 
 def test_a_crop_that_rounding_took_out_may_come_back_to_the_very_bounds():
   bounds = dict(area=(0.25, 0.5), aspect=ASPECT)
-  quarter = images.draw_crop(np.random.default_rng(22), height=4, width=4, **bounds)
-  half = images.draw_crop(np.random.default_rng(27), height=4, width=10, **bounds)
+  quarter = crops.inception(np.random.default_rng(22), height=4, width=4, **bounds)
+  half = crops.inception(np.random.default_rng(27), height=4, width=10, **bounds)
   assert (quarter, half) == ((1, 1, 2, 2), (0, 1, 4, 5))
 
 
 def test_every_place_has_the_same_probability_the_last_one_too():
   """TensorFlow's crops never touch the lower and the right edge."""
   rng = np.random.default_rng(0)
-  crops = dict(height=8, width=6, area=(1 / 3, 1 / 3), aspect=(1, 1))  # 4 x 4 pixels
-  boxes = [images.draw_crop(rng, **crops) for _ in range(3000)]
+  crop = dict(height=8, width=6, area=(1 / 3, 1 / 3), aspect=(1, 1))  # 4 x 4 pixels
+  boxes = [crops.inception(rng, **crop) for _ in range(3000)]
   assert {(box.height, box.width) for box in boxes} == {(4, 4)}
   for places, count in (([box.top for box in boxes], 5), ([box.left for box in boxes], 3)):
     found = np.bincount(places, minlength=count)
@@ -88,10 +89,50 @@ def test_every_place_has_the_same_probability_the_last_one_too():
 
 
 def test_the_whole_image_when_no_crop_fits():
-  box = images.draw_crop(
+  box = crops.inception(
     np.random.default_rng(0), height=10, width=300, area=(0.9, 1.0), aspect=ASPECT
   )
   assert box == (0, 0, 10, 300)
+
+
+@hypothesis.given(
+  height=st.integers(1, 700),
+  width=st.integers(1, 700),
+  seed=st.integers(0, 10**6),
+  least=st.floats(0.02, 1.0),
+)
+@hypothesis.settings(max_examples=300)
+def test_resized_crops_keep_to_aspect_and_image(height, width, seed, least):
+  bounds = dict(height=height, width=width, area=(least, 1.0), aspect=ASPECT)
+  box = crops.random_resized(np.random.default_rng(seed), **bounds)
+  assert 0 <= box.top <= box.top + box.height <= height
+  assert 0 <= box.left <= box.left + box.width <= width
+  assert min(box.height, box.width) >= 1
+  # Both sides are rounded to whole pixels, by up to a half.
+  assert (box.width - 0.5) / (box.height + 0.5) <= ASPECT[1]
+  assert (box.width + 0.5) / (box.height - 0.5) >= ASPECT[0]
+
+
+def test_areas_of_resized_crops_are_uniform():
+  rng = np.random.default_rng(0)
+  bounds = dict(height=400, width=400, area=(0.08, 0.5), aspect=ASPECT)
+  boxes = [crops.random_resized(rng, **bounds) for _ in range(4000)]
+  areas = np.sort([box.height * box.width / 400**2 for box in boxes])
+  logs = np.sort(np.log([box.width / box.height for box in boxes]))
+  for found, (low, high) in ((areas, (0.08, 0.5)), (logs, np.log(ASPECT))):
+    # Kolmogorov and Smirnov: 0.031 is exceeded once in 1,000 times.
+    assert abs((found - low) / (high - low) - np.linspace(0, 1, len(found))).max() < 0.031
+  assert {int(box.top + box.height == 400) for box in boxes} == {0, 1}
+
+
+def test_the_setting_chooses_the_rule():
+  pixels, size = picture(64, 80), 32
+  for name, rule in crops.RULES.items():
+    data = Data(image_size=size, crop_rule=name, flip=False)
+    box = rule(np.random.default_rng(0), height=64, width=80, area=AREA, aspect=ASPECT)
+    cut = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
+    out = batches.train_crop(data)(pixels, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(out, images._resize(cut, height=size, width=size))
 
 
 def test_flip_with_p_half_and_only_if_asked():

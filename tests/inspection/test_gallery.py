@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from vit_jax.config import ConfigError
-from vit_jax.data.images import Box
+from vit_jax.data.crops import Box
 from vit_jax.data.sources.digits import Digits
 from vit_jax.inspection.gallery import gallery, is_source, seen_box, spaced
 from vit_jax.weights.card import Card

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax.data import tiles
-from vit_jax.data.images import Box
+from vit_jax.data.crops import Box
 from vit_jax.plots import captions, inside, overlay
 from vit_jax.plots.labels import label
 

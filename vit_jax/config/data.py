@@ -123,6 +123,14 @@ class Data:
   crop_aspect: tuple = setting(
     (3 / 4, 4 / 3), "smallest and largest width / height of the crop", used_if=CROPPED
   )
+  crop_rule: str = setting(
+    "inception",
+    "how the crop is drawn: inception, as in the paper's code, a uniform aspect and then a uniform "
+    "height; random_resized, as torchvision's RandomResizedCrop, a uniform area and a uniform "
+    "logarithm of the aspect, so that small crops are rarer",
+    choices=("inception", "random_resized"),
+    used_if=CROPPED,
+  )
   train_resize: int = setting(
     0,
     "training images: 0 takes the crops above; another number resizes the whole image to a square "

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from jax.sharding import Mesh
 
 from vit_jax.config import Data
-from vit_jax.data import images, pipeline, resizing
+from vit_jax.data import crops, images, pipeline, resizing
 from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.device import put_ahead
 from vit_jax.data.order import MixedSource
@@ -106,6 +106,5 @@ def train_crop(data: Data):
     return functools.partial(images.train_square, resize=side, **common)
   if data.train_pad:
     return functools.partial(images.train_padded, pad=data.train_pad, **common)
-  return functools.partial(
-    images.train_image, area=data.crop_area, aspect=data.crop_aspect, **common
-  )
+  bounds = dict(area=data.crop_area, aspect=data.crop_aspect)
+  return functools.partial(images.train_image, draw=crops.RULES[data.crop_rule], **bounds, **common)

@@ -10,30 +10,20 @@ raised as by `decode`.
 """
 
 import math
-from typing import NamedTuple
 
 import cv2
 import numpy as np
 
-from vit_jax.data import jpeg, pillow
+from vit_jax.data import crops, jpeg, pillow
+from vit_jax.data.crops import Box
 from vit_jax.data.jpeg import BadImage as BadImage
 from vit_jax.data.jpeg import upright
 from vit_jax.data.pillow import check_size
 
-_CROP_TRIES = 100
 _MAX_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
 
 # Our own threads decode one image each; OpenCV's threads would compete with them for the cores.
 cv2.setNumThreads(0)
-
-
-class Box(NamedTuple):
-  """A rectangle in pixels."""
-
-  top: int
-  left: int
-  height: int
-  width: int
 
 
 def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
@@ -60,6 +50,7 @@ def train_image(
   aspect: tuple[float, float],
   flip: bool,
   max_pixels: int,
+  draw: crops.Draw = crops.inception,
 ) -> np.ndarray:
   """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
 
@@ -69,14 +60,13 @@ def train_image(
     area: smallest and largest fraction of the image's area in the crop.
     aspect: smallest and largest width / height of the crop.
     flip: whether to flip at all.
-
-  Source: the Inception crop of Szegedy et al., "Going deeper with convolutions", 2015.
+    draw: which crop it is, one of `crops.RULES`.
   """
   fast_size = isinstance(image, bytes) and _fast_size(image, max_pixels=max_pixels)
   partly = fast_size and jpeg.orientation(image) == 1
   pixels = None if partly else as_rgb(image, max_pixels=max_pixels)
   height, width = fast_size if partly else pixels.shape[:2]
-  box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect)
+  box = draw(rng, height=height, width=width, area=area, aspect=aspect)
   if partly:
     pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
   out = _resize(_cut(pixels, box), height=size, width=size)
@@ -203,52 +193,6 @@ def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
     )
   check_size(*image.shape[:2], max_pixels=max_pixels)
   return image if channels == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
-
-
-def draw_crop(
-  rng: np.random.Generator,
-  *,
-  height: int,
-  width: int,
-  area: tuple[float, float],
-  aspect: tuple[float, float],
-) -> Box:
-  """Draws an Inception crop: an aspect, then a height that fits it and `area`, then a place.
-
-  The aspect is uniform in its range, and the height is uniform over the heights that fit. Rounding
-  the width to pixels can move the area of the crop out of its bounds. Then the height is changed by
-  one pixel, also if the crop is as wide as the image and gets out of the aspect by it; if the area
-  is still out of bounds, another crop is drawn. If no crop fits in 100 tries, returns the whole
-  image.
-
-  The published models were trained with tf.image.sample_distorted_bounding_box. It differs in two
-  ways. Its crops never touch the lower edge of the image unless they have the full height, nor the
-  right edge unless they have the full width; here all places have equal probability. It rounds the
-  smallest and largest heights for the area to the nearest pixel; here they are rounded inwards.
-  """
-  least_area, most_area = (share * height * width for share in area)
-  for _ in range(_CROP_TRIES):
-    ratio = aspect[0] + (aspect[1] - aspect[0]) * rng.random()
-    least = math.ceil(math.sqrt(least_area / ratio))
-    most = min(math.sqrt(most_area / ratio), height, (width + 0.5) / ratio)
-    if least > int(most):
-      continue
-    crop_height = max(1, least + int((int(most) - least + 1) * rng.random()))
-    crop_width = _crop_width(crop_height, ratio, width)
-    if not least_area <= crop_height * crop_width <= most_area:
-      crop_height += 1 if crop_height * crop_width < least_area else -1
-      crop_width = _crop_width(crop_height, ratio, width)
-      if crop_height > height or not least_area <= crop_height * crop_width <= most_area:
-        continue
-    top = int((height - crop_height + 1) * rng.random())
-    left = int((width - crop_width + 1) * rng.random())
-    return Box(top, left, crop_height, crop_width)
-  return Box(0, 0, height, width)
-
-
-def _crop_width(height: int, ratio: float, width: int) -> int:
-  """Width of a crop with this height and aspect, in an image of this width."""
-  return min(width, max(1, round(height * ratio)))
 
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:

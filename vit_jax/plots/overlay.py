@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from vit_jax.data.images import Box
+from vit_jax.data.crops import Box
 
 SHARE = 0.55  # of the colours of the map in the overlay; the rest is the image
 UNSEEN = 0.3  # brightness of what the model does not see

@@ -1,0 +1,108 @@
+"""Which part of a training image is seen: two rules for random crops.
+
+The arguments are those of `Draw`: a generator, the sides of the image in pixels, the smallest and
+the largest fraction of its area, and the smallest and the largest width / height of the crop.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+_TRIES = 100
+_TRIES_RESIZED = 10
+
+
+class Box(NamedTuple):
+  """A rectangle in pixels."""
+
+  top: int
+  left: int
+  height: int
+  width: int
+
+
+Draw = Callable[..., Box]
+
+
+def inception(
+  rng: np.random.Generator,
+  *,
+  height: int,
+  width: int,
+  area: tuple[float, float],
+  aspect: tuple[float, float],
+) -> Box:
+  """Draws an Inception crop: an aspect, then a height that fits it and `area`, then a place.
+
+  The aspect is uniform in its range, and the height is uniform over the heights that fit. Rounding
+  the width to pixels can move the area of the crop out of its bounds. Then the height is changed by
+  one pixel, also if the crop is as wide as the image and gets out of the aspect by it; if the area
+  is still out of bounds, another crop is drawn. If no crop fits in 100 tries, returns the whole
+  image.
+
+  Source: the crop of Szegedy et al., "Going deeper with convolutions", 2015. The published models
+  were trained with tf.image.sample_distorted_bounding_box. It differs in two ways. Its crops never
+  touch the lower edge of the image unless they have the full height, nor the right edge unless they
+  have the full width; here all places have equal probability. It rounds the smallest and largest
+  heights for the area to the nearest pixel; here they are rounded inwards.
+  """
+  least_area, most_area = (share * height * width for share in area)
+  for _ in range(_TRIES):
+    ratio = _between(rng, *aspect)
+    least = math.ceil(math.sqrt(least_area / ratio))
+    most = min(math.sqrt(most_area / ratio), height, (width + 0.5) / ratio)
+    if least > int(most):
+      continue
+    crop_height = max(1, least + int((int(most) - least + 1) * rng.random()))
+    crop_width = _width(crop_height, ratio, width)
+    if not least_area <= crop_height * crop_width <= most_area:
+      crop_height += 1 if crop_height * crop_width < least_area else -1
+      crop_width = _width(crop_height, ratio, width)
+      if crop_height > height or not least_area <= crop_height * crop_width <= most_area:
+        continue
+    top = int((height - crop_height + 1) * rng.random())
+    left = int((width - crop_width + 1) * rng.random())
+    return Box(top, left, crop_height, crop_width)
+  return Box(0, 0, height, width)
+
+
+def _width(height: int, ratio: float, width: int) -> int:
+  """Width of a crop with this height and aspect, in an image of this width."""
+  return min(width, max(1, round(height * ratio)))
+
+
+def random_resized(
+  rng: np.random.Generator,
+  *,
+  height: int,
+  width: int,
+  area: tuple[float, float],
+  aspect: tuple[float, float],
+) -> Box:
+  """Draws a crop by its area, uniform, and its aspect, uniform in its logarithm, then a place.
+
+  If none of 10 crops lies in the image, takes the largest one at the centre that keeps to `aspect`.
+  Small crops are rarer than with `inception`.
+
+  Source: RandomResizedCrop of torchvision; timm's has the same rule.
+  """
+  for _ in range(_TRIES_RESIZED):
+    pixels = _between(rng, *area) * height * width
+    ratio = math.exp(_between(rng, *map(math.log, aspect)))
+    crop_width, crop_height = (round(math.sqrt(pixels * r)) for r in (ratio, 1 / ratio))
+    if 0 < crop_width <= width and 0 < crop_height <= height:
+      top = int((height - crop_height + 1) * rng.random())
+      left = int((width - crop_width + 1) * rng.random())
+      return Box(top, left, crop_height, crop_width)
+  crop_width = min(width, max(1, round(height * aspect[1])))
+  crop_height = min(height, max(1, round(width / aspect[0])))
+  return Box((height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width)
+
+
+def _between(rng: np.random.Generator, low: float, high: float) -> float:
+  return low + (high - low) * rng.random()
+
+
+RULES: dict[str, Draw] = {"inception": inception, "random_resized": random_resized}
