@@ -110,6 +110,16 @@ def test_lamb_does_not_scale_arrays_of_zeros():
   np.testing.assert_allclose(params["head"]["kernel"], -0.1, rtol=1e-5)
 
 
+def test_lamb_needs_a_head_that_does_not_begin_at_zero():
+  """After a first step with a small learning rate, it grows by that fraction a step at most."""
+  config = Config(optimizer=LAMB())
+  config.optimizer.check(dataclasses.replace(config, model=Model(head_std=0.02)))
+  config.optimizer.check(dataclasses.replace(config, init_from="w.npz"))
+  for changed in (config, dataclasses.replace(config, init_from="w.npz", new_head=True)):
+    with pytest.raises(ConfigError, match=r"kind='lamb' .*--config\.model\.head_std=0\.02"):
+      config.optimizer.check(changed)
+
+
 def test_lion():
   params, momentum = drawn(0), dict.fromkeys(SHAPES, 0)
   for step, rate in enumerate(RATES):

@@ -29,6 +29,14 @@ def test_logits_are_matmuls_in_the_type_of_the_computation_added_up_in_float32(d
   np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)  # 4e-3 if they were rounded
 
 
+def test_it_begins_at_zero_or_with_a_normal_distribution():
+  y, key = jnp.ones((2, 512)), jax.random.key(0)
+  for std in (0.0, 0.02):
+    kernel = Head(100, 0.0, jnp.float32, std).init(key, y)["params"]["kernel"]
+    assert kernel.std() == pytest.approx(std, rel=0.02)
+    assert abs(kernel).max() >= 4 * std  # of 51,200 numbers
+
+
 def test_gradients_are_those_of_a_linear_map():
   params, rng = parameters(), np.random.default_rng(1)
   y, weight = rng.normal(size=(5, 64)), rng.normal(size=(5, 10))

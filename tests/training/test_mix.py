@@ -163,6 +163,13 @@ def test_a_batch_takes_no_more_of_a_source_than_it_has(two):
   runs.open_data(run(two, batch_size=16))
 
 
+def test_images_that_a_batch_has_several_times_count_once(two):
+  repeated = lambda size: run(two, batch_size=size, data=dict(repeats=3))
+  assert ", 3 times each; the most is 90." in refused(repeated(93))
+  assert refused(repeated(51)).endswith("config.batch_size at most 48.")
+  runs.open_data(repeated(48))
+
+
 def test_no_source_of_a_mix_is_scored(two, folders):
   large, small = folders
   for name, source in (("large", large), ("small", small)):

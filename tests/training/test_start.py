@@ -82,6 +82,8 @@ def begun(folder, config=STARTED, step=9):
     (dict(keep_representation=True), "config.keep_representation: False -> True"),
     (dict(class_names="data"), "config.class_names: '' -> 'data'"),
     (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
+    (dict(model=c.Model(head_bias=-10.0, head_std=0.1)), "config.model.head_std: 0.0 -> 0.1"),
+    (dict(data=c.Data(repeats=2)), "config.data.repeats: 1 -> 2"),
     (dict(optimizer=Adam(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
     (dict(optimizer=Adam(ema_corrected=False)), "config.optimizer.ema_corrected: True -> "),
   ],

@@ -58,6 +58,14 @@ class Model:
     high=100.0,
     used_if=(("objective.trains_head",),),
   )
+  head_std: float = setting(
+    0.0,
+    "standard deviation of the head's initial kernel; 0: it begins at zero, as in the paper",
+    low=1e-6,
+    high=1.0,
+    off=0.0,
+    used_if=(("objective.trains_head",),),
+  )
   compute_dtype: str = setting(
     "float32",
     "type of activations; parameters stay float32. auto: float32 on a CPU, where bfloat16 is "
@@ -128,7 +136,7 @@ class Model:
 # Fields of modules, and settings, that do not belong to an architecture: what weights of the same
 # architecture may differ in.
 OUTSIDE = frozenset(
-  {"name", "parent", "num_classes", "representation_layer", "head_bias", "dropout"}
+  {"name", "parent", "num_classes", "representation_layer", "head_bias", "head_std", "dropout"}
   | {"layer_scale_init", "stochastic_depth", "stochastic_depth_rule"}
   | {"dtype", "compute_dtype", "attention", "scan", "remat"}
 )

@@ -212,19 +212,22 @@ class Head(nn.Module):
 
   Attributes:
     num_classes: number of logits.
-    bias: initial value of b; W starts at zero (Section 3.2).
+    bias: initial value of b.
     dtype: type of the computation; parameters are float32.
+    std: standard deviation of the initial W; 0: it is zero (Section 3.2).
   """
 
   num_classes: int
   bias: float
   dtype: jnp.dtype
+  std: float = 0.0
 
   @nn.compact
   def __call__(self, y: jax.Array) -> jax.Array:
     """(B, D) -> logits (B, num_classes) float32."""
     shape = y.shape[-1], self.num_classes
-    kernel = self.param("kernel", nn.initializers.zeros, shape)
+    initial = nn.initializers.normal(self.std) if self.std else nn.initializers.zeros
+    kernel = self.param("kernel", initial, shape)
     bias = self.param("bias", nn.initializers.constant(self.bias), (self.num_classes,))
     return matmul(y.astype(self.dtype), kernel.astype(self.dtype)) + bias
 

@@ -29,7 +29,7 @@ class ResNet(Network, nn.Module):
     width: channels of the root: 64 times the width factor of the name.
     heads: 0, or the heads of the axial attention that replaces each 3 x 3 convolution.
     num_classes: outputs of the head.
-    head_bias: initial value of the head's bias.
+    head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
     attention: "cudnn", on GPUs, or "xla"; "auto", for which
       `vit_jax.models.requirements.with_attention` chooses, computes as "xla".
@@ -41,6 +41,7 @@ class ResNet(Network, nn.Module):
   heads: int = 0
   num_classes: int = 1000
   head_bias: float = MODEL.head_bias
+  head_std: float = MODEL.head_std
   dtype: jnp.dtype = jnp.float32
   attention: str = MODEL.attention
   remat: str = MODEL.remat
@@ -61,7 +62,7 @@ class ResNet(Network, nn.Module):
       ValueError: the images are integers.
     """
     features = self.features(images, train=train)
-    head = Head(self.num_classes, self.head_bias, self.dtype, name="head")
+    head = Head(self.num_classes, self.head_bias, self.dtype, self.head_std, name="head")
     return head(features["pre_logits"]), features
 
   @nn.compact

@@ -103,7 +103,7 @@ class ViT(Properties, nn.Module):
       with separate embeddings for each; or "every_layer_shared", with the same embeddings.
     dropout: rate, after the position embeddings and after each dense layer, except the q/k/v
       projections and the two layers of the head (Appendix B.1).
-    head_bias: initial value of the head's bias.
+    head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
     attention: "cudnn", on GPUs, or "xla"; "auto", for which
       `vit_jax.models.requirements.with_attention` chooses, computes as "xla".
@@ -139,6 +139,7 @@ class ViT(Properties, nn.Module):
   position_place: str = MODEL.position_place
   dropout: float = MODEL.dropout
   head_bias: float = MODEL.head_bias
+  head_std: float = MODEL.head_std
   dtype: jnp.dtype = jnp.float32
   attention: str = MODEL.attention
   scan: bool = MODEL.scan
@@ -230,7 +231,7 @@ class ViT(Properties, nn.Module):
   @nn.compact
   def classify(self, y: jax.Array) -> jax.Array:
     """The head: (B, D) -> logits (B, num_classes) float32."""
-    return Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
+    return Head(self.num_classes, self.head_bias, self.dtype, self.head_std, name="head")(y)
 
   @nn.nowrap
   def learned_tokens(self) -> dict[str, tuple[int, nn.initializers.Initializer]]:

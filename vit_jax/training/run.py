@@ -225,7 +225,7 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
       "folder with a folder for each class." + " ".join(["", *datasets.notes(training.datasets)])
     )
   config.objective.check_labels(str(training), train.multi_label)
-  check_batch(config.batch_size, training)
+  check_batch(config.batch_size, config.data.repeats, training)
   classes = train.class_names if labelled else None
   current = history.record(training.datasets)
   earlier = tuple(known for known in trained_on if known not in current)
@@ -236,24 +236,32 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
   return OpenedData(train, evaluations, training.parts, earlier, current, opened)
 
 
-def check_batch(size: int, training: Training):
+def check_batch(size: int, repeats: int, training: Training):
   """Checks that no source has fewer images than a batch takes of it: it would hold them twice.
+
+  Args:
+    size: images of a batch.
+    repeats: times that a batch has each of them on purpose.
+    training: the sources.
 
   Raises:
     ConfigError: a source is too small.
   """
-  if size > len(training.source):
+  most = len(training.source) * repeats
+  if size > most:
+    times = f", {repeats} times each" if repeats > 1 else ""
     raise ConfigError(
       f"config.batch_size={size} is more than the {len(training.source)} training images of "
-      f"{training}; the most is {len(training.source)}."
+      f"{training}{times}; the most is {most}."
     )
   weights = sum(part.weight for part in training.parts)
   for named, part in zip(training.datasets, training.parts, strict=True):
-    if size * part.weight > part.examples * weights:
+    taken = size // repeats * part.weight / weights
+    if taken > part.examples:
       raise ConfigError(
-        f"{named} has {part.examples} images, and a batch takes {size * part.weight / weights:.1f} "
-        f"of them at {named.key}.weight={part.weight:g}; lower this weight, or make "
-        f"config.batch_size at most {math.floor(part.examples * weights / part.weight)}."
+        f"{named} has {part.examples} images, and a batch takes {taken:.1f} of them at "
+        f"{named.key}.weight={part.weight:g}; lower this weight, or make config.batch_size at most "
+        f"{math.floor(part.examples * weights / part.weight) * repeats}."
       )
 
 

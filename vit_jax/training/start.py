@@ -34,7 +34,8 @@ from vit_jax.weights import Weights
 
 PATHS = ("init_from", "class_names")
 OF_THE_START = (
-  *(*PATHS, "new_head", "new_positions", "keep_representation", "model.head_bias"),
+  *(*PATHS, "new_head", "new_positions", "keep_representation"),
+  *("model.head_bias", "model.head_std", "data.repeats"),
   *("optimizer.ema", "optimizer.ema_corrected"),  # an average has one factor from its first step
 )
 # Settings that count although no step is left; those of evaluations only if one is missing.

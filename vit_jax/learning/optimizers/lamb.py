@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from vit_jax.config import Optimizer
+from vit_jax.config import ConfigError, Optimizer
 from vit_jax.config.fields import name_of_kind, setting
 
 
@@ -13,8 +13,9 @@ class LAMB(Optimizer):
 
   Source: You et al., "Large batch optimization for deep learning", 2020, Algorithm 2. Arrays whose
   decay rule is 0, such as biases and norms, keep u, as in Apex and timm, by which DeiT III is
-  trained; and so does an array if it or u is 0. Queries, keys and values are three arrays here and
-  one array there, so their ratios differ.
+  trained; and so does an array if it or u is 0. Without weight decay the others have the ratio too,
+  as in the paper, and not there. Queries, keys and values are three arrays here and one array
+  there, so their ratios differ.
   """
 
   kind: str = name_of_kind("lamb", "LAMB: Adam scaled by each array's norm")
@@ -24,6 +25,15 @@ class LAMB(Optimizer):
 
   moment: ClassVar[str] = "mu"
   elementwise: ClassVar[bool] = False
+
+  def check(self, config):
+    """Refuses a head that begins at zero: its updates stay as small as the head."""
+    new = config.new_head or not config.init_from
+    if new and config.objective.trains_head and not config.model.head_std:
+      raise ConfigError(
+        "config.optimizer.kind='lamb' makes each update as large as the array, so a head that "
+        "begins at zero hardly learns; give it values, such as --config.model.head_std=0.02."
+      )
 
   def precondition(self):
     """The gradient's first moment over the root of its second."""
