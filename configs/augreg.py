@@ -9,7 +9,10 @@ magnitude, and the alpha of MixUp, as in the published code (big_vision/configs/
 is not nothing: two operations of magnitude 0.
 regularised: dropout 0.1 and stochastic depth 0.1 (rising linearly with the block) together.
 300 epochs, batch 4096, Adam at 1e-3, weight decay 0.1 (the paper also tries 0.03), 10,000 steps of
-warm-up, cosine, clipping at 1. Two recipes differ in length alone: --config.duration.epochs=30.
+warm-up, cosine, clipping at 1; 99% of the training images.
+Otherwise than the published code: no layer of tanh before the head (the published weights have
+none); RandAugment, as docs/augmentation.md says; scored images are resized bilinearly without
+smoothing, there by the mean of an area.
 Published weights of such runs, fine-tuned at 224 pixels, have these accuracies on the validation
 set of ImageNet by timm (results/results-imagenet.csv):
   ViT-S/16,medium2               78.85%
@@ -48,6 +51,7 @@ def get_config(argument="ViT-S/16,medium2"):
   rate = 0.1 if options(words, "regularised") else 0.0
   augment = (RandAugment(layers=layers, magnitude=magnitude),) if layers else ()
   recipe = on_imagenet(
+    split="train[:99%]",
     batch_size=4096,
     duration=Duration(epochs=300),
     model=Model(

@@ -2,7 +2,7 @@ r"""DeiT III on ImageNet from scratch, and its fine-tuning at 224 pixels (Touvro
 "DeiT III: Revenge of the ViT", arXiv 2204.07118).
 
   python -m vit_jax.main --config=configs/deit3.py:B
-  python -m vit_jax.main --config=configs/deit3.py:B,finetune --config.init_from=workdirs/deit3_B
+  python -m vit_jax.main --config=configs/deit3.py:B,finetune --config.init_from=workdirs/deit3-B
 
 Models: S (ViT-S/16, trained at 224 pixels, without fine-tuning), B (ViT-B/16, 192), L (ViT-L/16,
 192) and H (ViT-H/14, 154).
@@ -12,15 +12,18 @@ Settings are those of the published commands (README_revenge.md of the authors' 
 batch 2048, LAMB at 3e-3 (S: 4e-3) with weight decay 0.05 and clipping at 1, 5 epochs of warm-up,
 cosine to 1e-5; binary cross-entropy, the mean over classes, with every label of a blended image
 true; MixUp 0.8 or CutMix 1; 3-Augment with colour jitter 0.3, each image three times in a batch;
-LayerScale from 1e-4; stochastic depth, the same in all blocks, 0.05, 0.2, 0.45 and 0.6.
+LayerScale from 1e-4; stochastic depth, the same in all blocks, 0.05, 0.2, 0.45 and 0.6; random
+crops by torchvision's rule, from 8% of the area; the whole smaller side of scored images is seen.
 Fine-tuning: 20 epochs, batch 512, AdamW at 1e-5 with weight decay 0.1, 5 epochs of warm-up, softmax
 with label smoothing 0.1, timm's RandAugment, MixUp 0.8 or CutMix 1; stochastic depth as before, of
 H 0.55.
 Otherwise than there: batch 2016, so that it holds each image three times (2048 is not divisible by
-3); initial weights (xavier-uniform; there a normal distribution of 0.02); the class token has a
-position embedding too; warm-up begins at 0 instead of 1e-6; images are resized bilinearly, not
-bicubically; queries, keys and values are three arrays for LAMB, and one there. The command for H
-says 160 pixels, of which patches of 14 see 154.
+3); initial weights but the head's (xavier-uniform; there a normal distribution of 0.02); the class
+token has a position embedding too; warm-up begins at 0 instead of 1e-6; images are resized
+bilinearly without smoothing, not bicubically with it; pixels that a rotation uncovers are grey, not
+ImageNet's mean; MixUp and CutMix draw one share and one rectangle for the whole batch, there for
+each GPU; queries, keys and values are three arrays for LAMB, and one there. The command for H says
+160 pixels, of which patches of 14 see 154.
 Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs accelerators.
 """
 
@@ -54,7 +57,7 @@ SIZES = {
   "H": Size("ViT-H/14", 154, (0.6, 0.55)),
 }
 BATCH = 2016  # 2048 there; every image comes three times in a batch, on 8, 16 or 32 devices
-CROP = (0.08, 1.0)  # smallest and largest area
+CROP = dict(crop_area=(0.08, 1.0), crop_rule="random_resized")
 
 
 def get_config(argument="B"):
@@ -69,6 +72,7 @@ def pretrain(size):
   """800 epochs from scratch."""
   return on_imagenet(
     side=size.side,
+    crop=1.0,
     batch_size=BATCH,
     duration=Duration(epochs=800),
     model=model(size.name, size.rates[0]),
@@ -76,13 +80,14 @@ def pretrain(size):
     loss=Loss(kind="sigmoid", over_classes="mean"),
     optimizer=LAMB(weight_decay=0.05, clip_norm=1.0),
     schedule=schedule(size.learning_rate),
-    data=Data(crop_area=CROP, repeats=3, augment=(ThreeAugment(), ColorJitter(strength=0.3))),
+    data=Data(**CROP, repeats=3, augment=(ThreeAugment(), ColorJitter(strength=0.3))),
   )
 
 
 def finetune(size):
   """20 epochs at 224 pixels."""
   return on_imagenet(
+    crop=1.0,
     batch_size=512,
     duration=Duration(epochs=20),
     model=model(size.name, size.rates[1]),
@@ -90,7 +95,7 @@ def finetune(size):
     loss=Loss(label_smoothing=0.1),
     optimizer=Adam(weight_decay=0.1),
     schedule=schedule(1e-5),
-    data=Data(crop_area=CROP, augment=(RandAugmentTimm(),)),
+    data=Data(**CROP, augment=(RandAugmentTimm(),)),
   )
 
 
@@ -100,6 +105,7 @@ def model(name, rate):
     name=name,
     num_classes=CLASSES,
     activation="gelu",
+    head_std=0.02,
     layer_scale=True,
     layer_scale_init=1e-4,
     stochastic_depth=rate,

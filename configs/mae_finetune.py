@@ -12,9 +12,13 @@ Settings are those of the published commands (FINETUNE.md): batch 1024, 100 epoc
 with weight decay 0.05, 5 epochs of warm-up, cosine to 1e-6; learning rate 2e-3 (L, H: 4e-3), which
 is 5e-4 (1e-3) for 256 images; layer-wise decay of the learning rate 0.65 (L, H: 0.75); stochastic
 depth 0.1, 0.2 and 0.3, rising linearly; label smoothing 0.1, timm's RandAugment, random erasing of
-a quarter of the images, MixUp 0.8 or CutMix 1.
+a quarter of the images, MixUp 0.8 or CutMix 1; random crops by torchvision's rule, from 8% of
+the area.
 Otherwise than there: the class token goes into the head, which the authors say does as well as
-their mean of the patches; the head begins at zero; bilinear resizing.
+their mean of the patches; the head begins at zero; images are resized bilinearly without smoothing,
+not bicubically with it; what is erased becomes uniform noise, there normal; pixels that a rotation
+uncovers are grey, not ImageNet's mean; MixUp and CutMix draw one share and one rectangle for the
+whole batch, there for each GPU.
 Weights of other libraries than timm's may need --config.model.activation=gelu_tanh.
 Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs accelerators.
 """
@@ -73,6 +77,10 @@ def get_config(size="B"):
       decay="cosine",
       end_learning_rate=1e-6,
     ),
-    data=Data(crop_area=(0.08, 1.0), augment=(RandAugmentTimm(), RandomErasing(probability=0.25))),
+    data=Data(
+      crop_area=(0.08, 1.0),
+      crop_rule="random_resized",
+      augment=(RandAugmentTimm(), RandomErasing(probability=0.25)),
+    ),
   )
   return to_config_dict(recipe)

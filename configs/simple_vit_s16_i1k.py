@@ -10,6 +10,8 @@ Settings are those of the published code, big_vision/configs/vit_s16_i1k.py: bat
 (2 operations of magnitude 10), MixUp with Beta(0.2, 0.2), fixed sine-cosine positions, the mean of
 the patches, and a layer of tanh before the head; 99% of the training images. Its weight decay of
 1e-4 follows the schedule but is not multiplied by the learning rate of 1e-3; here it is, hence 0.1.
+Otherwise than there: RandAugment, as docs/augmentation.md says; scored images are resized
+bilinearly without smoothing, there by the mean of an area.
 Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs an accelerator.
 """
 

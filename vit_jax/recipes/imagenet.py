@@ -9,15 +9,14 @@ from vit_jax.recipes.pretraining import DATASETS
 CLASSES = DATASETS["imagenet"].num_classes
 
 
-def on_imagenet(*, split: str = "train", side: int = 224, **groups) -> Config:
+def on_imagenet(*, split: str = "train", side: int = 224, crop: float = 0.875, **groups) -> Config:
   """A run on ImageNet that scores the validation set after every fifth epoch.
-
-  Scored images are resized so that the smaller side is side / 0.875 pixels, of which the centre is
-  taken, as all sources of these recipes do: 256 and 224.
 
   Args:
     split: of the training data.
     side: of the images, pixels.
+    crop: which part of the smaller side of a scored image is seen; the centre is taken. 0.875 (256
+      and 224 pixels) in the sources of all recipes but DeiT III, which has 1.
     **groups: of `Config`; `data` is completed.
   """
   images = DATASETS["imagenet"]
@@ -26,7 +25,7 @@ def on_imagenet(*, split: str = "train", side: int = 224, **groups) -> Config:
     dataset="imagenet",
     train=dataclasses.replace(images.train, split=split),
     image_size=side,
-    evaluate_resize=round(side / 0.875),
+    evaluate_resize=round(side / crop),
   )
   return Config(
     data=data,
