@@ -145,6 +145,9 @@ def make_run(
   verification.check(config, run.mesh.devices.flat[0])
   if starts_from_weights(config, recorded):
     initial = init_from.read(config, run.objective, data.train.class_names, source)
+  if not recorded.settings:
+    new = flatten(run.abstract.params).keys() - flatten(initial.params if initial else {}).keys()
+    config.optimizer.check_start(config, new)
   if not config.accumulation:  # after the weights, because it takes longer than to refuse them
     run = memory.fewest_parts(make)
     run = dataclasses.replace(run, seconds=pace.expected_seconds(run))

@@ -112,12 +112,15 @@ def test_lamb_does_not_scale_arrays_of_zeros():
 
 def test_lamb_needs_a_head_that_does_not_begin_at_zero():
   """After a first step with a small learning rate, it grows by that fraction a step at most."""
-  config = Config(optimizer=LAMB())
-  config.optimizer.check(dataclasses.replace(config, model=Model(head_std=0.02)))
-  config.optimizer.check(dataclasses.replace(config, init_from="w.npz"))
-  for changed in (config, dataclasses.replace(config, init_from="w.npz", new_head=True)):
-    with pytest.raises(ConfigError, match=r"kind='lamb' .*--config\.model\.head_std=0\.02"):
-      config.optimizer.check(changed)
+  new = {"head/kernel", "head/bias", "embedding/kernel"}
+  LAMB().check_start(Config(model=Model(head_std=0.02)), new)
+  LAMB().check_start(Config(), new - {"head/kernel"})  # which comes from weights
+  LAMB(decay_rules=(("head/.*", 0.0), (".*", 1.0))).check_start(Config(), new)
+  LAMB(trainable="embedding/.*").check_start(Config(), new)
+  with pytest.raises(ConfigError, match=r"so head/kernel, .*--config\.model\.head_std=0\.02"):
+    LAMB().check_start(Config(), new)
+  with pytest.raises(ConfigError, match=r"so objective/prediction/kernel, .* take another kind"):
+    LAMB().check_start(Config(model=Model(head_std=0.02)), {"objective/prediction/kernel"})
 
 
 def test_lion():

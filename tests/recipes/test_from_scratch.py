@@ -135,6 +135,13 @@ def test_two_small_steps(recipe, tmp_path):
   assert len(losses) == 2
 
 
+def test_lamb_is_refused_with_a_head_that_begins_at_zero(tmp_path):
+  words = [f"--config.{key}={value}" for key, value in (ON_DIGITS | {"model.head_std": 0}).items()]
+  with pytest.raises(c.ConfigError, match=r"so head/kernel, which begins at zero"):
+    program.run(tmp_path / "run", *words, recipe="configs/deit3.py:B")
+  assert not (tmp_path / "run").exists()
+
+
 def test_fine_tuning_takes_the_weights_of_pre_training(tmp_path):
   """Two steps of each recipe for fine-tuning, from weights with and without LayerScale."""
   words = [f"--config.{key}={value}" for key, value in ON_DIGITS.items()]

@@ -10,6 +10,7 @@ import pytest
 
 from tests import programs
 from tests.data.tfds_fixture import write_single_label_tfds
+from tests.recipes.paper import load
 from tests.tiny_run import CONFIG
 from vit_jax import launch, recipes
 from vit_jax.config import ConfigError
@@ -18,7 +19,7 @@ from vit_jax.data import sources
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
 from vit_jax.process.signals import StopRequest
-from vit_jax.recipes import loading, own_images
+from vit_jax.recipes import loading, own_images, scales
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
 
@@ -115,6 +116,13 @@ def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
   assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
   table.write_text(table.read_text().replace("a|b", "b"))
   assert own_images.train(str(table)).loss.kind == "softmax"
+
+
+def test_small_models_have_the_shapes_of_small_recipes():
+  shape = lambda recipe, argument: vars(load(recipe, argument).model)
+  assert scales.DIGITS.items() <= shape("vit_digits", "").items()
+  assert scales.FASHION.items() <= shape("vit_fashion", "plain").items()
+  assert scales.FASHION.items() <= shape("masked_fashion", "").items()
 
 
 def test_a_tenth_of_a_dataset_of_tfds_is_none_of_each_class(tmp_path, monkeypatch):

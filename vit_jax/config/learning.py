@@ -1,6 +1,7 @@
 """Settings that all objectives and all update rules have, and of the learning rate."""
 
 import dataclasses
+from collections.abc import Collection
 from typing import ClassVar
 
 from vit_jax.config.duration import Duration
@@ -85,7 +86,7 @@ class Optimizer:
   """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas.
 
   A class has `precondition`, and what else it does otherwise than these: `adapt`, `around`,
-  `averages` with `averaged`, `check`.
+  `averages` with `averaged`, `check`, `check_start`.
 
   Attributes:
     moment: the name of the fields of the state of `precondition` that are kept in `moment_dtype`.
@@ -197,6 +198,17 @@ class Optimizer:
 
   def check(self, config):
     """Checks that the settings of a run suit the update rule.
+
+    Raises:
+      ConfigError: they do not.
+    """
+
+  def check_start(self, config, new: Collection[str]):
+    """Checks that the initial parameters suit the update rule.
+
+    Args:
+      config: the settings of the run.
+      new: the names of the parameters that do not come from weights.
 
     Raises:
       ConfigError: they do not.

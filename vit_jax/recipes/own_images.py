@@ -24,7 +24,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.text import listed
 from vit_jax.recipes.bit import LENGTHS
-from vit_jax.recipes.finetuning import RESIZE_RATIO
+from vit_jax.recipes.finetuning import RESIZE_RATIO, warmup
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.scales import SCALES
 from vit_jax.recipes.suites import evaluation as suite
@@ -239,7 +239,7 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
     loss=own.loss,
     model=Model(name="", compute_dtype=AUTO),
     optimizer=SGD(momentum=0.9, clip_norm=1.0),
-    schedule=Schedule(learning_rate=0.01, warmup=Duration(steps=steps // 5)),
+    schedule=Schedule(learning_rate=0.01, warmup=warmup(steps)),
     data=Data(
       train=own.train,
       image_size=side or SIDE,

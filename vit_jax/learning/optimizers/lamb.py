@@ -1,6 +1,7 @@
 """LAMB: Adam, with each array's update as large as the array asks for."""
 
 import dataclasses
+import re
 from typing import ClassVar
 
 from vit_jax.config import ConfigError, Optimizer
@@ -26,14 +27,20 @@ class LAMB(Optimizer):
   moment: ClassVar[str] = "mu"
   elementwise: ClassVar[bool] = False
 
-  def check(self, config):
-    """Refuses a head that begins at zero: its updates stay as small as the head."""
-    new = config.new_head or not config.init_from
-    if new and config.objective.trains_head and not config.model.head_std:
-      raise ConfigError(
-        "config.optimizer.kind='lamb' makes each update as large as the array, so a head that "
-        "begins at zero hardly learns; give it values, such as --config.model.head_std=0.02."
-      )
+  def check_start(self, config, new):
+    """Refuses a last layer that begins at zero: its updates would be as small as it is."""
+    from vit_jax.learning.optim import decay_factor  # imports JAX, as below
+
+    remedies = {"objective/prediction/kernel": "take another kind"}
+    if not config.model.head_std:
+      remedies["head/kernel"] = "give it values, such as --config.model.head_std=0.02"
+    for name, remedy in remedies.items():
+      scaled = decay_factor(name, self.decay_rules) and re.fullmatch(self.trainable, name)
+      if name in new and scaled:
+        raise ConfigError(
+          f"config.optimizer.kind='lamb' makes each update as large as the array, so {name}, which "
+          f"begins at zero, hardly learns; {remedy}."
+        )
 
   def precondition(self):
     """The gradient's first moment over the root of its second."""
