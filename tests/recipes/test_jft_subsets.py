@@ -58,6 +58,22 @@ def test_an_epoch_is_of_the_subset_and_no_more_than_the_set(dataset, subset, exa
   assert recipes.examples_of(config) == examples
 
 
+@pytest.mark.parametrize(
+  ("split", "examples"),
+  [
+    *(("train", 1_281_167), ("train[:99%]", 1_268_355), ("train[99%:]", 12_812)),
+    *(("train[10%:30%]", 256_233), ("train[:1000]", None), ("train[:50%]+test", None)),
+  ],
+)
+def test_an_epoch_is_of_the_part(split, examples):
+  train = c.Dataset(split=split)
+  config = c.Config(data=c.Data(dataset="imagenet", train=train))
+  assert recipes.examples_of(config) == examples
+  train = dataclasses.replace(train, subset=500)
+  config = c.Config(data=c.Data(dataset="imagenet", train=train))
+  assert recipes.examples_of(config) == 500
+
+
 def test_the_best_checkpoint_by_the_5_shot_figure_is_kept_and_no_run_ends_before():
   config = load("jft_subsets")
   assert config.early_stopping == c.EarlyStopping(metric="imagenet/5shot", patience=0)

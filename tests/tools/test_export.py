@@ -77,6 +77,7 @@ def test_weights_without_a_head(tmp_path, family):
   ("family", "output", "note"),
   [
     ("representation", "out.npz", "drop its representation layer without a warning"),
+    ("later", "out.npz", "its LayerScale and norms of queries and keys and registers without a w"),
     ("representation", "out.msgpack", ""),
     ("2d", "out.safetensors", "pos_embedding_column. Its arrays have the published names"),
     ("vit", "out.safetensors", ""),

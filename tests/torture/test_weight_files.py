@@ -35,7 +35,7 @@ def whole(tmp_path_factory):
   folder = tmp_path_factory.mktemp("whole")
   params = families.params("vit")
   for name in FORMATS:
-    weights.save(folder / pathlib.Path(name).parts[0], params)
+    weights.write(folder / pathlib.Path(name).parts[0], weights.Weights(params, None))
   return folder
 
 

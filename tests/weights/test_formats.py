@@ -148,6 +148,15 @@ def test_an_unknown_suffix_is_not_written(tmp_path):
     weights.save(tmp_path / "w.pt", families.params("vit"))
 
 
+def test_parameters_alone_are_not_written_where_a_card_would_be_wrong(tmp_path):
+  params = families.params("vit")
+  weights.write(tmp_path / "w.npz", weights.Weights(params, Card(image_size=16)))
+  with pytest.raises(ValueError, match=r'w\.npz\.json" is the card of other weights; delete it'):
+    weights.save(tmp_path / "w.npz", params)
+  with pytest.raises(ValueError, match=r"Hugging Face.* states how its model computes"):
+    weights.save(tmp_path / "folder", params)
+
+
 def test_a_run_without_checkpoints_is_called_so(tiny_run, tmp_path):
   folder = shutil.copytree(tiny_run, tmp_path / "run")
   shutil.rmtree(folder / "checkpoints")

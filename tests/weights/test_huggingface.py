@@ -29,6 +29,19 @@ def folder(tmp_path):
   return path
 
 
+@pytest.mark.parametrize("resize", [0, 40])
+def test_notes_that_nobody_changed_are_those_of_the_newest_export(folder, resize):
+  notes, params = folder / "README.md", families.params("vit")
+  for side in (16, 32):
+    weights.write(folder, Weights(params, Card(image_size=side, resize=resize)))
+    assert f"larger than the model's, {side} pixels" in notes.read_text()
+  assert ("scale = 40 /" in notes.read_text()) == bool(resize)
+  changed = notes.read_text() + "Mine."
+  notes.write_text(changed)
+  weights.write(folder, Weights(params, Card(image_size=16)))
+  assert notes.read_text() == changed
+
+
 def test_notes_on_images_go_with_every_export_and_replace_no_text_of_the_user(folder):
   assert card.DEEP in (folder / "README.md").read_text()
   (folder / "README.md").write_text("mine")
@@ -95,7 +108,7 @@ def test_what_the_notes_say_of_large_images_is_so(folder):
 )
 def test_what_the_format_has_no_place_for_is_refused(tmp_path, family, what):
   with pytest.raises(ValueError, match=rf"has no place for .*{what}"):
-    weights.save(tmp_path / "hf", families.params(family))
+    weights.write(tmp_path / "hf", Weights(families.params(family), None))
   assert not (tmp_path / "hf").exists()
 
 
@@ -205,7 +218,7 @@ def test_missing_keys_are_what_transformers_takes_for_them(folder):
 def test_two_classes_may_have_the_names_that_transformers_leaves_out(tmp_path):
   params = families.params("vit")
   params["head"] = {name: array[..., :2] for name, array in params["head"].items()}
-  weights.save(tmp_path / "hf", params)
+  weights.write(tmp_path / "hf", Weights(params, None))
   change(tmp_path / "hf/config.json", id2label=None)
   assert weights.read(tmp_path / "hf").class_names() == ("LABEL_0", "LABEL_1")
 

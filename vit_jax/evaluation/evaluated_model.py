@@ -97,13 +97,24 @@ def read(
   try:
     if not of_run:
       loaded = weights.read(path, step=config.evaluate_step, average=average)
-    elif "init_from" in named:
-      check_same(config.init_from, loaded.settings["init_from"])
+    else:
+      if "init_from" in named:
+        check_same(config.init_from, loaded.settings["init_from"])
+      config = without_names_of_the_start(config, loaded)
     model = of_weights(loaded, **function_of(config.model, config.model))
     origin["average"] = model.card.average
     return fitted(model, config, named, evaluations, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
+
+
+def without_names_of_the_start(config: Config, loaded: weights.Weights) -> Config:
+  """The settings without the run's own `class_names`, which named the head of `init_from`.
+
+  The head of the checkpoint is in the order of the training data, whose names it has.
+  """
+  own = loaded.class_names() and config.class_names == loaded.settings["class_names"]
+  return dataclasses.replace(config, class_names="") if own else config
 
 
 def check_same(init_from: str, recorded: str):

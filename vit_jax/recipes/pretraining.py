@@ -1,6 +1,7 @@
 """Pre-training: the rows of Table 3."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 from ml_collections import ConfigDict
@@ -131,10 +132,22 @@ def pretrain(
 def examples_of(config: Config) -> int | None:
   """Training images: config.data.train.subset, or those of the dataset in config.data.dataset.
 
-  None: neither is given, or the run trains on a mix.
+  Of a split such as train[:99%], those of the part. None: neither is given, the run trains on a
+  mix, or the split is a part in another form.
   """
   if config.data.mixed():
     return None
-  known, subset = DATASETS.get(config.data.dataset), config.data.train.subset
-  whole = known and known.examples
-  return min(subset, whole or subset) if subset else whole
+  known, train = DATASETS.get(config.data.dataset), config.data.train
+  whole = part_of(known.examples, train.split) if known else None
+  return min(train.subset, whole or train.subset) if train.subset else whole
+
+
+def part_of(examples: int, split: str) -> int | None:
+  """How many images a split such as train or train[:99%] has; None: it is in another form."""
+  if "[" not in split:
+    return examples
+  match = re.fullmatch(r"\w+\[(?:(\d+)%)?:(?:(\d+)%)?\]", split)
+  if not match:
+    return None
+  first, end = int(match[1] or 0), int(match[2] or 100)
+  return round(examples * end / 100) - round(examples * first / 100)

@@ -2,7 +2,7 @@
 
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.paths import local_path, path_of
-from vit_jax.weights.card import inferred
+from vit_jax.weights.card import inferred, path_beside
 from vit_jax.weights.fit import fit, table
 from vit_jax.weights.format import WeightFormat, Weights
 from vit_jax.weights.source import format_to_write, read, trained_on, write
@@ -43,16 +43,30 @@ def load(path) -> dict:
 
 
 def save(path, params: dict):
-  """Writes parameters; an existing file is replaced only when the new one is complete.
+  """Writes parameters without a card; replaces an existing file only when the new one is complete.
+
+  What only a card tells is lost: names of classes, size and crop of images, loss, and a GELU or an
+  epsilon of norms other than the published models'. `write` keeps it.
 
   Args:
-    path: *.npz, *.msgpack or *.safetensors; a path without suffix is a folder for Hugging Face.
+    path: *.npz, *.msgpack or *.safetensors.
     params: tree of a model with scan=True or scan=False.
 
   Raises:
     ConfigError: no format has this suffix.
-    ValueError: the format cannot express the model.
+    ValueError: the format cannot express the model or needs a card, or there is the card of another
+      file.
     OSError: the file cannot be written.
   """
   path = local_path(path)
-  format_to_write(path).save(path, unstack_blocks(params), None)
+  form = format_to_write(path)
+  if not form.suffix:
+    raise ValueError(
+      f"{form.words} states how its model computes, which parameters alone do not tell; write it "
+      "with tools/export.py, or vit_jax.weights.write(path, Weights(params, card))."
+    )
+  if path_beside(path).exists():
+    raise ValueError(
+      f'"{path_beside(path)}" is the card of other weights; delete it, or give another name.'
+    )
+  form.save(path, unstack_blocks(params), None)

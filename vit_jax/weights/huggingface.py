@@ -6,6 +6,7 @@ Weights without a head are a ViTModel; a ViTModel's pooler is left out when it i
 import json
 import logging
 import pathlib
+import re
 
 from vit_jax.data import history
 from vit_jax.models.recognition import module_of
@@ -209,12 +210,23 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   prepared = images.written(card.image_size, card.resize)
   for name, content in ((CONFIG, settings), (images.FILE, prepared)):
     write_text(folder / name, json.dumps(content, indent=2) + "\n")
-  if not (folder / NOTES).exists():  # the user may have written it
-    text = README.replace("[RESIZED]", SMALLER_SIDE if card.resize else SQUARE)
-    sizes = {"[SIDE]": card.image_size, "[RESIZE]": card.resize}
-    for name, size in sizes.items():
-      text = text.replace(name, str(size))
-    write_text(folder / NOTES, text)
+  if _unchanged(folder / NOTES):
+    write_text(folder / NOTES, _notes_on_images(card))
+
+
+def _notes_on_images(card: Card) -> str:
+  """The text for whoever prepares images for the model."""
+  text = README.replace("[RESIZED]", SMALLER_SIDE if card.resize else SQUARE)
+  return text.replace("[SIDE]", str(card.image_size)).replace("[RESIZE]", str(card.resize))
+
+
+def _unchanged(path: pathlib.Path) -> bool:
+  """Whether notes may be replaced: nobody has changed those of an earlier export, or none exist."""
+  if not path.exists():
+    return True
+  without_sizes = lambda text: re.sub(r"\d+", "0", text)
+  written = [without_sizes(_notes_on_images(Card(0, resize=resize))) for resize in (0, 1)]
+  return without_sizes(path.read_text(encoding="utf-8", errors="replace")) in written
 
 
 def _no_place(what: str) -> ValueError:

@@ -7,10 +7,19 @@ import zipfile
 import numpy as np
 
 from vit_jax.storage.files import write_whole
+from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, published
 from vit_jax.weights.card import Card
 from vit_jax.weights.format import WeightFormat
 
+LAYER = "representation layer"
+# Parts that timm's reader of .npz does not look for (timm 1.0.31), and what is in their names.
+LOST = {
+  LAYER: "/pre_logits/",
+  "LayerScale": "/LayerScale_",
+  "norms of queries and keys": "/LayerNorm_query/",
+  "registers": "/register_tokens",
+}
 MAX_EXPANSION = 20  # uncompressed bytes for each byte of the file
 HEADERS = {
   (1, 0): np.lib.format.read_array_header_1_0,
@@ -35,9 +44,12 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
 
 
 def _notes(params: dict) -> list[str]:
-  if "pre_logits" not in params:
+  names = flatten(params)
+  lost = [words for words, part in LOST.items() if any(part in f"/{name}" for name in names)]
+  if not lost:
     return []
-  return ["Other readers of .npz, such as timm, drop its representation layer without a warning."]
+  dropped = f"Other readers of .npz, such as timm, drop its {' and '.join(lost)} without a warning."
+  return [dropped if lost == [LAYER] else f"{dropped} For timm, export .safetensors."]
 
 
 def check_claims(path: pathlib.Path):
