@@ -1,5 +1,7 @@
 """The table of a run's data, and what it says of files that are left out."""
 
+import dataclasses
+
 from vit_jax.config import Dataset
 from vit_jax.data import datasets
 from vit_jax.data.sources.subset import write_exclusions
@@ -19,9 +21,16 @@ def test_the_table_has_every_dataset_and_each_note_once(tmp_path):
   assert head.split() == ["data", "source", "images", "classes"]
   assert [row.split() for row in rows] == [
     ["data.train", folder, "[:50%]", "2", "2"],
-    ["evaluate.val", folder, "3", "2"],
+    ["evaluate.val", folder, f"exclude={tmp_path}/out.txt", "3", "2"],
     ["evaluate.x", "digits", "test", "360", "-"],
   ]
   assert note.startswith(f"Left out of '{tmp_path}/in': ")
   assert "1 hidden ('.DS_Store')" in note
   assert "1 with the suffix '.heic' ('b/5.heic')" in note
+
+
+def test_words_tell_which_images_of_a_source():
+  whole = Dataset("folder:photos", "[:90%]")
+  part = dataclasses.replace(whole, subset=100, exclude="copies.txt")
+  assert datasets.in_words(whole) == "folder:photos [:90%]"
+  assert datasets.in_words(part) == "folder:photos [:90%] subset=100 exclude=copies.txt"

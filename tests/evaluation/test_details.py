@@ -69,3 +69,8 @@ def test_names_that_are_no_text_and_very_many_classes(tmp_path):
   assert not (tmp_path / "set/confusion.csv").exists()
   assert read(tmp_path / "set/classes.csv")[1][0] == "\\udcff0"
   assert len(read(tmp_path / "set/classes.csv")) == 2002
+
+
+def test_classes_of_one_name_are_told_apart():
+  names = ("crane", "dog", "crane")
+  assert details.distinct(names) == ("crane (class 0)", "dog", "crane (class 2)")

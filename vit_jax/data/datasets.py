@@ -176,8 +176,10 @@ def check_same_classes(datasets: Sequence[NamedDataset]):
 
 
 def in_words(dataset: Dataset) -> str:
-  """The source and the split of a dataset, as text."""
-  return " ".join(filter(None, [dataset.source, dataset.split]))
+  """What chooses the images of a dataset, as text."""
+  given = {"subset": dataset.subset, "exclude": dataset.exclude}
+  less = [f"{key}={value}" for key, value in given.items() if value]
+  return " ".join(filter(None, [dataset.source, dataset.split, *less]))
 
 
 def table(datasets: Sequence[NamedDataset]) -> str:

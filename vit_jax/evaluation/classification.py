@@ -282,7 +282,7 @@ def write_details(
   image: Callable[[int], np.ndarray],
 ):
   """Writes predictions, accuracies by class, the confusion matrix and some images."""
-  known = details.Details(source.class_names, *kept.joined(), source.name)
+  known = details.Details(details.distinct(source.class_names), *kept.joined(), source.name)
   details.write(folder, known)
   rows = examples.chosen(known.labels, known.predictions, known.probabilities)
   examples.write(folder / examples.IMAGES, examples.read(rows, image))

@@ -1,5 +1,6 @@
 """The details of a set's metrics: every prediction, accuracy by class, confusion of classes."""
 
+import collections
 import csv
 import dataclasses
 import io
@@ -54,6 +55,13 @@ class Details:
   predictions: np.ndarray
   probabilities: np.ndarray
   name: Callable[[int], str]
+
+
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+  """The names of classes, with the number behind a name that several have, as ImageNet's cranes."""
+  count = collections.Counter(names)
+  numbered = lambda number, name: f"{name} (class {number})" if count[name] > 1 else name
+  return tuple(numbered(number, name) for number, name in enumerate(names))
 
 
 def write(folder: Path, details: Details):

@@ -1,6 +1,7 @@
 """Parameters in files. The suffix gives the format; blocks are always stored unstacked."""
 
 from vit_jax.models.stacking import unstack_blocks
+from vit_jax.storage.files import is_file
 from vit_jax.storage.paths import local_path, path_of
 from vit_jax.weights.card import inferred, path_beside
 from vit_jax.weights.fit import fit, table
@@ -65,7 +66,7 @@ def save(path, params: dict):
       f"{form.words} states how its model computes, which parameters alone do not tell; write it "
       "with tools/export.py, or vit_jax.weights.write(path, Weights(params, card))."
     )
-  if path_beside(path).exists():
+  if is_file(path_beside(path)):
     raise ValueError(
       f'"{path_beside(path)}" is the card of other weights; delete it, or give another name.'
     )

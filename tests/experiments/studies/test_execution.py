@@ -15,7 +15,8 @@ from PIL import Image
 from tests import buckets, programs
 from tests.experiments.studies import stub
 from vit_jax import models, recipes
-from vit_jax.config import ConfigError, RunError, Stopped
+from vit_jax.config import ConfigError, Dataset, RunError, Stopped
+from vit_jax.data.history import Trained
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import (
   Cell,
@@ -27,6 +28,7 @@ from vit_jax.experiments.studies import (
   jobs,
   results,
   runner,
+  store,
 )
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.store import RunStore
@@ -34,6 +36,7 @@ from vit_jax.process import exit_status
 from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
 from vit_jax.training.run import open_data
+from vit_jax.training.start import Recorded
 
 ITSELF = "--no-average"
 
@@ -60,6 +63,16 @@ def test_order_sharing_and_choice(tmp_path, monkeypatch):
   assert means == pytest.approx({"dropout 0.0": 0.505, "dropout 0.1": 0.515})
   assert lines[0].deviation == pytest.approx(0.01 / 2**0.5)  # n - 1
   assert [line.seeds for line in lines] == [2, 2]
+
+
+def test_scores_of_runs_on_changed_images_are_not_compared(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  photos = lambda folder: Trained(Dataset("folder:photos"), str("seed1" in folder.name))
+  read = lambda folder: Recorded(folder, trained_on=(photos(folder),))
+  monkeypatch.setattr(store.starts, "read", read)
+  with pytest.raises(RunError, match="images of folder:photos have changed between the runs pre"):
+    stub.done(tmp_path, stub.study(0.0, seeds=2))
+  stub.done(tmp_path / "one", stub.study(0.0, seeds=1))
 
 
 def test_test_images_are_not_there_while_settings_are_chosen(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
+from vit_jax.training import start as starts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +35,16 @@ class RunStore:
     overrides: --config.KEY=VALUE of every run.
     choices: what was chosen, by the trials; it does not change again.
     metrics: of the runs that are done, by name; they do not change either.
+    trained_on: the images of a dataset in these runs, and the first run that was trained on them.
   """
 
   folder: Path
   overrides: tuple[str, ...] = ()
   choices: dict[str, Option] = dataclasses.field(default_factory=dict, repr=False, compare=False)
   metrics: dict[str, dict] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+  trained_on: dict[cfg.Dataset, tuple[str, str]] = dataclasses.field(
+    default_factory=dict, repr=False, compare=False
+  )
 
   def run(self, job: Job) -> Run | None:
     """The run of a job; None if its settings are not chosen yet."""
@@ -95,11 +100,26 @@ class RunStore:
     return [None if None in scores else statistics.fmean(scores) for scores in by_option]
 
   def done(self, job: Job) -> dict[str, float] | None:
-    """The metrics after the last step of a job's run; None if it is not done."""
+    """The metrics after the last step of a job's run; None if it is not done.
+
+    Raises:
+      RunError: the images of its dataset are others than those of another run.
+    """
     run = self.run(job)
     if run and run.folder.name not in self.metrics and (metrics := run.result()):
+      self._check_images(run.folder)
       self.metrics[run.folder.name] = metrics
     return self.metrics.get(run.folder.name) if run else None
+
+  def _check_images(self, folder: Path):
+    for dataset, identity in starts.read(folder).trained_on:
+      other, earlier = self.trained_on.setdefault(dataset, (identity, folder.name))
+      if other != identity:
+        raise cfg.RunError(
+          f"The images of {dataset.source} have changed between the runs {earlier} and "
+          f"{folder.name}, so their scores cannot be compared: remove the older one of the two in "
+          f"{self.folder / 'runs'}, or start again with another --workdir."
+        )
 
   def score(self, job: Job, score: Score) -> float | None:
     """The score of a job; None if its run is not done.
