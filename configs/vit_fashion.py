@@ -3,11 +3,11 @@
   python tools/prepare_data.py build fashion_mnist
   python -m vit_jax.main --config=configs/vit_fashion.py[:plain]
 
-A hybrid, 4,688 steps. Measured, one seed: 91.38% of the 10,000 test images, in 584 s of CPU time
-on 2 cores with other work. A third of the tokens of the plain ViT, on the map of a convolution, and
-Muon did it (docs/from-scratch.md has the trials). In short trials of the same cost, neither a
-residual unit before the Transformer nor a width of 192 helped. At the end 94% of the training
-images are right, so a longer run may need more augmentation; none was measured.
+A hybrid, 9,375 steps. Measured: RESULT of the 10,000 test images (three
+seeds), CLOCK. docs/from-scratch.md tells what did it: a third of the
+tokens of the plain ViT, on the map of a convolution, Muon, and random crops of images that are
+padded by one pixel, without which ten epochs were not tried. In short trials of the same cost,
+neither a residual unit before the Transformer nor a width of 192 helped.
 
 plain: the ViT of the studies and of the pictures, with Adam, 10,312 steps. Measured on 2 CPU cores:
 89.34%. With the images in another random order it was 89.70%, in 9 min 57 s, and 90.34% with 14
@@ -35,35 +35,37 @@ from vit_jax.recipes import choice
 
 SHAPE = dict(depth=4, width=96, mlp_dim=192, heads=3, num_classes=10)
 UPDATES = dict(weight_decay=0.1, clip_norm=1.0, ema=0.998)
-WHOLE = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0))
+TRAIN = Dataset(source="tfds:fashion_mnist", split="train")
+WARMUP = Duration(steps=500)
 KINDS = {
   "hybrid": dict(
-    duration=Duration(epochs=5),
+    duration=Duration(epochs=10),
+    evaluate_every=Duration(epochs=5),
+    checkpoint=Checkpoint(every=Duration(epochs=5)),
     model=Model(name="R+ViT-Ti/16", patch=2, **SHAPE),
     optimizer=Muon(**UPDATES),
-    data=dict(image_size=32, **WHOLE),
+    schedule=Schedule(learning_rate=3e-3, warmup=WARMUP),
+    data=Data(train=TRAIN, image_size=32, train_pad=1),
   ),
   "plain": dict(
     duration=Duration(epochs=11),
+    evaluate_every=Duration(epochs=6),
+    checkpoint=Checkpoint(every=Duration(epochs=6)),
     model=Model(name="ViT-Ti/4", **SHAPE),
     optimizer=Adam(**UPDATES),
-    data=dict(image_size=28, **WHOLE),
+    schedule=Schedule(learning_rate=1.5e-3, warmup=WARMUP),
+    data=Data(train=TRAIN, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)),
   ),
 }
 
 
 def get_config(kind="hybrid"):
   """The recipe with a hybrid or with a plain ViT."""
-  parts = KINDS[choice(kind, *KINDS)]
-  data = Data(train=Dataset(source="tfds:fashion_mnist", split="train"), **parts["data"])
   return to_config_dict(
     Config(
       batch_size=64,
       log_every=Duration(steps=125),
-      evaluate_every=Duration(epochs=6),
-      schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
       evaluate={"test": Classification(source="tfds:fashion_mnist", split="test")},
-      checkpoint=Checkpoint(every=Duration(epochs=6)),
-      **(parts | dict(data=data)),
+      **KINDS[choice(kind, *KINDS)],
     )
   )
