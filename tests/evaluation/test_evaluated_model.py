@@ -71,6 +71,20 @@ def test_parameters_are_those_of_the_file(tmp_path, family, scan):
     assert result.origin == {"weights": path, "average": False}
 
 
+def test_a_run_is_scored_by_its_own_names(tmp_path, monkeypatch):
+  """Its `class_names` named the head of the weights that it began from; another file counts."""
+  for name in ("first", "other"):
+    (tmp_path / name).write_text("4 3 2 1 0".replace(" ", "\n"))
+  began = configured("w.npz", class_names=str(tmp_path / "first"))
+  card = Card(image_size=16, class_names=NUMBERS)
+  run = weights.Weights(families.params("vit"), card, c.to_dict(began))
+  monkeypatch.setattr(evaluated_model.checkpoint, "available", lambda folder: [7])
+  monkeypatch.setattr(evaluated_model.weights, "of_run", lambda *_: (pathlib.Path("7"), run))
+  given = dataclasses.replace(began, class_names=str(tmp_path / "other"))
+  for config, names in ((began, NUMBERS), (given, NUMBERS[::-1])):
+    assert evaluated_model.read(config, data(5), NOWHERE).head.names == names
+
+
 def test_position_embeddings_are_resized(tmp_path):
   path = saved(tmp_path, families.params("vit"))
   config = c.Config(init_from=path, model=MODEL, data=c.Data(image_size=24))

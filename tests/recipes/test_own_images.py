@@ -12,7 +12,7 @@ from tests import programs
 from tests.data.tfds_fixture import write_single_label_tfds
 from tests.recipes.paper import load
 from tests.tiny_run import CONFIG
-from vit_jax import launch, recipes, weights
+from vit_jax import launch, recipes
 from vit_jax.config import ConfigError
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.data import sources
@@ -20,8 +20,6 @@ from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
 from vit_jax.process.signals import StopRequest
 from vit_jax.recipes import loading, own_images, scales
-from vit_jax.storage import metrics_log
-from vit_jax.weights import Weights
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
 
@@ -49,6 +47,7 @@ def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
   printed = capsys.readouterr().out
   assert "model.name              ViT-Ti/4" in printed
   assert "duration                3 steps" in printed
+  assert re.search(r"model\.positions +sincos2d +36 training images", printed)
   assert printed.count("the command line") == 2  # the length, and the warm-up
   assert "held_out: top-1" in printed
   assert run(f"configs/finetune.py:{workdir},{photos}", tmp_path / "tuned", *SHORT)
@@ -58,25 +57,6 @@ def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
   assert json.loads((tmp_path / "scores/evaluation.json").read_text())["own/top1"] <= 1
   with pytest.raises(ConfigError, match=r"36 images .* in common"):
     run(f"configs/evaluate.py:{workdir},{photos}", tmp_path / "more", mode="evaluate")
-
-
-def test_a_run_that_began_from_renamed_outputs_is_scored_by_its_own_names(tmp_path):
-  """`class_names` names the outputs of the weights that it began from, not those of its head."""
-  photos, first, second = draw(tmp_path / "photos"), tmp_path / "first", tmp_path / "second"
-  assert run(f"configs/train.py:{photos}", first, *SHORT)
-  loaded = weights.read(first)
-  head = {name: array[..., ::-1] for name, array in loaded.params["head"].items()}
-  card = dataclasses.replace(loaded.card, class_names=())
-  weights.write(tmp_path / "w.npz", Weights(loaded.params | {"head": head}, card))
-  (tmp_path / "names.txt").write_text("b\na\n")
-  words = (f"--config.class_names={tmp_path}/names.txt", "--config.new_head=False")
-  start = (f"--config.init_from={tmp_path}/w.npz", "--config.schedule.learning_rate=0")
-  recipe = f"configs/train.py:{photos}"
-  assert run(recipe, second, *words, *start, *SHORT)
-  (trained,) = [line for line in metrics_log.read(second) if "held_out/loss" in line]
-  run(recipe, second, *words, *start, *SHORT, mode="evaluate")
-  scored = json.loads((second / "evaluation.json").read_text())
-  assert scored["held_out/loss"] == pytest.approx(trained["held_out/loss"], rel=1e-5)
 
 
 def test_folders_called_train_and_test_are_parts(tmp_path):
@@ -176,6 +156,7 @@ def test_the_model_may_have_the_name_of_another_library(tmp_path):
   config = recipes.load(f"configs/train.py:{draw(tmp_path, images=6)},vit_small_patch16_224")
   model = config.model
   assert (model.name, model.depth, model.activation) == ("ViT-S/16", 0, "gelu")
+  assert model.positions == "1d"
   assert config.data.image_size == 224
   told = dict(config.origins)
   assert told["model.name"] == "the architecture of vit_small_patch16_224, without its weights"
