@@ -62,7 +62,8 @@ def test_an_epoch_is_of_the_subset_and_no_more_than_the_set(dataset, subset, exa
   ("split", "examples"),
   [
     *(("train", 1_281_167), ("train[:99%]", 1_268_355), ("train[99%:]", 12_812)),
-    *(("train[10%:30%]", 256_233), ("train[:1000]", None), ("train[:50%]+test", None)),
+    *(("train[10%:30%]", 256_233), ("train[:1000]", 1000), ("train[51200:]", 1_229_967)),
+    *(("train[:50%]+test", None), ("train[-500:]", None)),
   ],
 )
 def test_an_epoch_is_of_the_part(split, examples):

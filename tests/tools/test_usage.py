@@ -193,7 +193,7 @@ def test_flags_may_be_spelt_with_underscores():
 
   words = ["images", "x", "--split", "a", "--data_dir", "b", "--max_pixels=7"]
   found = prepare_data.flags().parse_args(words)
-  assert (found.data_dir, found.max_pixels) == ("b", 7)
+  assert (str(found.data_dir), found.max_pixels) == ("b", 7)
 
 
 @pytest.mark.parametrize(

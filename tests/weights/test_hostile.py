@@ -297,7 +297,7 @@ def test_every_flipped_byte_of_an_npz_is_refused_or_harmless(tmp_path):
 @pytest.fixture
 def folder(tmp_path):
   """A Hugging Face folder."""
-  weights.save(tmp_path / "hf", families.params("vit"))
+  weights.write(tmp_path / "hf", weights.Weights(families.params("vit"), None))
   return tmp_path / "hf"
 
 

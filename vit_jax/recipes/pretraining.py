@@ -143,11 +143,16 @@ def examples_of(config: Config) -> int | None:
 
 
 def part_of(examples: int, split: str) -> int | None:
-  """How many images a split such as train or train[:99%] has; None: it is in another form."""
+  """How many images a split such as train, train[:99%] or train[51200:] has; None: another form."""
   if "[" not in split:
     return examples
-  match = re.fullmatch(r"\w+\[(?:(\d+)%)?:(?:(\d+)%)?\]", split)
+  match = re.fullmatch(r"\w+\[(\d+%?)?:(\d+%?)?\]", split)
   if not match:
     return None
-  first, end = int(match[1] or 0), int(match[2] or 100)
-  return round(examples * end / 100) - round(examples * first / 100)
+  first, end = (_cut(text, examples) for text in (match[1] or "0", match[2] or "100%"))
+  return end - first
+
+
+def _cut(text: str, examples: int) -> int:
+  """A number of images, or the nearest one to a percentage of them."""
+  return round(examples * int(text[:-1]) / 100) if text.endswith("%") else int(text)

@@ -28,15 +28,14 @@ from vit_jax.experiments.studies import (
   jobs,
   results,
   runner,
-  store,
 )
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.process import exit_status
 from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
+from vit_jax.training import start
 from vit_jax.training.run import open_data
-from vit_jax.training.start import Recorded
 
 ITSELF = "--no-average"
 
@@ -68,8 +67,8 @@ def test_order_sharing_and_choice(tmp_path, monkeypatch):
 def test_scores_of_runs_on_changed_images_are_not_compared(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   photos = lambda folder: Trained(Dataset("folder:photos"), str("seed1" in folder.name))
-  read = lambda folder: Recorded(folder, trained_on=(photos(folder),))
-  monkeypatch.setattr(store.starts, "read", read)
+  read = lambda folder: start.Recorded(folder, trained_on=(photos(folder),))
+  monkeypatch.setattr(start, "read", read)
   with pytest.raises(RunError, match="images of folder:photos have changed between the runs pre"):
     stub.done(tmp_path, stub.study(0.0, seeds=2))
   stub.done(tmp_path / "one", stub.study(0.0, seeds=1))

@@ -45,7 +45,6 @@ SMALL = c.Config(
   data=c.Data(image_size=16),
 )
 MODELS = {
-  "ViT in float32": {"model.compute_dtype": "float32", "model.dropout": 0.1},
   "accumulation, scan, remat, MixUp, 50 tokens": {
     "accumulation": 2,
     "model.scan": True,
@@ -61,6 +60,7 @@ MODELS = {
   },
 }
 MORE_MODELS = {
+  "ViT in float32": {"model.compute_dtype": "float32", "model.dropout": 0.1},
   "axial": {"model.name": "Axial-ViT-B/4", "model.attention": "cudnn"},
   "masked patches": {"objective": Masked(), "model.attention": "cudnn"},
   "dropout": {"model.dropout": 0.1, "model.attention": "cudnn"},

@@ -23,7 +23,6 @@ from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
-from vit_jax.training import start as starts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +111,9 @@ class RunStore:
     return self.metrics.get(run.folder.name) if run else None
 
   def _check_images(self, folder: Path):
-    for dataset, identity in starts.read(folder).trained_on:
+    from vit_jax.training import start  # imports JAX, which --help does not need
+
+    for dataset, identity in start.read(folder).trained_on:
       other, earlier = self.trained_on.setdefault(dataset, (identity, folder.name))
       if other != identity:
         raise cfg.RunError(
