@@ -49,7 +49,7 @@ def write(folder, form, flat):
     safetensors.numpy.save_file(flat, path)
   else:
     path = folder / "hf"
-    weights.save(path, families.params("vit"))
+    weights.write(path, weights.Weights(families.params("vit"), None))
     theirs = {name.replace("/", "."): x for name, x in flat.items()}
     safetensors.numpy.save_file(theirs, path / "model.safetensors")
   return path

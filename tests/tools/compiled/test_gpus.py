@@ -54,12 +54,12 @@ MODELS = {
     "objective.mixup": 0.2,
     "data.image_size": 28,
   },
+}
+MORE_MODELS = {
   "ResNet": {
     "model": c.Model(name="R50x1", stages=(1,), width=64, num_classes=7, compute_dtype="bfloat16"),
     "data.image_size": 32,
   },
-}
-MORE_MODELS = {
   "ViT in float32": {"model.compute_dtype": "float32", "model.dropout": 0.1},
   "axial": {"model.name": "Axial-ViT-B/4", "model.attention": "cudnn"},
   "masked patches": {"objective": Masked(), "model.attention": "cudnn"},
