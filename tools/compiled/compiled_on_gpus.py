@@ -18,7 +18,6 @@ RECIPES = (
 LATER = (
   "configs/simple_vit_s16_i1k.py",
   *compiled_recipes.LATER,
-  "configs/mae_finetune.py:H",  # not compiled for TPUs yet
 )
 LATER_TOPOLOGY = "h100:8"
 FIELDS = (

@@ -17,7 +17,7 @@ LATER = (
   *(f"configs/deit3.py:{size}" for size in ("S", "B", "L", "H")),
   *(f"configs/deit3.py:{size},finetune" for size in ("B", "L", "H")),
   "configs/augreg.py:ViT-B/16,strong2,regularised",
-  *(f"configs/mae_finetune.py:{size}" for size in ("B", "L")),
+  *(f"configs/mae_finetune.py:{size}" for size in ("B", "L", "H")),
 )
 LATER_TOPOLOGIES = ("v3:4x4", "v5e:4x8")
 FIELDS = (
