@@ -15,10 +15,7 @@ RECIPES = (
   "configs/finetune.py:ViT-H/14,imagenet",  # 518 px
 )
 # With their own batch, on one kind of GPU.
-LATER = (
-  "configs/simple_vit_s16_i1k.py",
-  *compiled_recipes.LATER,
-)
+LATER = ("configs/simple_vit_s16_i1k.py", *compiled_recipes.LATER)
 LATER_TOPOLOGY = "h100:8"
 FIELDS = (
   *("recipe", "topology", "image_size", "devices", "global_batch", "fits", "peak_bytes"),
