@@ -5,6 +5,8 @@ import os
 
 from tests.compiler import QUICK
 
+pytest_plugins = ["tests.selection"]  # which part of the tests runs
+
 os.environ["XLA_FLAGS"] = QUICK
 os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
 # Enough threads for all devices to wait in as many collectives at once (see tests/programs.py).

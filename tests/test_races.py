@@ -103,6 +103,7 @@ def surveys(place, monkeypatch):
 
 def searches(place, monkeypatch):
   """Searches for copies; Beam, which takes seconds to start, is replaced."""
+  pytest.importorskip("apache_beam", reason="apache-beam is not installed (extra `dedup`)")
   write_images(place / "in", {"ant": 9})
   source = folder(place / "in")
   monkeypatch.setattr(find.Opener, "source", lambda *_: source)

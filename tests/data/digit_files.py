@@ -7,6 +7,8 @@ import pathlib
 import tarfile
 from typing import NamedTuple
 
+import pytest
+
 from tests.data.opened import open_source
 from tests.data.pictures import saved
 from vit_jax.data import sources
@@ -75,8 +77,7 @@ def parquet(root: pathlib.Path) -> Made:
 
 def hf(root: pathlib.Path) -> Made:
   """What `save_to_disk` writes, in three files."""
-  import datasets
-
+  datasets = pytest.importorskip("datasets", reason="datasets is not installed (extra `hf`)")
   datasets.disable_progress_bars()
   images, labels = zip(*digits(), strict=True)
   kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=list("0123456789"))}

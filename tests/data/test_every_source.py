@@ -21,18 +21,18 @@ TRANSFORM = functools.partial(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-  """The digits in every format, by the name of the source."""
+  """Writes the digits in a format, once."""
   root = tmp_path_factory.mktemp("formats")
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(webdataset, "INDICES", root / "indices")
     patch.setenv("TFDS_DATA_DIR", str(root / "tfds"))
-    yield {name: make(root / name) for name, make in MAKERS.items()}
+    yield functools.cache(lambda name: MAKERS[name](root / name))
 
 
 @pytest.fixture(params=MAKERS)
 def format_of(request, made):
   """One of them."""
-  return made[request.param]
+  return made(request.param)
 
 
 def opened(one, cut="", **options):
@@ -143,8 +143,9 @@ def test_without_labels(format_of):
 
 def test_all_formats_mixed_by_weight(made):
   """An epoch of a mix has of each its share, and its images, whatever the format."""
-  some = [opened(one) for one in made.values()]
-  same = [digit_files.original(one.rows) for one in made.values()]
+  all_made = [made(name) for name in MAKERS]
+  some = [opened(one) for one in all_made]
+  same = [digit_files.original(one.rows) for one in all_made]
   parts = [MixedSource(COUNT, weight) for weight in (3.0, 1.0, 1.0, 2.0, 1.0, 2.0)]
   assert_equal(
     batches(Mixed(some), parts=parts, start=30, steps=3, hosts=2),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import inspect
 import re
 
 from vit_jax.config.fields import Group, group_in
@@ -43,7 +44,7 @@ def section(kind: type, paths: list[str]) -> str:
   places = "" if [heading(kind, paths)] == paths else f"Groups of this kind: {_codes(paths)}.\n\n"
   rows = [row(field) for field in dataclasses.fields(kind)]
   table = "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows)
-  return f"## {heading(kind, paths)}\n\n{kind.__doc__.strip()}\n\n{places}{table}\n"
+  return f"## {heading(kind, paths)}\n\n{inspect.cleandoc(kind.__doc__)}\n\n{places}{table}\n"
 
 
 def heading(kind: type, paths: list[str]) -> str:

@@ -96,6 +96,7 @@ def _is_folder(spec: str) -> bool:
 
 def _opened(spec: str):
   """A Dataset, or the Datasets of all splits."""
+  is_folder = _is_folder(spec)
   try:
     import datasets  # imported late: it takes two seconds, and only this source needs it
     from datasets.packaged_modules.cache.cache import Cache
@@ -103,7 +104,7 @@ def _opened(spec: str):
     raise SourceError(
       f"\"hf:{spec}\" needs the library datasets: pip install '.[hf]' ({error})."
     ) from error
-  if _is_folder(spec):
+  if is_folder:
     path = os.path.abspath(os.path.expanduser(spec))
     try:
       return datasets.load_from_disk(path)
