@@ -5,8 +5,6 @@ import os
 
 from tests.compiler import QUICK
 
-pytest_plugins = ["tests.selection"]  # which part of the tests runs
-
 os.environ["XLA_FLAGS"] = QUICK
 os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
 # Enough threads for all devices to wait in as many collectives at once (see tests/programs.py).
@@ -15,6 +13,8 @@ os.environ["PJRT_NPROC"] = "16"
 import hypothesis
 import jax  # reads the flags above
 import pytest
+
+pytest_plugins = ["tests.selection"]  # which part of the tests runs
 
 # Files that take longest, first, so that no worker is left alone with one of them at the end.
 SLOWEST = (
