@@ -1,4 +1,4 @@
-"""A part of the tests for a second environment: what the first one skipped, and a fifth of the rest.
+"""A part of the tests for a second environment: what the first skipped, and a fifth of the rest.
 
     pytest --write-skipped=FILE          in an environment without extras
     pytest --skipped=FILE --fifth=3      in one with all of them
