@@ -30,7 +30,7 @@ TRANSFORMERS = {
   "ViT with 2-D positions in every layer": dict(
     name="ViT-B/8", positions="2d", position_place="every_layer"
   ),
-  "hybrid": dict(name="R50x1+ViT-B/16", stages=(1, 1), stem_width=32),
+  "hybrid": dict(name="R50x1+ViT-B/16", stages=(1,), stem_width=32),
   "hybrid of the root alone": dict(name="R+ViT-Ti/16", patch=4, stem_width=32),
   "axial ViT": dict(name="Axial-ViT-B/8"),
 }

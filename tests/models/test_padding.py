@@ -11,14 +11,14 @@ from tests import modules
 from vit_jax import models
 from vit_jax.models import attention
 
-SMALL = dict(width=24, mlp_dim=32, heads=3, depth=2, num_classes=5)
+SMALL = dict(width=24, mlp_dim=32, heads=3, depth=1, num_classes=5)
 VARIANTS = {
   "class token": ("ViT-B/8", {}),
   "even": ("ViT-B/8", dict(pool="gap")),
-  "scan": ("ViT-B/8", dict(scan=True, remat="dots")),
+  "scan": ("ViT-B/8", dict(scan=True, remat="dots", depth=2)),
   "relative": ("ViT-B/8", dict(positions="relative")),
   "every layer": ("ViT-B/8", dict(position_place="every_layer")),
-  "shared": ("ViT-B/8", dict(positions="2d", position_place="every_layer_shared")),
+  "shared": ("ViT-B/8", dict(positions="2d", position_place="every_layer_shared", depth=2)),
   "pooling": ("ViT-B/8", dict(pool="map")),
   "axial": ("Axial-ViT-B/8", dict(positions="relative")),
 }

@@ -102,6 +102,7 @@ def test_what_is_no_argument(name, argument, message):
     load(name, argument)
 
 
+SMALL = dict(depth=2, width=8, mlp_dim=8, heads=2)
 ON_DIGITS = {
   "data.dataset": "",
   "data.train.source": "digits",
@@ -111,7 +112,7 @@ ON_DIGITS = {
   "evaluate.val.source": "digits",
   "evaluate.val.split": "test",
   "model.num_classes": 10,
-  "model.depth": 2,
+  **{f"model.{key}": value for key, value in SMALL.items()},
   "model.compute_dtype": "float32",
   "batch_size": 24,
   "duration.epochs": 0,
@@ -145,9 +146,10 @@ def test_lamb_is_refused_with_a_head_that_begins_at_zero(tmp_path):
 def test_fine_tuning_takes_the_weights_of_pre_training(tmp_path):
   """Two steps of each recipe for fine-tuning, from weights with and without LayerScale."""
   words = [f"--config.{key}={value}" for key, value in ON_DIGITS.items()]
-  small = dict(depth=2, width=8, mlp_dim=8, heads=2, num_classes=10)
   for recipe, scaled in (("deit3.py:B,finetune", True), ("mae_finetune.py:B", False)):
-    module = models.create("ViT-B/16", **small, layer_scale=scaled, activation="gelu")
+    module = models.create(
+      "ViT-B/16", **SMALL, num_classes=10, layer_scale=scaled, activation="gelu"
+    )
     params = modules.parameters(module, np.zeros((1, 16, 16, 3), np.float32), train=False)
     path = tmp_path / f"{scaled}.npz"
     weights.write(path, Weights(params, Card(image_size=16, activation="gelu")))
