@@ -193,7 +193,22 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
-    (dict(global_pool="avg"), "has a class token and pools the patches"),
+    (dict(global_pool="avg"), "pools by 'avg' .*, and models here with such parameters by 'token'"),
+    (dict(model_args=dict(global_pool="")), "pools by ''"),
+    (dict(pretrained_cfg=dict(global_pool="max")), "pools by 'max'"),
+    (dict(model_args=dict(final_norm=False)), "final_norm is False"),
+    (dict(model_args=dict(in_chans=1)), "in_chans is 1"),
+    (dict(model_args=dict(img_size=[32, 48])), "its images are 32 x 48 pixels"),
+    (dict(model_args=dict(img_size=[32])), r"img_size is \[32\] and must be a number of pixels"),
+    (dict(pretrained_cfg=dict(input_size=[3, 64, 32])), "its images are 64 x 32 pixels"),
+    (
+      dict(
+        model_args=dict(img_size=32, dynamic_img_size=True),
+        pretrained_cfg=dict(input_size=[3, 32, 64]),
+      ),
+      "its images are 32 x 64 pixels",
+    ),
+    (dict(architecture="vit_base_patch16_224"), "model of width 768, and its arrays .* width 192"),
     (dict(architecture="vit_base_patch16_rope_224"), "with rotary positions, which no model here"),
     (dict(model_args=dict(pool_include_prefix=True)), "made with pool_include_prefix"),
     (dict(model_args=dict(act_layer="relu")), "act_layer is 'relu'"),
