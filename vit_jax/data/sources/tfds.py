@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from vit_jax.data import records, stored
 from vit_jax.data.jpeg import BadImage
+from vit_jax.data.sources import several
 from vit_jax.data.sources.base import Block, Example, Source, SourceError
 from vit_jax.process.text import nfc
 from vit_jax.storage import files
@@ -153,7 +154,12 @@ class Tfds(Records):
     if not self._label_key:
       return ()
     label = features[self._label_key]
-    return tuple(map(int, label)) if self.multi_label else (int(label),)
+    if not self.multi_label:
+      return (int(label),)
+    labels = tuple(map(int, label))
+    if len({*labels}) < len(labels):
+      raise SourceError(f"{self.identity}: an example {several.repeated(labels)}")
+    return labels
 
 
 class Prepared(NamedTuple):
