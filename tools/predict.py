@@ -71,7 +71,8 @@ def predicted(args) -> list:
       raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
     model = model.at_size(args.image_size)
     if model.card.average:
-      print(f"Predicted with the {average.in_words(True)} of {args.source}:", file=sys.stderr)
+      words = f"Predicted with the {average.in_words(True)} of {args.source}:"
+      print(one_line(words), file=sys.stderr)
     options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
     predictions = predict(model, paths, **options)
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
@@ -88,7 +89,7 @@ def show(done: list, output: pathlib.Path | None, form: str):
   text = files.as_written("".join(lines(done, form)))
   if output:
     files.write_text(output, text)
-    print(f"{sum(not p.error for p in done)} predictions written to {output}")
+    print(one_line(f"{sum(not p.error for p in done)} predictions written to {output}"))
   else:
     print(text, end="")
   bad = [p for p in done if p.error]

@@ -21,6 +21,7 @@ from vit_jax.data import image_files, pillow
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.process import csv_text
+from vit_jax.process.text import printable
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 
@@ -253,4 +254,5 @@ def lines(predictions: Iterable[Prediction], form: str) -> Iterator[str]:
         yield csv_text.line((p.name, rank, name, probability))
   else:
     for p in good:
-      yield f"{p.name}: {', '.join(f'{name} {x:.1%}' for name, x in p.classes)}\n"
+      classes = ", ".join(f"{name} {x:.1%}" for name, x in p.classes)
+      yield printable(f"{p.name}: {classes}") + "\n"

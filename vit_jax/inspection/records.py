@@ -3,12 +3,12 @@
 import csv
 import math
 import pathlib
-import shlex
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError
 from vit_jax.evaluation.details import COLUMNS, MAX_BYTES, PREDICTIONS
 from vit_jax.process import csv_text
+from vit_jax.process.text import quoted
 from vit_jax.storage import files
 from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
 
@@ -47,7 +47,7 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
     raise ConfigError(
       f"{workdir} holds no {DETAILS}/NUMBER/SET/{PREDICTIONS}, so its mistakes are not known; "
       f"evaluate it first: python -m vit_jax.main --mode=evaluate "
-      f"--workdir={shlex.quote(str(workdir))}"
+      f"--workdir={quoted(workdir)}"
     )
   return paths
 

@@ -1,7 +1,8 @@
 """Pickled files of weights, which are never read: they could run any code. Says how to convert."""
 
 import pathlib
-import shlex
+
+from vit_jax.process.text import quoted
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 NAMES = ("pytorch_model.bin", "model.pt", "model.pth")  # in folders
@@ -20,7 +21,7 @@ def advice(path: pathlib.Path) -> str:
   code = _CODE.format(source=str(path), result=str(result))
   return (
     f"{path} is pickled, and pickles are never read, because they can run any code. To convert "
-    f"it, on a machine with torch: python -c {shlex.quote(code)}"
+    f"it, on a machine with torch: python -c {quoted(code)}"
   )
 
 
