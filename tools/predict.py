@@ -3,8 +3,8 @@
 python tools/predict.py --source workdirs/vit_digits --images photo.png
 python tools/predict.py --source ViT-B_16.npz --images photos 'more/*.jpg' --top 3 --format csv
 
-Exit status: 0 done; 1 some images could not be read (they are named and skipped); 2 wrong usage, or
-weights that cannot be used.
+Exit status: 0 done; 1 some images could not be read, or the weights compute numbers that are not
+finite (these images are named and skipped); 2 wrong usage, or weights that cannot be used.
 """
 
 import pathlib
@@ -83,7 +83,7 @@ def predicted(args) -> list:
 
 def show(done: list, output: pathlib.Path | None, form: str):
   """Writes or prints predictions; names the images that were skipped and leaves with status 1."""
-  from vit_jax.inference.predict import lines
+  from vit_jax.inference.predict import NOT_FINITE, lines
   from vit_jax.storage import files
 
   text = files.as_written("".join(lines(done, form)))
@@ -95,10 +95,14 @@ def show(done: list, output: pathlib.Path | None, form: str):
   bad = [p for p in done if p.error]
   for p in bad:
     print(f"predict: {one_line(f'{p.name} was skipped: {p.error}')}", file=sys.stderr)
-  if bad:
-    console.leave(
-      f"{len(bad)} of {len(done)} images could not be read.", exit_status.FAILED, "predict"
-    )
+  diverged = sum(p.error == NOT_FINITE for p in bad)
+  reasons = (
+    (len(bad) - diverged, "could not be read"),
+    (diverged, "have logits that are not finite numbers"),
+  )
+  words = [f"{count} of {len(done)} images {reason}" for count, reason in reasons if count]
+  if words:
+    console.leave(f"{', and '.join(words)}.", exit_status.FAILED, "predict")
 
 
 if __name__ == "__main__":
