@@ -1,6 +1,7 @@
 """Wrong usage is met with one sentence and status 2, before any device is touched."""
 
 import re
+import shlex
 import time
 
 import pytest
@@ -126,11 +127,12 @@ def test_the_process_has_no_tensorflow(tmp_path):
 
 
 def test_the_settings_of_a_command_line_are_written_as_a_recipe(tmp_path):
-  path, seed = tmp_path / "mine.py", "--config.seed=7"
+  path, seed = tmp_path / "my own; touch mine.py", "--config.seed=7"
   words = command(tmp_path, DIGITS, seed, f"--write_recipe={path}")
   written = programs.run(words)
   assert written.returncode == 0, written.stderr
-  assert f"--config={path}" in written.stdout
+  shown = written.stdout.partition("train with: ")[2].removesuffix(")\n")
+  assert shlex.split(shown)[-1] == f"--config={path}"
   assert recipes.load(str(path)) == recipes.resolve("configs/vit_digits.py", [seed])
   again = programs.run(words)
   assert again.returncode == 2

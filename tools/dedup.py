@@ -22,12 +22,12 @@ flags to Beam: --direct_running_mode=multi_processing --direct_num_workers=0 use
 """
 
 import json
-import shlex
 
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console
+from vit_jax.process.text import one_line, quoted
 
 
 def flags() -> ToolFlags:
@@ -83,12 +83,14 @@ def main(arguments: list[str] | None = None):
   if args.format == "json":
     print(json.dumps(summary))
     return
-  print(
+  flag = quoted(f"--config.data.train.exclude={summary['exclude']}")
+  lines = (
     f"{summary['excluded']:,} of {summary['train_images']:,} training images are copies of "
-    f"{summary['test_images']:,} test images; {summary['broken_images']:,} are broken.\n"
-    f"List:  {summary['exclude']} (--config.data.train.exclude={shlex.quote(summary['exclude'])})\n"
-    f"Page:  {summary['page']}"
+    f"{summary['test_images']:,} test images; {summary['broken_images']:,} are broken.",
+    f"List:  {summary['exclude']} ({flag})",
+    f"Page:  {summary['page']}",
   )
+  print(*map(one_line, lines), sep="\n")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 python tools/predict.py --source workdirs/vit_digits --images photo.png
 python tools/predict.py --source ViT-B_16.npz --images photos 'more/*.jpg' --top 3 --format csv
 
-Exit status: 0 done; 1 some images could not be read (they are named and skipped); 2 wrong usage, or
-weights that cannot be used.
+Exit status: 0 done; 1 some images could not be read, or the weights compute numbers that are not
+finite (these images are named and skipped); 2 wrong usage, or weights that cannot be used.
 """
 
 import pathlib
@@ -71,7 +71,8 @@ def predicted(args) -> list:
       raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
     model = model.at_size(args.image_size)
     if model.card.average:
-      print(f"Predicted with the {average.in_words(True)} of {args.source}:", file=sys.stderr)
+      words = f"Predicted with the {average.in_words(True)} of {args.source}:"
+      print(one_line(words), file=sys.stderr)
     options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
     predictions = predict(model, paths, **options)
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
@@ -82,22 +83,26 @@ def predicted(args) -> list:
 
 def show(done: list, output: pathlib.Path | None, form: str):
   """Writes or prints predictions; names the images that were skipped and leaves with status 1."""
-  from vit_jax.inference.predict import lines
+  from vit_jax.inference.predict import NOT_FINITE, lines
   from vit_jax.storage import files
 
   text = files.as_written("".join(lines(done, form)))
   if output:
     files.write_text(output, text)
-    print(f"{sum(not p.error for p in done)} predictions written to {output}")
+    print(one_line(f"{sum(not p.error for p in done)} predictions written to {output}"))
   else:
     print(text, end="")
   bad = [p for p in done if p.error]
   for p in bad:
     print(f"predict: {one_line(f'{p.name} was skipped: {p.error}')}", file=sys.stderr)
-  if bad:
-    console.leave(
-      f"{len(bad)} of {len(done)} images could not be read.", exit_status.FAILED, "predict"
-    )
+  diverged = sum(p.error == NOT_FINITE for p in bad)
+  reasons = (
+    (len(bad) - diverged, "could not be read"),
+    (diverged, "have logits that are not finite numbers"),
+  )
+  words = [f"{count} of {len(done)} images {reason}" for count, reason in reasons if count]
+  if words:
+    console.leave(f"{', and '.join(words)}.", exit_status.FAILED, "predict")
 
 
 if __name__ == "__main__":

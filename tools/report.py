@@ -16,6 +16,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, anywhere
 from vit_jax.process import console
+from vit_jax.process.text import one_line
 
 
 def flags() -> ToolFlags:
@@ -39,7 +40,7 @@ def main(arguments: list[str] | None = None):
     from vit_jax.report import report
 
     report.write(args.workdirs, args.output, inside=True)
-    print(f"Written to {args.output}; open it in a browser.")
+    print(one_line(f"Written to {args.output}; open it in a browser."))
 
 
 if __name__ == "__main__":

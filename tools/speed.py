@@ -25,7 +25,6 @@ import dataclasses
 import functools
 import multiprocessing
 import pathlib
-import shlex
 import signal
 from argparse import Namespace
 
@@ -34,6 +33,7 @@ from vit_jax.config import ConfigError, RunError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console, huge_pages, json_text
+from vit_jax.process.text import command
 
 MODELS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14", "R50x1", "R50x2", "R152x2")
 SIDES = (64, 128, 224, 384, 512)  # pixels
@@ -132,7 +132,7 @@ def measure(args: Namespace):
   trials = survey.trials()
   if trials:
     results.write(
-      folder, trials, origin, shlex.join(["python", "tools/speed.py", *asked(args, trials)])
+      folder, trials, origin, command(["python", "tools/speed.py", *asked(args, trials)])
     )
   lines = results.lines(trials)
   show = [dataclasses.asdict(line) for line in lines]

@@ -32,6 +32,7 @@ from vit_jax.config import ConfigError, Data, RunError
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console, exit_status, json_text
+from vit_jax.process.text import one_line
 
 COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24, "augment": 8}
 MAX_IMAGES = {
@@ -182,7 +183,7 @@ def main(arguments: list[str] | None = None):
     print(json_text.written(written))
     return
   print(written["text"])
-  print(f"Written: {', '.join(written['pictures'][-3:] + written['numbers'])}")
+  print(one_line(f"Written: {', '.join(written['pictures'][-3:] + written['numbers'])}"))
 
 
 if __name__ == "__main__":

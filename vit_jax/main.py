@@ -27,6 +27,7 @@ from absl import app, flags, logging
 from vit_jax.config import ConfigError, RunError, StorageError, command_line
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.process.errors import Miscomputed
+from vit_jax.process.text import one_line, quoted
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path, path_of
 
@@ -73,7 +74,8 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
     raise ConfigError(f"--write_recipe={path} cannot be written: {error}.") from error
   if not new:
     raise ConfigError(f"--write_recipe={path} must be a new file whose name ends in .py.")
-  print(f"Recipe: {path} (train with: python -m vit_jax.main --config={path})")
+  config = quoted(f"--config={path}")
+  print(one_line(f"Recipe: {path} (train with: python -m vit_jax.main {config})"))
 
 
 def main(command: command_line.CommandLine):

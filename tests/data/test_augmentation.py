@@ -241,7 +241,9 @@ def test_the_list_is_read_and_written_in_its_order():
 def test_a_recipe_is_written_with_its_steps():
   config = Config(data=Data(augment=(RandAugment(magnitude=7.0),)))
   names = {}
-  exec(as_recipe.as_recipe(config, "Mine."), names)
+  title = 'Made from """ + 1\n\\'
+  exec(as_recipe.as_recipe(config, title), names)
+  assert names["__doc__"] == 'Made from """ + 1\\n\\'
   assert from_dict(names["get_config"]().to_dict()) == config
 
 

@@ -46,6 +46,11 @@ def test_a_table_names_images_and_classes(table, tmp_path):
     "a b,z\nx/000.jpg,ant\nx/001.jpg,bee\n",
     "n;category;file_name\n1;ant;x/000.jpg\n2;bee;x/001.jpg\n",
     "path , label\nx/000.jpg, ant \nx/001.jpg , bee\n",
+    "size, in px;label;file\n1;ant;x/000.jpg\n2;bee;x/001.jpg\n",
+    "size, in px;label;file\n1, 2;ant;x/000.jpg\n2, 3;bee;x/001.jpg\n",
+    '"kind, or class";path\nant;x/000.jpg\nbee;x/001.jpg\n',
+    "note; of a kind,label,file\na,ant,x/000.jpg\nb,bee,x/001.jpg\n",
+    "a, b\tlabel\tfile\r1, 2\tant\tx/000.jpg\r2, 3\tbee\tx/001.jpg\r",
     "\ufeffsize\tlabel\timage\r\n1\tant\tx/000.jpg\r\n2\tbee\tx/001.jpg\r\n",
   ],
 )
@@ -175,6 +180,9 @@ def test_a_file_that_is_no_text_is_not_printed(tmp_path, name):
       r'1 of 2 images .* in line 5: ".*/g\.jpg"',
     ),
     ("x/000.jpg,a\n./x/000.jpg,b\n", "twice: as 'a' in line 1, as 'b' in line 2; remove one"),
+    ("x/000.jpg,1|0|0|1\nx/001.jpg,0|1|0|0\n", "row 0 .* has the labels .*multi-hot"),
+    ('x/000.jpg,"[1, 0]"\nx/001.jpg,"[0, 1]"\n', r"texts such as '\[0, 1\]', which are lists"),
+    ("x/000.jpg,1 0\nx/001.jpg,0 1\n", "texts such as '0 1', which are lists"),
     ("x/000.jpg,a" + "a" * 200_000, "cannot be read as a CSV file: field larger than"),
   ],
 )

@@ -1,5 +1,6 @@
 """Parquet files: columns, splits, row groups, and what is refused."""
 
+import base64
 import concurrent.futures
 import json
 import os
@@ -72,6 +73,34 @@ def test_labels_are_names_or_numbers_or_lists(tmp_path, labels, names, numbers):
   assert source.class_names == names
   assert list(map(source.labels, range(3))) == numbers
   assert source.multi_label == isinstance(labels[0], list)
+
+
+@pytest.mark.parametrize(
+  "labels",
+  [
+    [[1, 0, 0, 1], [0, 1, 0, 0]],
+    [[1, 0], [0, 1]],
+    [[True, False], [False, True]],
+    [["0", "1"], ["1", "0"]],
+    pa.array([[1, 0, 0], [0, 1, 0]], pa.list_(pa.int8(), 3)),
+    pa.array([[1, 0, 0], [0, 1, 0]], pa.large_list(pa.uint8())),
+    [[3, 0, 2], [0, 0, 1]],  # how often each class is there
+  ],
+)
+@pytest.mark.parametrize("features", [None, {"label": {"feature": CLASSES, "_type": "List"}}])
+def test_vectors_of_zeros_and_ones_are_no_lists_of_classes(tmp_path, labels, features):
+  columns = {"image": images(2), "label": labels}
+  spec = write(tmp_path / "a.parquet", columns, features=features)
+  with pytest.raises(SourceError, match=r"a.parquet.*(multi-hot|are none of the 2 classes)"):
+    open_source(spec)
+
+
+@pytest.mark.parametrize("labels", [[[0, 1], [0]], [[0, 1], [2, 1]], [[1], [0]], [[], [0, 1]]])
+def test_lists_of_the_class_numbers_0_and_1(tmp_path, labels):
+  source = open_source(write(tmp_path / "a.parquet", {"image": images(2), "label": labels}))
+  assert [[source.class_names[i] for i in source.labels(row)] for row in range(2)] == [
+    [*map(str, row)] for row in labels
+  ]
 
 
 def test_lists_of_class_labels(tmp_path):
@@ -228,3 +257,52 @@ def test_damaged_and_missing_files(tmp_path):
     (tmp_path / "a.parquet").unlink(missing_ok=True)
     with pytest.raises(SourceError, match=message):
       open_source(f"parquet:{tmp_path}/{path}")
+
+
+@pytest.mark.parametrize(
+  ("images_type", "labels_type"),
+  [
+    (pa.binary_view(), pa.string_view()),
+    (pa.large_binary(), pa.large_string()),
+    (pa.dictionary(pa.int32(), pa.binary()), pa.dictionary(pa.int8(), pa.string())),
+    (
+      pa.struct({"bytes": pa.large_binary(), "path": pa.large_string()}),
+      pa.large_list(pa.string()),
+    ),
+    (pa.binary(), pa.list_view(pa.string())),
+    (pa.binary(), pa.list_(pa.string_view())),
+  ],
+)
+def test_every_type_of_bytes_and_texts(tmp_path, images_type, labels_type):
+  several = "list" in str(labels_type)
+  structs = "struct" in str(images_type)
+  pictures = [{"bytes": image, "path": None} for image in images(4)] if structs else images(4)
+  names = [["b"], ["a", "b"], [], ["c"]] if several else ["b", "a", "b", "c"]
+  columns = {"image": pa.array(pictures, images_type), "label": pa.array(names, labels_type)}
+  spec = write(tmp_path / "a.parquet", columns, row_group_size=3)
+  source = open_source(spec, "[1:]" if several else "")
+  kept = dict(zip(images(4), names, strict=True))
+  assert len(source) == (3 if several else 4)
+  for example in every(source):
+    named = [source.class_names[label] for label in example.labels]
+    assert named == (kept[example.image] if several else [kept[example.image]])
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+def test_paths_and_splits_of_every_type_of_texts(tmp_path, kind):
+  (tmp_path / "1.jpg").write_bytes(b"a")
+  column = lambda *values: pa.array(values, kind)
+  columns = {"image": column("1.jpg", "2.jpg"), "label": [1, 2], "split": column("test", "train")}
+  (example,) = every(open_source(write(tmp_path / "a.parquet", columns), "test"))
+  assert example.image == b"a"
+
+
+@pytest.mark.parametrize("before", ["", "data:image/jpeg;base64,"])
+def test_images_in_base64_are_no_paths(tmp_path, before):
+  text = before + base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(400)).decode()
+  columns = {"image": [None, text], "label": [1, 2]}
+  with pytest.raises(SourceError, match=r"Column 'image' of .* holds images as base64 text"):
+    open_source(write(tmp_path / "a.parquet", columns))
+  columns = {"image": [{"bytes": text}], "label": [1]}
+  with pytest.raises(SourceError, match=r"Column 'image' of .* is 'struct<bytes: string"):
+    open_source(write(tmp_path / "a.parquet", columns))

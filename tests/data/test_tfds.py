@@ -68,6 +68,12 @@ def test_tfds_multi_label(tfds_dir):
   assert all(0 <= label < 7 for example in every(source) for label in example.labels)
 
 
+def test_vectors_of_zeros_and_ones_are_no_lists_of_classes(tfds_dir):
+  source = open_source("tfds:tiny_multi_label", "train")
+  with pytest.raises(sources.SourceError, match=r"has the labels \[1, 0, 0\], one of .*multi-hot"):
+    source._as_labels({"label": [1, 0, 0]})
+
+
 def test_tfds_sub_splits(tfds_dir):
   whole = every(open_source("tfds:tiny_single_label", "train"))
   parts = [

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import subprocess
 import tarfile
 
 import pytest
@@ -130,6 +131,40 @@ def test_what_is_no_example_is_told(tmp_path):
   assert '1 files have no examples ("' in open_source(f"wds:{tmp_path}/{{0..1}}.tar").notes[1]
   with pytest.raises(SourceError, match="hold no examples with images"):
     open_source(f"wds:{tmp_path}/1.tar")
+
+
+def test_links_lead_to_the_members_that_hold_the_bytes(tmp_path):
+  path = tmp_path / "a.tar"
+  (tmp_path / "in").mkdir()
+  (tmp_path / "in/0.jpg").write_bytes(b"image 0")
+  os.link(tmp_path / "in/0.jpg", tmp_path / "in/1.jpg")
+  (tmp_path / "in/2.jpg").symlink_to("0.jpg")
+  (tmp_path / "in/3.jpg").symlink_to("/nowhere")
+  with open(tmp_path / "in/4.jpg", "wb") as sparse:
+    sparse.truncate(2**20)
+  for i in range(5):
+    (tmp_path / f"in/{i}.cls").write_bytes(b"x")
+  subprocess.run(["tar", "-cSf", path, "in"], cwd=tmp_path, check=True)
+  source = open_source(f"wds:{path}")
+  assert [example.image for example in every(source)] == [b"image 0"] * 3
+  (note,) = source.notes
+  for reason in ("1 links to members that are not there ('in/3.jpg')", "1 sparse files"):
+    assert reason in note
+
+
+def test_keys_with_dots(tmp_path):
+  members = [("a.1.jpg", b"1"), ("a.1.cls", b"x"), ("a.2.jpg", b"2"), ("a.2.cls", b"x")]
+  for kept, message in ((members, "several images of 'a'"), (members[:2], "no label of 'a'")):
+    path = write(tmp_path / f"{len(kept)}.tar", kept)
+    with pytest.raises(SourceError, match=f"{message}.*a key ends at the first dot"):
+      open_source(f"wds:{path}")
+
+
+def test_vectors_of_zeros_and_ones_are_no_lists_of_classes(tmp_path):
+  for label, image in ((b'{"label": [0, 1, 0]}', b"1"), (b'{"label": [true, true]}', b"2")):
+    members = [("0.jpg", image), ("0.json", label)]
+    with pytest.raises(SourceError, match=r"wds:.*a\.tar\": row 0 .*multi-hot"):
+      open_source(f"wds:{write(tmp_path / 'a.tar', members)}")
 
 
 @pytest.mark.parametrize("cut", [100, 512, 700, 1536, 2048, 2100])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vit_jax import config as c
 from vit_jax.evaluation import classification, details
-from vit_jax.evaluation.spec import NothingCounts
+from vit_jax.evaluation.spec import NotFinite, NothingCounts
 
 CLASSES = 9
 
@@ -106,6 +106,14 @@ def test_images_without_a_right_class_do_not_count():
   assert "ece" not in result
   with pytest.raises(NothingCounts, match="none of its images has a label"):
     evaluate(logits, np.zeros_like(target), 3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_not_finite_give_no_metrics(value):
+  logits = np.zeros((10, CLASSES))
+  logits[[1, 4, 9], 2] = value
+  with pytest.raises(NotFinite, match=r"the logits of 3 of 10 images are not finite.*weights"):
+    evaluate(logits, np.zeros(10, np.int32), 4)
 
 
 @settings(max_examples=10)

@@ -73,3 +73,34 @@ def test_a_tool_whose_reader_has_seen_enough_ends_in_silence(tool):
   result = shell(f"{tool} | head -1")
   assert result.stdout.startswith("model")
   assert result.stderr == ""
+
+
+HOSTILE = """
+import logging, sys
+from vit_jax.process import console
+console.{kind}()
+from absl import logging as absl_logging
+import tqdm
+name = "cat\\x1b]0;title\\x07\\u202e\\rvit_jax: Done\\x1b[2K"
+print("two\\nlines", name)
+print(name, file=sys.stderr)
+print(f"\\r\\x1b[K{{name}}\\x1b[K")
+logging.warning("%s", name + "\\nvit_jax: Done")
+absl_logging.warning("Broken image: %s", name + "\\nvit_jax: Done")
+list(tqdm.tqdm(range(2), desc=name))
+"""
+
+
+@pytest.mark.parametrize("kind", ["of_run", "of_tool"])
+def test_what_is_printed_or_logged_does_not_control_the_terminal(tmp_path, kind):
+  (tmp_path / "hostile.py").write_text(HOSTILE.format(kind=kind))
+  result = shell(f"PYTHONPATH=. {sys.executable} {tmp_path}/hostile.py")
+  assert result.returncode == 0, result.stderr
+  output, errors = (text.replace("\x1b[K", "") for text in (result.stdout, result.stderr))
+  assert output.startswith("two\nlines cat")
+  assert output.replace("\n", "").isprintable()
+  shown = r"cat\x1b]0;title\x07\u202e\rvit_jax: Done\x1b[2K"
+  assert output.count(shown) == 2
+  assert errors.count(shown) >= 4
+  assert all("vit_jax: Done" not in line[:13] for line in errors.splitlines())
+  assert errors.count("\\nvit_jax: Done") == 2

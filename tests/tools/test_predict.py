@@ -14,6 +14,7 @@ from tests.data.test_image_files import soon
 from tests.weights import families
 from tools import predict as tool
 from vit_jax import weights
+from vit_jax.inference import predict as predictions
 from vit_jax.inference.model import of_weights
 from vit_jax.inference.predict import find_images, predict
 from vit_jax.weights import Weights
@@ -267,3 +268,42 @@ def test_files_of_predictions(images, tmp_path, capsys):
   paths = [str(images / f"{i}.png") for i in (0, 2, 4)]
   tool.main([*arguments, *paths[:2], "--images", paths[2]])
   assert [line.split(": ")[0] for line in capsys.readouterr().out.splitlines()] == paths
+
+
+def test_logits_that_are_not_finite_are_no_predictions(images, tmp_path, capsys):
+  read = source()
+  read.params["head"] = jax.tree.map(lambda x: np.full_like(x, 3e38), read.params["head"])
+  model = of_weights(read).at_size()
+  with pytest.raises(ValueError, match=r"0.png: its logits are not finite numbers; the weights"):
+    model.predict(images / "0.png")
+  weights.write(tmp_path / "w.npz", read)
+  for form in tool.FORMATS:
+    with pytest.raises(SystemExit) as left:
+      tool.main(["--source", str(tmp_path / "w.npz"), "--images", str(images), "--format", form])
+    assert left.value.code == 1
+    output, errors = capsys.readouterr()
+    assert "nan" not in output.lower()
+    words = "1 of 7 images could not be read, and 6 of 7 images have logits that are not finite"
+    assert words in errors
+
+
+def test_features_that_are_not_finite_are_none(images):
+  read = source()
+  kernel = read.params["embedding"]["kernel"]
+  read.params["embedding"]["kernel"] = np.full_like(kernel, np.inf)
+  with pytest.raises(ValueError, match="the features of 1 of 1 images are not finite numbers"):
+    of_weights(read).features(images / "0.png")
+
+
+def test_what_is_printed_is_one_line_and_no_formula():
+  name = "=cmd\x1b[2J\nvit_jax: Done"
+  done = [predictions.Prediction("a\u202e.png", ((name, 0.5),))]
+  assert "".join(predictions.lines(done, "text")) == (
+    "a\\u202e.png: =cmd\\x1b[2J\\nvit_jax: Done 50.0%\n"
+  )
+  assert list(csv.reader("".join(predictions.lines(done, "csv")).splitlines(keepends=True)))[1] == [
+    "a\u202e.png",
+    "1",
+    f"'{name}",
+    "0.5",
+  ]

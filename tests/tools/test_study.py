@@ -102,9 +102,10 @@ def test_the_example_of_the_documents(here, tmp_path):
 
 def test_the_script_for_slurm_submits_every_run(here, tmp_path, capsys):
   """sbatch is a stand-in that notes its arguments."""
-  script, path = tmp_path / "my study.sh", written(tmp_path)
+  script, path = tmp_path / "my\nexit 7; study.sh", written(tmp_path)
   tool.main([f"--study={path}", f"--workdir={tmp_path}/w", f"--slurm={script}"])
-  assert f"submit it with `bash '{script}'`." in capsys.readouterr().out
+  word = f"$'{tmp_path}/my\\nexit 7; study.sh'"
+  assert f"submit it with `bash {word}`.\n" in capsys.readouterr().out
   binary = tmp_path / "bin" / "sbatch"
   binary.parent.mkdir()
   binary.write_text(f'#!/bin/bash\nprintf "%s\\n" "$*" >> {tmp_path}/asked\necho 7\n')

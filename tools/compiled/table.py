@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+from vit_jax.process import csv_text
 from vit_jax.storage import files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ class Table:
     """The rows already in the table; fields that an older table did not have are empty."""
     text = self.csv.read_text() if self.csv.exists() else ""
     rows = csv.DictReader(text.splitlines())
-    return [{field: row.get(field, "") for field in self.fields} for row in rows]
+    return [{field: csv_text.plain(row.get(field, "")) for field in self.fields} for row in rows]
 
   def write(self, rows: list[Row]):
     """Writes the rows and the page."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from vit_jax import config as exported
 from vit_jax.config.run import Config
+from vit_jax.process.text import printable
 
 _FRAME = '''"""{title}"""
 
@@ -35,6 +36,7 @@ def as_recipe(config: Config, title: str) -> str:
   plain = dataclasses.replace(config, origins=())
   call = "\n".join(_lines(plain, dict(config.origins), "", "    ")).strip()
   imports = _imports(_classes(plain))
+  title = json.dumps(printable(title), ensure_ascii=False)[1:-1]  # a name may hold quotes
   return _FRAME.format(title=title, imports=imports, call=call)
 
 
@@ -58,7 +60,7 @@ def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterato
   inside = []
   for prefix, key in arguments:
     below = f"{path}.{key}".removeprefix(".")
-    inside += [f"{indent}  # From: {origins[below]}"] if below in origins else []
+    inside += [f"{indent}  # From: {printable(origins[below])}"] if below in origins else []
     first, *others = _lines(item(key), origins, below, f"{indent}  ")
     *before, last = [f"{indent}  {prefix}{first.strip()}", *others]
     inside += [*before, f"{last},"]

@@ -9,7 +9,7 @@ from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import sources, stored
 from vit_jax.data.history import History
 from vit_jax.data.order import MixedSource
-from vit_jax.process.text import aligned, first_difference
+from vit_jax.process.text import aligned, first_difference, one_line
 
 _log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ def table(datasets: Sequence[NamedDataset]) -> str:
     count, classes = len(named.source), len(named.source.class_names)
     name = named.key.removeprefix("config.")
     rows.append([name, in_words(named.dataset), f"{count:,}", f"{classes:,}" if classes else "-"])
-  return "\n".join([aligned(rows, left=(0, 1)), *notes(datasets)])
+  return "\n".join([aligned(rows, left=(0, 1)), *map(one_line, notes(datasets))])
 
 
 def notes(datasets: Sequence[NamedDataset]) -> list[str]:

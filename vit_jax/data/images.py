@@ -14,10 +14,9 @@ import math
 import cv2
 import numpy as np
 
-from vit_jax.data import crops, jpeg, pillow
+from vit_jax.data import crops, jpeg, jpeg_segments, orientation, pillow
 from vit_jax.data.crops import Box
 from vit_jax.data.jpeg import BadImage as BadImage
-from vit_jax.data.jpeg import upright
 from vit_jax.data.pillow import check_size
 
 _MAX_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
@@ -37,7 +36,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
       pixels; or the value of white is unknown.
   """
   if _fast_size(data, max_pixels=max_pixels):
-    return upright(jpeg.decode(data), jpeg.orientation(data))
+    return orientation.upright(jpeg.decode(data), _orientation(data))
   return pillow.decode(data, max_pixels=max_pixels)
 
 
@@ -63,7 +62,7 @@ def train_image(
     draw: which crop it is, one of `crops.RULES`.
   """
   fast_size = isinstance(image, bytes) and _fast_size(image, max_pixels=max_pixels)
-  partly = fast_size and jpeg.orientation(image) == 1
+  partly = fast_size and _orientation(image) == 1
   pixels = None if partly else as_rgb(image, max_pixels=max_pixels)
   height, width = fast_size if partly else pixels.shape[:2]
   box = draw(rng, height=height, width=width, area=area, aspect=aspect)
@@ -201,6 +200,11 @@ def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
   if size:
     check_size(*size, max_pixels=max_pixels)
   return size
+
+
+def _orientation(data: bytes) -> int:
+  """The orientation of a JPEG."""
+  return orientation.of(jpeg_segments.exif(data), jpeg_segments.xmp(data))
 
 
 def _decode_for(

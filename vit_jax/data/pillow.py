@@ -12,6 +12,7 @@ Only formats that Pillow decodes by itself are read: others start programs (EPS)
 takes time or memory without being pixels is bounded, so that no image holds up a run.
 """
 
+import functools
 import io
 
 import numpy as np
@@ -24,8 +25,9 @@ from PIL import (
   UnidentifiedImageError,
 )
 
+from vit_jax.data import jpeg, jpeg_damage, orientation
 from vit_jax.data.image_files import SUFFIXES
-from vit_jax.data.jpeg import BadImage, upright
+from vit_jax.data.jpeg import BadImage
 
 _FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 _NAMES = "JPEG, PNG, WebP, GIF, AVIF, TIFF, BMP or PPM"
@@ -60,22 +62,28 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
   """
   try:
     _check_beginning(data)
-    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-      check_size(image.height, image.width, max_pixels=max_pixels)
-      if image.mode == "F":
-        raise BadImage(_NO_WHITE)
-      bits = _bits(image)
-      if image.format == "TIFF":
-        _check_tags(image, bits)
-      _scale_key(image, bits)
-      image.load()
-      return upright(_as_rgb8(image, bits), _orientation(image))
+    decode = functools.partial(_decoded, max_pixels=max_pixels)
+    return decode(jpeg_damage.mended(data, decode) if jpeg.is_jpeg(data) else data)
   except (BadImage, MemoryError):
     raise
   except UnidentifiedImageError as error:  # its own message names a Python object
     raise BadImage(f"Not a {_NAMES}.") from error
   except Exception as error:  # Pillow's decoders raise many kinds of errors on damaged bytes
     raise BadImage(f"Not a {_NAMES} that can be decoded: {error}") from error
+
+
+def _decoded(data: bytes, *, max_pixels: int) -> np.ndarray:
+  """As `decode`, with Pillow's own errors."""
+  with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+    check_size(image.height, image.width, max_pixels=max_pixels)
+    if image.mode == "F":
+      raise BadImage(_NO_WHITE)
+    bits = _bits(image)
+    if image.format == "TIFF":
+      _check_tags(image, bits)
+    _scale_key(image, bits)
+    image.load()
+    return orientation.upright(_as_rgb8(image, bits), _orientation(image))
 
 
 def of_opened(image: Image.Image) -> np.ndarray:
@@ -90,7 +98,7 @@ def of_opened(image: Image.Image) -> np.ndarray:
   bits = _bits(image) if image.format else 8  # one that was not opened from a file has no format
   if image.format:
     _scale_key(image, bits)
-  return upright(_as_rgb8(image, bits), _orientation(image))
+  return orientation.upright(_as_rgb8(image, bits), _orientation(image))
 
 
 def check_size(height: int, width: int, *, max_pixels: int) -> None:
@@ -216,6 +224,6 @@ def _check_brightest(value: int, bits: int) -> None:
 
 def _orientation(image: Image.Image) -> int:
   try:
-    return image.getexif().get(ExifTags.Base.Orientation, 1)
+    return orientation.known(image.getexif().get(ExifTags.Base.Orientation))
   except Exception:  # an image with broken Exif is still usable
     return 1

@@ -19,6 +19,7 @@ from vit_jax.evaluation.spec import (
   Result,
   RunData,
   add,
+  check_finite,
   one_behind,
 )
 from vit_jax.process.text import listed
@@ -191,10 +192,11 @@ def make_step(model, loss: Loss):
   if its mask is 1 and it has a label. An image with several true labels is right if any of them is
   the first prediction (top-1) or among the first five (top-5).
 
-  Sums over the images that count: loss, top1, examples and, of more than five classes, top5,
-  scalars. If images have one label each, also "binned" (3, BINS): number, sum of probabilities and
-  number of hits in each bin of probability. Rows, one for each image: labels as in the batch,
-  prediction (B,), its probability (B,), and counts (B,).
+  Sums over the images that count: loss, top1, examples, not_finite (images with a logit that is
+  not finite) and, of more than five classes, top5, scalars. If images have one label each, also
+  "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of probability.
+  Rows, one for each image: labels as in the batch, prediction (B,), its probability (B,), and
+  counts (B,).
   """
   per_example, probabilities = losses.of(loss), losses.PROBABILITIES[loss.kind]
 
@@ -213,6 +215,7 @@ def make_step(model, loss: Loss):
       loss=jnp.sum(values * counts),
       top1=jnp.sum(hits[:, 0] * counts),
       examples=jnp.sum(counts),
+      not_finite=jnp.sum(~jnp.isfinite(logits).all(axis=-1) * counts),
     )
     if logits.shape[-1] > FIVE:
       sums["top5"] = jnp.sum(hits.any(axis=-1) * counts)
@@ -249,6 +252,7 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
 
   Raises:
     NothingCounts: no image counts.
+    NotFinite: logits are not finite.
   """
   totals = {}
   for sums, rows in one_behind(step(params, batch) for batch in batches):
@@ -257,6 +261,7 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
   count = totals.pop("examples")
   if not count:
     raise NothingCounts("none of its images has a label; name another label_key or set.")
+  check_finite(totals.pop("not_finite"), count, "the logits")
   bins = totals.pop("binned", None)
   result = {name: float(total / count) for name, total in totals.items()}
   if bins is not None:

@@ -1,14 +1,13 @@
 """The details of a set's metrics: every prediction, accuracy by class, confusion of classes."""
 
 import collections
-import csv
 import dataclasses
-import io
 from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import numpy as np
 
+from vit_jax.process import csv_text
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
@@ -126,7 +125,7 @@ def rows_of(path: Path, columns: int = 0) -> list[list[str]]:
   if not files.is_file(path):
     return []
   text = files.read_bytes(path, most=MAX_BYTES).decode()
-  rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+  rows = list(csv_text.rows(text))[1:]
   if any(len(row) != (columns or len(rows) + 1) for row in rows):
     raise ValueError(f"{path.name} has rows of different lengths")
   return rows

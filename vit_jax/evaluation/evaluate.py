@@ -13,6 +13,7 @@ from vit_jax.evaluation import catalogue, evaluated_model, results
 from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
 from vit_jax.evaluation.spec import EvalContext, Result
 from vit_jax.process import json_text
+from vit_jax.process.text import one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
 
@@ -39,7 +40,7 @@ def evaluate(
     with workdir.writing(folder):
       files.make_folder(folder)
     print(datasets.table(evaluations.datasets))
-    print(scored_in_words(read, evaluations))
+    print(one_line(scored_in_words(read, evaluations)))
     if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))
   if read.head.names:
@@ -71,10 +72,9 @@ def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folde
   with workdir.writing(folder):
     details = results.write_details(folder, scored, read.origin)
     files.write_text(result, json_text.written(read.origin | metrics) + "\n")
-  print(
-    f"{results.origin_in_words(read.origin)}  {catalogue.in_words(metrics)}{results.notes(scored)}"
-  )
-  print(f"Written to {result}" + (f", details to {details}" if details else ""))
+  origin = results.origin_in_words(read.origin)
+  print(one_line(f"{origin}  {catalogue.in_words(metrics)}") + results.notes(scored))
+  print(one_line(f"Written to {result}" + (f", details to {details}" if details else "")))
 
 
 def scored_in_words(read: evaluated_model.Scored, evaluations: Evaluations) -> str:

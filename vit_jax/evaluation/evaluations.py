@@ -11,7 +11,14 @@ from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.history import History
 from vit_jax.data.images import BadImage
 from vit_jax.evaluation import catalogue
-from vit_jax.evaluation.spec import EvalContext, Evaluator, NothingCounts, Result, RunData
+from vit_jax.evaluation.spec import (
+  EvalContext,
+  Evaluator,
+  NotFinite,
+  NothingCounts,
+  Result,
+  RunData,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,14 +101,14 @@ def score_all(evaluations: Evaluations, context: EvalContext, params) -> list[tu
 
   Raises:
     EvaluationInterrupted: the run was asked to stop.
-    RunError: a set cannot be read, or none of its images counts.
+    RunError: a set cannot be read, none of its images counts, or outputs are not finite.
   """
   scored = []
   for name, evaluator in evaluations.evaluators:
     try:
       with jax.transfer_guard("disallow"):
         scored.append((name, evaluator.score(context, params)))
-    except (BadImage, OSError, NothingCounts) as error:
+    except (BadImage, OSError, NothingCounts, NotFinite) as error:
       raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
   return scored
 

@@ -7,7 +7,7 @@ from etils import epy
 
 from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.config.fields import group, setting
-from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, RunData, one_behind
+from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, RunData, check_finite, one_behind
 
 with epy.lazy_imports():
   import jax
@@ -104,12 +104,19 @@ def of_source(
   Raises:
     EvaluationInterrupted: the run was asked to stop.
     BadImage, OSError: an image cannot be read.
+    NotFinite: features are not finite.
   """
   step = context.compiled(make_step, representation or context.representation)
   with context.batches(context.reader.squares(source)) as batches:
     parts = [counted(rows) for rows in one_behind(step(params, batch) for batch in batches)]
-  features, labels = zip(*parts, strict=True)
-  return np.concatenate(features), np.concatenate(labels)
+  features, labels = map(np.concatenate, zip(*parts, strict=True))
+  check_finite(not_finite(features), len(features), "the features")
+  return features, labels
+
+
+def not_finite(features: np.ndarray) -> int:
+  """How many rows of features (N, D) are not finite."""
+  return int((~np.isfinite(features).all(axis=1)).sum())
 
 
 def counted(rows) -> tuple[np.ndarray, np.ndarray]:

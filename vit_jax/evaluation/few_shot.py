@@ -17,7 +17,16 @@ from vit_jax.config import Config, ConfigError
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.evaluation import features
 from vit_jax.evaluation.features import FeatureSpec
-from vit_jax.evaluation.spec import EvalContext, Evaluator, Metric, Result, RunData, add, one_behind
+from vit_jax.evaluation.spec import (
+  EvalContext,
+  Evaluator,
+  Metric,
+  Result,
+  RunData,
+  add,
+  check_finite,
+  one_behind,
+)
 from vit_jax.process.text import shown
 
 with epy.lazy_imports():
@@ -177,7 +186,8 @@ def stack(probes: list[Probe]) -> dict[str, np.ndarray]:
 def make_step(model, representation: str):
   """The function (params, probes, batch) -> sums over the batch's images whose mask is 1.
 
-  The probes come from `stack`. The sums are "right", one for each probe, and "examples".
+  The probes come from `stack`. The sums are "right", one for each probe, "examples" and, of
+  those whose features are not finite, "not_finite".
   """
 
   def step(params, probes, batch):
@@ -189,16 +199,22 @@ def make_step(model, representation: str):
       return jnp.argmax(scores, axis=-1)
 
     right = jax.lax.map(predict, probes) == batch["labels"]
-    return dict(right=jnp.sum(right * batch["mask"], axis=-1), examples=jnp.sum(batch["mask"]))
+    wrong = ~jnp.isfinite(seen).all(axis=-1)
+    return dict(
+      right=jnp.sum(right * batch["mask"], axis=-1),
+      examples=jnp.sum(batch["mask"]),
+      not_finite=jnp.sum(wrong * batch["mask"]),
+    )
 
   return step
 
 
 def accuracies(step, params, probes, batches) -> np.ndarray:
-  """The share of images that each probe classifies correctly."""
+  """The share of images that each probe classifies correctly; raises NotFinite."""
   totals = {}
   for sums in one_behind(step(params, probes, batch) for batch in batches):
     add(totals, sums)
+  check_finite(totals["not_finite"], totals["examples"], "the features")
   return totals["right"] / totals["examples"]
 
 

@@ -19,6 +19,7 @@ from vit_jax.evaluation.spec import (
   Result,
   RunData,
   add,
+  check_finite,
   one_behind,
 )
 
@@ -115,6 +116,7 @@ class HeldOut(Evaluator):
           shown.append({column: x[:here] for column, x in jax.device_get(few).items()})
     if not totals["count"]:
       raise NothingCounts("no image counts")
+    check_finite(totals["not_finite"], totals["images"], "the predictions")
     picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
     metrics = metrics_of(totals, patch_targets.TARGETS[target])
     dataset = datasets.in_words(self.settings)
@@ -163,7 +165,13 @@ def make_step(model, rate: float, target: str):
     targets = masked.targets(images, chosen)
     predictions = masked.predict(params, images, chosen, train=False)
     of_batch = masked.sums(predictions, targets, chosen.kinds, mask)
-    sums = dict(loss=of_batch.loss, count=of_batch.count)
+    wrong = ~jnp.isfinite(predictions).all(axis=tuple(range(1, predictions.ndim)))
+    sums = dict(
+      loss=of_batch.loss,
+      count=of_batch.count,
+      images=jnp.sum(mask),
+      not_finite=jnp.sum(wrong * mask),
+    )
     for name, (total, count) in of_batch.metrics.items():
       sums |= {f"{name}/sum": total, f"{name}/count": count}
     statistics = masked.target.statistics(targets, mask)

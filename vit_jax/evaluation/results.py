@@ -7,6 +7,7 @@ from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.details import MAX_BYTES
 from vit_jax.evaluation.spec import Result
 from vit_jax.process import json_text
+from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
 from vit_jax.weights import average
@@ -55,7 +56,7 @@ def write_set(folder: Path, result: Result, origin: dict[str, int | str]):
 
 def notes(scored: list[tuple[str, Result]]) -> str:
   """What belongs to the metrics, one line for each evaluation that has a note."""
-  return "".join(f"\n{name}: {each.note}" for name, each in scored if each.note)
+  return "".join("\n" + one_line(f"{name}: {each.note}") for name, each in scored if each.note)
 
 
 def recorded(folder: Path) -> dict:

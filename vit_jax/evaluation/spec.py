@@ -41,6 +41,19 @@ class NothingCounts(ValueError):
   """No image of a set counts."""
 
 
+class NotFinite(ValueError):
+  """The model computes numbers that are not finite; metrics of them would mean nothing."""
+
+
+def check_finite(wrong: float, images: float, what: str):
+  """Raises NotFinite if some of the images have outputs (`what`) that are not finite."""
+  if wrong:
+    raise NotFinite(
+      f"{what} of {int(wrong):,} of {int(images):,} images are not finite numbers; the weights are "
+      "damaged or have diverged, so take others, such as an earlier checkpoint."
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Metric:
   """A metric that evaluations give.

@@ -4,7 +4,6 @@ import concurrent.futures
 import dataclasses
 import multiprocessing
 import os
-import shlex
 import signal
 import subprocess
 import threading
@@ -12,6 +11,7 @@ from typing import BinaryIO
 
 from vit_jax import config as cfg
 from vit_jax.process import json_text
+from vit_jax.process.text import command
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
@@ -54,7 +54,7 @@ class Run:
 
   def command(self) -> str:
     """The command, as a user would type it."""
-    return shlex.join(["python", *self.arguments()])
+    return command(["python", *self.arguments()])
 
   def result(self) -> dict[str, float] | None:
     """Its metrics; None if it is not done.

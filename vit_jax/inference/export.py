@@ -52,7 +52,7 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
   The outputs are the features and the logits, which are zeros if the weights have no head.
 
   Raises:
-    ValueError: the difference is above the bound.
+    ValueError: the difference is above the bound, or outputs are not finite.
   """
   side = model.card.image_size or model.module.usual_side()
   if not side:
@@ -64,7 +64,13 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
     logits, features = run(loaded.at_size(side).params)
     return [*features.values(), logits]
 
-  pairs = zip(outputs(model), outputs(again), strict=True)
+  before = outputs(model)
+  if not all(np.isfinite(output).all() for output in before):
+    raise ValueError(
+      "outputs for random images are not finite, so comparing them shows nothing; the weights"
+      " are damaged or have diverged."
+    )
+  pairs = zip(before, outputs(again), strict=True)
   difference = float(np.max([np.abs(before - after).max() for before, after in pairs]))
   compared = "logits and features" if model.has_head else "features (there is no head)"
   words = f"largest difference of the {compared} after reading it again: {difference:.3g}"

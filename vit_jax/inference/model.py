@@ -101,11 +101,12 @@ class LoadedModel:
       batch_size: images at a time.
 
     Raises:
-      ValueError: an image cannot be read, or the weights have no head.
+      ValueError: an image cannot be read, the weights have no head, or logits are not finite.
     """
     result = list(predictions.predict(self, several(images), top=top, batch_size=batch_size))
     for wrong in (prediction for prediction in result if prediction.error):
-      raise ValueError(f"{wrong.name} cannot be read: {wrong.error}")
+      what = "" if wrong.error == predictions.NOT_FINITE else " cannot be read"
+      raise ValueError(f"{wrong.name}{what}: {wrong.error}")
     return result
 
   def features(self, images, *, batch_size: int = 32) -> np.ndarray:

@@ -20,22 +20,25 @@ from vit_jax.config import Data
 from vit_jax.data import image_files, pillow
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
+from vit_jax.process import csv_text
+from vit_jax.process.text import printable
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 
 _log = logging.getLogger(__name__)
 MAX_PIXELS = Data().max_pixels
 THREADS = 16
+NOT_FINITE = "its logits are not finite numbers; the weights are damaged or have diverged."
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-  """The most probable classes of an image, or the reason why it could not be read.
+  """The most probable classes of an image, or the reason why there are none.
 
   Attributes:
     name: the file, or "image 3" for the third of other images.
     classes: (name, probability) of the most probable classes, most probable first.
-    error: the reason; empty if the image was read.
+    error: the reason, such as `NOT_FINITE`; empty if there are classes.
   """
 
   name: str
@@ -111,14 +114,17 @@ def predict(
   names = model.class_names
 
   def most_probable(logits, _):
-    return jax.lax.top_k(model.probabilities(logits), min(top, model.module.num_classes))
+    best = jax.lax.top_k(model.probabilities(logits), min(top, model.module.num_classes))
+    return *best, jnp.isfinite(logits).all(axis=-1)
 
   options = dict(batch_size=batch_size, max_pixels=max_pixels)
   for name, output in outputs(model, most_probable, images, **options):
     if isinstance(output, str):
       yield Prediction(name, (), error=output)
+    elif not output[-1]:
+      yield Prediction(name, (), error=NOT_FINITE)
     else:
-      ranked = zip(*output, strict=True)
+      ranked = zip(*output[:-1], strict=True)
       yield Prediction(name, tuple((names[i], float(p)) for p, i in ranked))
 
 
@@ -132,7 +138,7 @@ def features(
     on_image: called when an image is done.
 
   Raises:
-    ValueError: an image cannot be read.
+    ValueError: an image cannot be read, or features are not finite.
   """
 
   def representation(_, features):
@@ -146,7 +152,13 @@ def features(
       raise ValueError(f"{name} cannot be read: {output}")
     rows.append(output)
     on_image()
-  return np.stack(rows) if rows else np.zeros((0, model.module.feature_width()), np.float32)
+  result = np.stack(rows) if rows else np.zeros((0, model.module.feature_width()), np.float32)
+  if wrong := int((~np.isfinite(result).all(axis=1)).sum()):
+    raise ValueError(
+      f"the features of {wrong:,} of {len(rows):,} images are not finite numbers; the weights are "
+      "damaged or have diverged."
+    )
+  return result
 
 
 def outputs(
@@ -244,12 +256,13 @@ def lines(predictions: Iterable[Prediction], form: str) -> Iterator[str]:
       {"path": p.name, "classes": [{"name": n, "probability": x} for n, x in p.classes]}
       for p in good
     ]
-    yield json.dumps(rows, indent=2) + "\n"
+    yield json.dumps(rows, indent=2, allow_nan=False) + "\n"
   elif form == "csv":
-    yield files.csv_line(("path", "rank", "class", "probability"))
+    yield csv_text.line(("path", "rank", "class", "probability"))
     for p in good:
       for rank, (name, probability) in enumerate(p.classes, start=1):
-        yield files.csv_line((p.name, rank, name, probability))
+        yield csv_text.line((p.name, rank, name, probability))
   else:
     for p in good:
-      yield f"{p.name}: {', '.join(f'{name} {x:.1%}' for name, x in p.classes)}\n"
+      classes = ", ".join(f"{name} {x:.1%}" for name, x in p.classes)
+      yield printable(f"{p.name}: {classes}") + "\n"

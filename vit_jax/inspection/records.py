@@ -1,14 +1,14 @@
 """The worst mistakes of an evaluation, from the predictions that it wrote."""
 
 import csv
-import io
 import math
 import pathlib
-import shlex
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError
 from vit_jax.evaluation.details import COLUMNS, MAX_BYTES, PREDICTIONS
+from vit_jax.process import csv_text
+from vit_jax.process.text import quoted
 from vit_jax.storage import files
 from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
 
@@ -47,7 +47,7 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
     raise ConfigError(
       f"{workdir} holds no {DETAILS}/NUMBER/SET/{PREDICTIONS}, so its mistakes are not known; "
       f"evaluate it first: python -m vit_jax.main --mode=evaluate "
-      f"--workdir={shlex.quote(str(workdir))}"
+      f"--workdir={quoted(workdir)}"
     )
   return paths
 
@@ -61,7 +61,7 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
   """
   text = files.read_bytes(path, most=MAX_BYTES).decode(errors="replace")
   try:
-    rows = list(csv.reader(io.StringIO(text, newline="")))
+    rows = list(csv_text.rows(text))
     predictions = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]
     if tuple(rows[0]) != COLUMNS:
       raise ValueError(f"its columns are {rows[0]}")

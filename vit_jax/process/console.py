@@ -2,21 +2,27 @@
 
 import contextlib
 import io
+import logging
 import os
 import pathlib
+import re
 import signal
 import sys
 from collections.abc import Callable
 
 from vit_jax.process import exit_status
-from vit_jax.process.text import one_line
+from vit_jax.process.text import one_line, printable
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
+
+_CLEAR = "\x1b[K"  # clears the rest of a line
+_BEGIN = re.compile(r"\r?(\x1b\[K)?")
 
 
 def of_run():
   """Drops output that cannot be written: a full disk or a closed pipe must not end a run."""
   _open_all(os.O_RDWR)
+  logging.setLogRecordFactory(_Record)
   sys.stdout, sys.stderr = (_stream(number, lambda _: None) for number in (OUTPUT, ERRORS))
 
 
@@ -28,6 +34,7 @@ def of_tool():
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   _open_all(os.O_RDONLY)  # read-only, so that writing to a stream that was closed is an error
+  logging.setLogRecordFactory(_Record)
   sys.stdout, sys.stderr = _stream(OUTPUT, _leave), _stream(ERRORS, lambda _: None)
 
 
@@ -45,7 +52,28 @@ def _stream(number, failed):
   buffered = io.BufferedWriter(raw, 1 if number == ERRORS else io.DEFAULT_BUFFER_SIZE)
   encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
   live = raw.isatty() or number == ERRORS
-  return io.TextIOWrapper(buffered, encoding, errors="backslashreplace", line_buffering=live)
+  return _Text(buffered, encoding, errors="backslashreplace", line_buffering=live)
+
+
+class _Text(io.TextIOWrapper):
+  """Text without characters that would control a terminal, but for line breaks and tabs.
+
+  A text may begin by going to the begin of its line, and clear the line, as progress does.
+  """
+
+  def write(self, text: str) -> int:
+    begin = _BEGIN.match(text).end()
+    end = len(text) - len(_CLEAR) if text.endswith(_CLEAR) else len(text)
+    inside = printable(text[begin:end], kept="\n\t")
+    super().write(text[:begin] + inside + text[max(begin, end) :])
+    return len(text)
+
+
+class _Record(logging.LogRecord):
+  """A message of the log, which is one line."""
+
+  def getMessage(self) -> str:  # noqa: N802
+    return one_line(super().getMessage())
 
 
 class _Console(io.FileIO):

@@ -1,5 +1,6 @@
 """Text that fits on one line of a terminal, whatever characters its values contain."""
 
+import shlex
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,31 @@ def one_line(text: str) -> str:
   """
   if len(text) > BEGINNING + ENDING:
     text = f"{text[:BEGINNING]} ... {text[-ENDING:]}"
-  return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+  return printable(text)
+
+
+def printable(text: str, kept: str = "") -> str:
+  """The text with unprintable characters written as escapes, but for those in `kept`.
+
+  These are control characters, such as ESC, and marks that turn the direction of text.
+  """
+  if text.isprintable():
+    return text
+  return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+
+
+def quoted(value) -> str:
+  r"""A value as a word of a command for a shell, on one line: bash reads $'\n' as a line break."""
+  text = str(value)
+  if text.isprintable():
+    return shlex.quote(text)
+  escaped = text.replace("\\", r"\\").replace("'", r"\'")
+  return f"$'{printable(escaped)}'"
+
+
+def command(words: Iterable) -> str:
+  """A command for a shell, on one line."""
+  return " ".join(map(quoted, words))
 
 
 def shown(value) -> str:
@@ -81,11 +106,11 @@ def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> s
   """The rows as lines whose columns are two spaces apart.
 
   Args:
-    rows: the cells of each row; a row may have fewer cells than others.
+    rows: the cells of each row, each of which becomes one line; a row may have fewer than others.
     left: indices of the columns to align to the left; the others are aligned to the right.
   """
   count = max(map(len, rows), default=0)
-  filled = [[*row, *[""] * (count - len(row))] for row in rows]
+  filled = [[*map(one_line, row), *[""] * (count - len(row))] for row in rows]
   widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
   return "\n".join(
     "  ".join(

@@ -2,13 +2,13 @@
 
 import contextlib
 import csv
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.details import rows_of
+from vit_jax.process.text import command as shell
 from vit_jax.process.text import shown
 from vit_jax.recipes import cost
 from vit_jax.report.document import Section, Table, TableCell, count
@@ -141,7 +141,7 @@ def of_command(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   if not command:
     return
   yield "Recipe", value_of("config", command) or ""
-  yield "Command", f"python -m vit_jax.main {shlex.join(command[1:])}"
+  yield "Command", f"python -m vit_jax.main {shell(command[1:])}"
   yield "Started", ", ".join(str(start.get("time", "")) for start in run.starts[:1])
   if len(run.starts) > 1:
     yield "Starts", count(len(run.starts))

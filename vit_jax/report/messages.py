@@ -1,6 +1,5 @@
 """Messages to the user when a run begins and when it ends."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 import jax
@@ -11,7 +10,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import catalogue, results
 from vit_jax.plots import curves
 from vit_jax.process import json_text
-from vit_jax.process.text import aligned, duration
+from vit_jax.process.text import aligned, duration, one_line, quoted
 from vit_jax.report import report
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
@@ -175,21 +174,20 @@ def conclusion(
     )
   metrics = results.evaluations_in(folder)[-1:]
   reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
-  return "\n".join(
-    [
-      f"Done: {last} steps.",
-      *reached,
-      *early_stopping.in_words(folder),
-      spent,
-      f"Checkpoint: {folder}/checkpoints/{last}",
-      f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: "
-      f"tensorboard --logdir {quoted(folder)})",
-      f"Curves:     {folder}/{curves.CURVES}",
-      *pictures_in_words(folder),
-      *report_in_words(folder),
-      f"Next:       {next_command(folder, early_stopping, head=head)}",
-    ]
-  )
+  lines = [
+    f"Done: {last} steps.",
+    *reached,
+    *early_stopping.in_words(folder),
+    spent,
+    f"Checkpoint: {folder}/checkpoints/{last}",
+    f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: "
+    f"tensorboard --logdir {quoted(folder)})",
+    f"Curves:     {folder}/{curves.CURVES}",
+    *pictures_in_words(folder),
+    *report_in_words(folder),
+    f"Next:       {next_command(folder, early_stopping, head=head)}",
+  ]
+  return "\n".join(map(one_line, lines))
 
 
 def report_in_words(folder: Path) -> list[str]:
@@ -213,11 +211,6 @@ def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> 
   kept = early_stopping.flag(folder)
   best = f"{folder}/checkpoints/{early_stopping.best.step}" if kept else folder
   return f"python -m vit_jax.main --config=configs/finetune.py:{quoted(best)},DATA"
-
-
-def quoted(path: Path | str) -> str:
-  """A path as a word of a command."""
-  return shlex.quote(str(path))
 
 
 def time_spent(account: dict[str, float]) -> str:

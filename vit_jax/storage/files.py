@@ -6,7 +6,6 @@ and any other path is of this machine (`local.py`). Errors are OSErrors.
 
 import concurrent.futures
 import contextlib
-import csv
 import errno
 import fnmatch
 import io
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TextIO
 
 from vit_jax import registry
+from vit_jax.process import csv_text
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, Entry, Growing, Lock, Stamp, Storage
 from vit_jax.storage.paths import HERE, Path, UrlPath
@@ -230,24 +230,13 @@ def write_text(path: Path, text: str):
 
 
 def write_csv(path: Path, rows: Iterable[Iterable]):
-  """Writes rows as CSV; quotes cells that need it, and escapes bytes that are not text."""
+  """Writes rows as CSV, by `csv_text`; escapes bytes that are not text."""
   with (
     whole(path) as partial,
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
   ):
     for row in rows:
-      file.write(csv_line(row))
-
-
-def csv_line(row: Iterable) -> str:
-  r"""A row of CSV, ending with "\n".
-
-  Python quotes only the line breaks that are in `lineterminator`. A reader takes "\r" for the end
-  of a row too, so a cell with "\r" needs quotes.
-  """
-  line = io.StringIO(newline="")
-  csv.writer(line, lineterminator="\r\n").writerow(row)
-  return line.getvalue().removesuffix("\r\n") + "\n"
+      file.write(csv_text.line(row))
 
 
 def as_written(text: str) -> str:

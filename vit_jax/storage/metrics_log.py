@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from vit_jax.process import json_text
 from vit_jax.process.retry import Retry
+from vit_jax.process.text import one_line
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.base import UnreachableError
@@ -117,6 +118,7 @@ class Writer:
 
   def progress(self, line: str):
     """Shows a progress line; on a terminal it replaces the previous one."""
+    line = one_line(line)
     print(f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", flush=True)
 
   def say(self, line: str):

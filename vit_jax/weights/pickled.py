@@ -2,7 +2,8 @@
 
 import json
 import pathlib
-import shlex
+
+from vit_jax.process.text import quoted
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 NAMES = ("pytorch_model.bin", "model.pt", "model.pth")  # in folders
@@ -54,7 +55,7 @@ def advice(path: pathlib.Path) -> str:
   return (
     f"{path} is pickled, and pickles are never read, because they can run any code. To convert it "
     "(of several models in it, the moving average or the teacher, and it says which), on a machine "
-    f"with torch: python -c {shlex.quote(code)}"
+    f"with torch: python -c {quoted(code)}"
   )
 
 

@@ -16,8 +16,13 @@ from vit_jax.storage.paths import Path, within
 
 _IMAGES = ("img", "image_bytes", "bytes", "jpg", "png", "path", "image_path", "file_name")
 _LABELS = ("labels", "class", "category", "target")
-_ENCODED = ("binary", "large_binary", "string", "large_string", "null")
-_NAMES = ("string", "large_string", "bool")
+_BYTES = ("binary", "large_binary", "binary_view", "null")
+_TEXTS = ("string", "large_string", "string_view")
+_NAMES = (*_TEXTS, "bool")
+_VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
+# What encoded images begin with in base64: JPEG, PNG, GIF, WebP, BMP, TIFF; and URLs that hold any.
+_BASE64 = ("/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "Qk0", "SUkqA", "TU0AK", "data:image/")
+_LONGEST = 256  # characters of a path that may begin so
 
 
 def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, str]:
@@ -68,10 +73,25 @@ def _kind(feature) -> dict:
 
 def _check_images(where: str, column: str, kind) -> None:
   fields = {field.name: field.type for field in kind} if str(kind).startswith("struct") else {}
-  if str(fields.get("bytes", kind)) not in _ENCODED:
+  values = getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind
+  fits = str(fields["bytes"]) in _BYTES if "bytes" in fields else str(values) in _BYTES + _TEXTS
+  if not fits:
     raise ColumnError(
       f'Column {column!r} of "{where}" is {shown(str(kind))}, but must hold encoded images, paths, '
       "or {bytes, path}; name another by image_key."
+    )
+
+
+def check_paths(where: str, column: str, texts: Iterable[str | None]) -> None:
+  """Checks that a column of texts holds no images in base64.
+
+  Raises:
+    ColumnError: it does.
+  """
+  if any(text and text.startswith(_BASE64) and len(text) > _LONGEST for text in texts):
+    raise ColumnError(
+      f'Column {column!r} of "{where}" holds images as base64 text, but must hold encoded images, '
+      "paths, or {bytes, path}; write what base64.b64decode makes of it as a column of bytes."
     )
 
 
@@ -103,7 +123,25 @@ def joined(chunks: Iterable):
   """All values of a column, of its parts."""
   import pyarrow as pa
 
-  return pa.chunked_array(chunks)
+  return _without_views(pa.chunked_array(chunks))
+
+
+def _without_views(values):
+  """The values in a type that every function of pyarrow takes."""
+  import pyarrow as pa
+
+  kind = values.type
+  lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+  inner = str(kind.value_type if lists else kind)
+  if inner not in _VIEWS:
+    return values
+  plain = pa.type_for_alias(_VIEWS[inner])
+  return values.cast(pa.large_list(plain) if lists else plain)
+
+
+def _is_list(kind) -> bool:
+  """Whether a column of this type holds lists, be they of one length."""
+  return str(kind).startswith(("list", "large_list", "fixed_size_list"))
 
 
 def splits(values) -> list[str]:
@@ -149,10 +187,10 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
   import pyarrow as pa
   from pyarrow import compute
 
-  values, counts = pa.chunked_array(chunks), None
-  if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+  values, counts = joined(chunks), None
+  if _is_list(values.type):
     counts = compute.fill_null(compute.list_value_length(values), 0).to_numpy()
-    values = compute.list_flatten(values)
+    values = _without_views(compute.list_flatten(values))
   if values.null_count:
     first = compute.index(compute.is_null(values), True).as_py()
     raise SourceError(
@@ -166,12 +204,10 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
       "numbers, or lists of them; name another by label_key."
     )
   names = _kind(_features(schema).get(column)).get("names")
-  if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+  with table.naming(where):
+    if whole and isinstance(names, list) and all(isinstance(name, str) for name in names):
+      return table.Labels.of_numbers(values.to_numpy(), names, counts)
     return table.Labels.of_names(map(str, values.to_pylist()), counts)
-  try:
-    return table.Labels.of_numbers(values.to_numpy(), names, counts)
-  except SourceError as error:
-    raise SourceError(f'"{where}": {error}') from error
 
 
 def image(value, folder: Path, name: str, stamp: Stamp | None = None) -> bytes:

@@ -1,6 +1,7 @@
 """A CSV file with the path of an image and its labels in each row."""
 
 import csv
+import io
 import itertools
 import os
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from vit_jax.storage.paths import Path, path_of, within
 _IMAGES = ("path", "file", "file_name", "filename", "filepath", "image_path")
 _LABELS = ("labels", "class", "category", "target")
 _SEVERAL = "|"
+_SEPARATORS = ",;\t"
 _HEAD = 4096  # characters; text has no zero among them
 
 
@@ -164,12 +166,27 @@ def _read(file: Path) -> list[tuple[int, list[str]]]:
           + foreign.advice(str(file))
         )
       stream.seek(0)
-      first = head.partition("\n")[0]
-      separator = next((mark for mark in ",;\t" if mark in first), ",")
-      reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
+      reader = csv.reader(stream, delimiter=_separator(head), skipinitialspace=True)
       return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
   except (OSError, csv.Error) as error:
     raise SourceError(f'"{file}" cannot be read as a CSV file: {error}.') from error
+
+
+def _separator(head: str) -> str:
+  """What separates the cells: it makes one an image's path, and as many of each row."""
+  last = max(map(head.rfind, "\r\n")) + 1 if len(head) == _HEAD else len(head)
+
+  def fitness(mark: str) -> tuple[bool, bool]:
+    lines = io.StringIO(head[:last] or head, newline="")
+    rows = [row for row in csv.reader(lines, delimiter=mark, skipinitialspace=True) if row]
+    cells = (cell for row in rows for cell in row if not {*cell} & {*_SEPARATORS})
+    return any(map(_has_suffix, cells)), len({*map(len, rows)}) == 1 < max(map(len, rows))
+
+  return max(_SEPARATORS, key=fitness)
+
+
+def _has_suffix(cell: str) -> bool:
+  return os.path.splitext(cell.strip())[1].lower() in image_files.SUFFIXES
 
 
 def _header(folder: Path, rows: list[list[str]]) -> list[str]:
@@ -181,8 +198,7 @@ def _header(folder: Path, rows: list[list[str]]) -> list[str]:
 
 
 def _is_image(folder: Path, cell: str) -> bool:
-  suffix = os.path.splitext(cell)[1].lower()
-  return bool(cell) and (suffix in image_files.SUFFIXES or stored.is_file(within(folder, cell)))
+  return bool(cell) and (_has_suffix(cell) or stored.is_file(within(folder, cell)))
 
 
 def _image_column(file: Path, names: list[str], cells: list[str], image_key: str) -> int:
@@ -257,14 +273,15 @@ def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[Stamp | None
 
 
 def _labels(file: Path, rows: list[_Row], notes: list[str]) -> table.Labels:
-  if any(_SEVERAL in row.label for row in rows):
-    several = [[*filter(None, map(str.strip, row.label.split(_SEVERAL)))] for row in rows]
+  names, counts = [row.label for row in rows], None
+  if any(_SEVERAL in name for name in names):
+    several = [[*filter(None, map(str.strip, name.split(_SEVERAL)))] for name in names]
     notes.append(f'Images of {str(file)!r} have any number of labels, separated by "{_SEVERAL}".')
-    return table.Labels.of_names(itertools.chain(*several), [len(names) for names in several])
-  for row in rows:
-    if not row.label:
-      raise _wrong(file, f"has no label in line {row.line}")
-  return table.Labels.of_names(row.label for row in rows)
+    names, counts = itertools.chain(*several), [len(labels) for labels in several]
+  elif "" in names:
+    raise _wrong(file, f"has no label in line {rows[names.index('')].line}")
+  with table.naming(str(file)):
+    return table.Labels.of_names(names, counts)
 
 
 def _wrong(file: Path, problem: str, header: list[str] = ()) -> SourceError:

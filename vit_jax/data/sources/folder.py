@@ -3,7 +3,6 @@
 import collections
 import itertools
 import os
-import shlex
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,7 +12,7 @@ from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import foreign, part
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.data.sources.table import Labels, Table
-from vit_jax.process.text import nfc
+from vit_jax.process.text import nfc, quoted
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, path_of, within
 
@@ -208,7 +207,7 @@ def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
   if not nested:
     return f"their images are in no folders of classes. For each split, {foreign.TABLE}"
   train = next((name for name in splits if "train" in name.lower()), splits[0])
-  place = lambda name: shlex.quote(f"folder:{os.path.join(directory, name)}")
+  place = lambda name: quoted(f"folder:{os.path.join(directory, name)}")
   flags = [f"--config.data.train.source={place(train)}"]
   for name in [name for name in splits if name != train][:1]:
     flags.append(f"--config.evaluate.val.source={place(name)}")

@@ -54,6 +54,8 @@ class HuggingFace(table.Table):
     # The library's fingerprint tells datasets of equal labels apart.
     super().__init__(f"hf {examples._fingerprint} {name}".rstrip(), keys, labels, cut)
     self._images = examples.select_columns([image]).with_format("arrow")
+    if arrow.is_text(schema.field(image).type) and len(examples):
+      arrow.check_paths(where, image, self._images[0].column(0).to_pylist())
     paths = [os.path.realpath(file["filename"]) for file in examples.cache_files]
     self._place = "\n".join(paths) or self.identity
 

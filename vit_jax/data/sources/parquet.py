@@ -73,6 +73,7 @@ class Parquet(table.Table):
     texts = []
     if arrow.is_text(schema.field(self._image).type):
       texts = self._values(self._image).take(chosen).to_pylist()
+      arrow.check_paths(str(root), self._image, texts)
       self.notes += table.outside(str(root), filter(None, texts))
     values = self._values(label).take(chosen).chunks if label else ()
     labels = arrow.labels(str(root), schema, label, values, len(chosen))

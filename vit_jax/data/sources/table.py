@@ -1,5 +1,6 @@
 """What sources share whose examples are rows with labels: tables, archives, Hugging Face."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -8,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from vit_jax.data.sources import part
+from vit_jax.data.sources import part, several
 from vit_jax.data.sources.base import ColumnError, Source, SourceError
 from vit_jax.process.text import listed, nfc, shown
 from vit_jax.storage.paths import absolute, is_url
@@ -44,21 +45,31 @@ class Labels(NamedTuple):
     Args:
       names: of the labels of all rows, one after the other.
       counts: the number of labels of each row; None: one of each.
+
+    Raises:
+      SourceError: they are vectors with a 0 or a 1 for each class (multi-hot).
     """
     index = {}
     rows = np.fromiter((index.setdefault(name, len(index)) for name in names), np.int64)
     class_names = ordered(nfc(index))
     number = {name: i for i, name in enumerate(class_names)}
     numbers = np.array([number[name] for name in nfc(index)], np.int64)[rows]
-    return cls.of_numbers(numbers, class_names, counts)
+    if counts is None:
+      several.check_texts(class_names)
+    return cls._checked(numbers, class_names, counts, words=class_names)
 
   @classmethod
   def of_numbers(cls, numbers, class_names: Sequence[str], counts=None) -> Self:
     """Labels by number; arguments as of `of_names`.
 
     Raises:
-      SourceError: a number is no class.
+      SourceError: a number is no class, or as `of_names`.
     """
+    words = tuple(map(str, range(len(class_names))))
+    return cls._checked(numbers, class_names, counts, words=words)
+
+  @classmethod
+  def _checked(cls, numbers, class_names, counts, *, words: Sequence[str]) -> Self:
     multi = counts is not None
     ends = np.cumsum(counts) if multi else np.arange(1, len(numbers) + 1)
     labels = cls(nfc(class_names), np.asarray(numbers, np.int64), ends.astype(np.int64), multi)
@@ -71,6 +82,8 @@ class Labels(NamedTuple):
         f"{labels.numbers[first]} in row {row}; leave such rows out, or read without labels "
         '(label_key="").'
       )
+    if multi:
+      several.check(words, labels.numbers, labels.ends)
     return labels
 
   def of(self, row: int) -> tuple[int, ...]:
@@ -138,6 +151,15 @@ class Table(Source):
   def anywhere(cls, argument: str) -> str:
     """The absolute path."""
     return absolute(argument)
+
+
+@contextlib.contextmanager
+def naming(where: str) -> Iterator[None]:
+  """Names the data in the message of a SourceError."""
+  try:
+    yield
+  except SourceError as error:
+    raise SourceError(f'"{where}": {error}') from error
 
 
 def _on_lacking(classes: Sequence[str], cut: str) -> Iterator[str]:

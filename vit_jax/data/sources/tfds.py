@@ -7,15 +7,15 @@ import logging
 import os
 import pathlib
 import re
-import shlex
 import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from vit_jax.data import records, stored
 from vit_jax.data.jpeg import BadImage
+from vit_jax.data.sources import several
 from vit_jax.data.sources.base import Block, Example, Source, SourceError
-from vit_jax.process.text import nfc
+from vit_jax.process.text import nfc, quoted
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, absolute, is_url, path_of
 
@@ -153,7 +153,12 @@ class Tfds(Records):
     if not self._label_key:
       return ()
     label = features[self._label_key]
-    return tuple(map(int, label)) if self.multi_label else (int(label),)
+    if not self.multi_label:
+      return (int(label),)
+    labels = tuple(map(int, label))
+    if len({*labels}) < len(labels):
+      raise SourceError(f"{self.identity}: an example {several.repeated(labels)}")
+    return labels
 
 
 class Prepared(NamedTuple):
@@ -185,7 +190,7 @@ def open_prepared(spec: str) -> Prepared:
   if array_record not in builder.info.available_file_formats():
     raise SourceError(
       f'"{directory}" is prepared as {builder.info.file_format.value}, which does not allow random'
-      f" access; `python tools/prepare_data.py convert {shlex.quote(str(directory))}` adds files"
+      f" access; `python tools/prepare_data.py convert {quoted(directory)}` adds files"
       " that do (it needs pip install '.[prepare]')."
     )
   if builder.info.file_format != array_record:
@@ -241,8 +246,8 @@ def _missing(spec: str, *, directory, versions: list[str], children: list[str]) 
   elif children:
     found = f"{directory} has no version, only {', '.join(children)} (to use a config, name it)"
   return (
-    f"tfds:{spec}: {found}; prepare it with `python tools/prepare_data.py build {spec}` (it needs"
-    " pip install '.[prepare]'), or set TFDS_DATA_DIR to the folder that has it."
+    f"tfds:{spec}: {found}; prepare it with `python tools/prepare_data.py build {quoted(spec)}` (it"
+    " needs pip install '.[prepare]'), or set TFDS_DATA_DIR to the folder that has it."
   )
 
 

@@ -11,7 +11,7 @@ import posixpath
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from vit_jax.storage.base import ChangedError, Stamp, UnreachableError
 from vit_jax.storage.paths import Path, path_of
 
 INDICES = pathlib.Path("~/.cache/vit_jax/tars")
-_FORMAT = 1  # of an index
+_FORMAT = 2  # of an index
 _MEMBER = re.compile(r"(?P<key>(?:.*/)?[^./][^./]*)\.(?P<extension>[^/]+)")  # no hidden files
 _BRACES = re.compile(r"(?P<before>.*?)\{(?P<inside>[^{}]*)\}(?P<after>.*)")
 _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
@@ -76,7 +76,8 @@ class WebDataset(table.Table):
     if not any(counts):
       raise SourceError(f'The files of "wds:{pattern}" hold no examples with images; give others.')
     column = lambda name: np.concatenate([index[name] for index in indices])
-    labels = _labels(column("labels")) if label_key else table.Labels.none(sum(counts))
+    with table.naming(f"wds:{pattern}"):
+      labels = _labels(column("labels")) if label_key else table.Labels.none(sum(counts))
     # Places and sizes tell files of other images under the same names.
     digests = [hashlib.sha256(index["places"]).hexdigest()[:16] for index in indices]
     named = [os.fsencode(f"{file} {digest}/") for file, digest in zip(below, digests, strict=True)]
@@ -223,22 +224,49 @@ def _examples(path: Path, stream) -> tuple[dict, image_files.LeftOut]:
   """{key: {extension: (begin, size)}} of all members, and what is none."""
   examples, left_out = {}, image_files.LeftOut()
   with tarfile.open(fileobj=stream, mode="r:") as tar:
-    for member in tar:
-      match = _MEMBER.fullmatch(member.name)
-      if not match or not member.isreg() or member.issparse():
-        if not member.isdir():
-          left_out.add("members that are not KEY.EXTENSION", member.name)
-        continue
-      members = examples.setdefault(match["key"], {})
-      if members.setdefault(match["extension"].lower(), ()):
-        raise SourceError(f'"{path}" has the member {member.name!r} twice; write it again.')
-      members[match["extension"].lower()] = member.offset_data, member.size
+    members = tar.getmembers()
     # tarfile takes a damaged header, or the end of a file that was cut off, for the end.
     stream.seek(tar.offset)
     end = stream.read(tarfile.RECORDSIZE)
     if any(end) or not end:
       raise tarfile.ReadError(f"at byte {tar.offset} is neither a member nor the mark of the end")
+  files_of = {posixpath.normpath(member.name): member for member in members if member.isreg()}
+  for member in members:
+    match = _MEMBER.fullmatch(member.name)
+    file = files_of.get(_target(member)) if member.islnk() or member.issym() else member
+    if reason := _left_out(member, match, file):
+      left_out.add(reason, member.name)
+    elif match and not member.isdir():
+      parts = examples.setdefault(match["key"], {})
+      if parts.setdefault(match["extension"].lower(), ()):
+        raise SourceError(f'"{path}" has the member {member.name!r} twice; write it again.')
+      parts[match["extension"].lower()] = file.offset_data, file.size
   return examples, left_out
+
+
+def _target(link: tarfile.TarInfo) -> str:
+  """The name of the member that a link leads to: a symbolic link is relative to its folder."""
+  folder = posixpath.dirname(link.name) if link.issym() else ""
+  return posixpath.normpath(posixpath.join(folder, link.linkname))
+
+
+def _left_out(member: tarfile.TarInfo, match: re.Match | None, file: tarfile.TarInfo | None) -> str:
+  """Why a member is no part of an example, as a plural; "": it is one, or a folder.
+
+  Args:
+    member: of a tar file.
+    match: of its name.
+    file: the member that holds its bytes; None: there is none.
+  """
+  if member.isdir():
+    return ""
+  if not match:
+    return "members that are not KEY.EXTENSION"
+  if file is None:
+    return "links to members that are not there"
+  if file.issparse():
+    return "sparse files, whose bytes lie in pieces"
+  return "" if file.isreg() else "devices"
 
 
 def _image(path: Path, key: str, members: dict, image_key: str) -> str:
@@ -248,9 +276,16 @@ def _image(path: Path, key: str, members: dict, image_key: str) -> str:
   images = [name for name in members if f".{name.split('.')[-1]}" in image_files.SUFFIXES]
   if len(images) > 1:
     raise ColumnError(
-      f'"{path}" has several images of {key!r}: {shown(images)}; name one by image_key.'
+      f'"{path}" has several images of {key!r}: {shown(images)}{_dots(images)}; name one by '
+      "image_key."
     )
   return images[0] if images else ""
+
+
+def _dots(extensions: Iterable[str]) -> str:
+  """What a key is, if extensions with dots show that it may not be known."""
+  dotted = any("." in extension for extension in extensions)
+  return " (a key ends at the first dot of a name, so keys must hold no dots)" if dotted else ""
 
 
 def _label(path: Path, key: str, stream, members: dict, label_key: str) -> str | list[str]:
@@ -261,8 +296,8 @@ def _label(path: Path, key: str, stream, members: dict, label_key: str) -> str |
   place = members.get(extension, members.get("json"))
   if not place or place[1] > _MOST_BYTES:
     raise ColumnError(
-      f'"{path}" has no label of {key!r}, which has {shown(list(members))}; name the extension, or '
-      'the field of .json, by label_key, or set label_key="" to read without labels.'
+      f'"{path}" has no label of {key!r}, which has {shown(list(members))}{_dots(members)}; name '
+      'the extension or the field of .json by label_key, or set label_key="" to read no labels.'
     )
   stream.seek(place[0])
   data = stream.read(place[1])

@@ -6,6 +6,7 @@ import shlex
 
 from vit_jax.config import ConfigError
 from vit_jax.experiments.studies.jobs import Job
+from vit_jax.process.text import one_line, quoted
 from vit_jax.storage import files
 
 HEAD = """\
@@ -34,7 +35,7 @@ def write(file: pathlib.Path, command: list[str], waves: list[list[Job]]):
     files.write_text(file, script(command, file, waves))
   except OSError as error:
     raise ConfigError(f"--slurm={file} cannot be written: {error.strerror}.") from error
-  print(f"Written to {file}; submit it with `bash {shlex.quote(str(file))}`.")
+  print(f"Written to {one_line(str(file))}; submit it with `bash {quoted(file)}`.")
 
 
 def script(command: list[str], file: pathlib.Path, waves: list[list[Job]]) -> str:
@@ -46,7 +47,7 @@ def script(command: list[str], file: pathlib.Path, waves: list[list[Job]]) -> st
     waves: the jobs, as `jobs.waves`.
   """
   root, line = shlex.quote(os.getcwd()), shlex.quote(shlex.join(command))
-  text = HEAD.format(file=file, root=root, command=line)
+  text = HEAD.format(file=quoted(file), root=root, command=line)
   for number, wave in enumerate(waves):
     text += ARRAY.format(number=number, last=len(wave) - 1, after=after(number))
   return text + REPORT.format(after=after(len(waves)))

@@ -1,0 +1,61 @@
+"""Lists of labels that are something else: vectors with a 0 or a 1 for each class (multi-hot).
+
+They look like lists of the class numbers 0 and 1. A label that a row has twice shows them, and so
+do rows that all have both. Without such a sign, [0, 1] is a list of class numbers.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from vit_jax.data.sources.base import SourceError
+from vit_jax.process.text import shown
+
+_BITS = ({"0", "1"}, {"True", "False"}, {"true", "false"})
+_LIST = re.compile(r"\[.*\]|[01](?:[ ,;]+[01])+", re.DOTALL)
+_INSTEAD = (
+  "are these vectors with a 0 or a 1 for each class (multi-hot)? Give each image the names or"
+  " numbers of its classes instead, each once."
+)
+
+
+def check(words: Sequence[str], numbers: np.ndarray, ends: np.ndarray) -> None:
+  """Checks that the labels of all rows are lists of different classes.
+
+  Args:
+    words: how the data write each label, by number.
+    numbers: labels of the first row, of the second and so on.
+    ends: (rows,) where the labels of each row end in `numbers`.
+
+  Raises:
+    SourceError: a row has a label twice, or all rows have the labels 0 and 1.
+  """
+  rows = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+  order = np.lexsort((numbers, rows))
+  pairs = np.stack([rows[order], numbers[order]], -1)
+  twice = np.flatnonzero((pairs[1:] == pairs[:-1]).all(-1))
+  if len(twice):
+    row = pairs[twice[0]][0]
+    labels = [words[number] for number in numbers[rows == row]]
+    raise SourceError(f"row {row} (counted from 0) {repeated(labels)}")
+  if len(ends) > 1 and len(numbers) == 2 * len(ends) and {*words} in _BITS:
+    raise SourceError(f"each row has the labels {shown([*words])}; {_INSTEAD}")
+
+
+def repeated(labels: Sequence) -> str:
+  """Says that an image has a label twice, after the name of the image."""
+  return f"has the labels {shown([*labels])}, one of them more than once; {_INSTEAD}"
+
+
+def check_texts(names: Sequence[str]) -> None:
+  """Checks that names are not all lists that were written as text.
+
+  Raises:
+    SourceError: they are.
+  """
+  if names and all(map(_LIST.fullmatch, names)):
+    raise SourceError(
+      f"the labels are texts such as {shown(names[0])}, which are lists; give each image the "
+      'names or numbers of its classes, in a CSV file with "|" between them.'
+    )
