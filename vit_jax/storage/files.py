@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, TextIO
 from vit_jax import registry
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, Entry, Growing, Lock, Stamp, Storage
-from vit_jax.storage.paths import HERE, Path, UrlPath
+from vit_jax.storage.paths import HERE, Path, UrlPath, inside
 
 COPIES = 8  # files of a folder that are copied at once
 
@@ -327,7 +327,7 @@ def local_copy(path: Path) -> Iterator[pathlib.Path]:
     yield path
     return
   with tempfile.TemporaryDirectory() as scratch:
-    place = pathlib.Path(scratch, path.name)
+    place = inside(pathlib.Path(scratch), path.name)
     copy(path, place)
     yield place
 
@@ -354,13 +354,64 @@ def sync(path: Path):
 
 
 def copy(path: Path, target: Path):
-  """Copies a file, or all files of a folder, also from one storage to another."""
-  if not is_folder(path):
-    with whole(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
-      shutil.copyfileobj(source, stream)
-    return
-  names = list(files_below(path))
-  for parent in sorted({(target / name).parent for name in names}):
+  """Copies a file, or all files of a folder, also from one storage to another.
+
+  Raises:
+    ConfigError, OSError: as `copy_files`.
+  """
+  if is_folder(path):
+    copy_files(path, target, files_below(path))
+  else:
+    _check_room([path], target.parent)
+    _copy_file(path, target)
+
+
+def copy_files(folder: Path, target: Path, names: Iterable[str], *, most: int | None = None):
+  """Copies some files of a folder, after all of their names and sizes have been checked.
+
+  Args:
+    folder: where they lie.
+    target: the folder that they are copied to, also on another storage.
+    names: their paths within the folder.
+    most: bytes of all of them; None: as many as the disk has room for.
+
+  Raises:
+    ConfigError: one has a name that `paths.inside` refuses.
+    OSError: they are too large, or cannot be read or written.
+  """
+  places = {folder / name: inside(target, name) for name in names}
+  _check_room(list(places), target, most)
+  for parent in sorted({target, *(place.parent for place in places.values())}):
     make_folder(parent)
   with concurrent.futures.ThreadPoolExecutor(COPIES) as pool:
-    list(pool.map(lambda name: copy(path / name, target / name), names))
+    list(pool.map(_copy_file, places.keys(), places.values()))
+
+
+def _copy_file(path, target):
+  with whole(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
+    shutil.copyfileobj(source, stream)
+
+
+def size(path: Path) -> int:
+  """The bytes of a file."""
+  with open_file(path) as stream:
+    return stream.seek(0, io.SEEK_END)
+
+
+def _check_room(paths: list[Path], target: Path, most: int | None = None):
+  """Checks that files fit into a folder, if it is on this machine."""
+  if isinstance(target, UrlPath) or not paths:
+    return
+  needed = sum(at_once(paths[0], size, paths))
+  if most is not None and needed > most:
+    raise OSError(
+      errno.EFBIG,
+      f"The files to be read have {needed:,} bytes, and at most {most:,} are read",
+      str(paths[0].parent),
+    )
+  there = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
+  free = shutil.disk_usage(there).free
+  if needed > free:
+    raise OSError(
+      errno.ENOSPC, f"The copy needs {needed:,} bytes, and the disk has {free:,} free", str(target)
+    )

@@ -3,6 +3,9 @@
 import pathlib
 import shlex
 
+from vit_jax.storage import files
+from vit_jax.storage.paths import Path
+
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 NAMES = ("pytorch_model.bin", "model.pt", "model.pth")  # in folders
 _CODE = (
@@ -12,7 +15,7 @@ _CODE = (
 )
 
 
-def advice(path: pathlib.Path) -> str:
+def advice(path: Path) -> str:
   """Says what to do with a file that is pickled by its name; "" if it is not."""
   if path.suffix not in SUFFIXES:
     return ""
@@ -24,10 +27,10 @@ def advice(path: pathlib.Path) -> str:
   )
 
 
-def advice_in(folder: pathlib.Path) -> str:
+def advice_in(folder: Path) -> str:
   """As `advice`, of the pickled weights in a folder; "" if there are none."""
   there = (folder / name for name in NAMES)
-  return next((advice(path) for path in there if path.is_file()), "")
+  return next((advice(path) for path in there if files.is_file(path)), "")
 
 
 def _with_suffix(path: pathlib.Path) -> pathlib.Path:
