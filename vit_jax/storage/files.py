@@ -1,7 +1,8 @@
 """All reading, writing, listing and locking of the files of a run, wherever they lie.
 
 Each function finds the storage by the path: a `paths.UrlPath` has its own (`registry.STORAGES`),
-and any other path is of this machine (`local.py`). Errors are OSErrors.
+and any other path is of this machine (`local.py`). Errors are OSErrors; a read that fails without
+telling what lies at the path is a `base.CannotReadError`.
 """
 
 import concurrent.futures
@@ -21,7 +22,17 @@ from typing import Any, BinaryIO, TextIO
 
 from vit_jax import registry
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, Entry, Growing, Lock, Stamp, Storage
+from vit_jax.storage.base import (
+  FILE,
+  FOLDER,
+  NOTHING,
+  Entry,
+  Growing,
+  Lock,
+  Stamp,
+  Storage,
+  reading,
+)
 from vit_jax.storage.paths import HERE, Path, UrlPath, inside
 
 COPIES = 8  # files of a folder that are copied at once
@@ -32,35 +43,43 @@ def storage_of(path: Path | str) -> Storage:
   return registry.STORAGES[path.scheme if isinstance(path, UrlPath) else HERE]
 
 
+def _kind(path: Path) -> str:
+  with reading(path):
+    return storage_of(path).kind(path)
+
+
 def exists(path: Path) -> bool:
   """Whether something is at a path, even a broken link."""
-  return storage_of(path).kind(path) != NOTHING
+  return _kind(path) != NOTHING
 
 
 def is_file(path: Path) -> bool:
   """Whether a file is at a path; a pipe or device is none."""
-  return storage_of(path).kind(path) == FILE
+  return _kind(path) == FILE
 
 
 def is_folder(path: Path) -> bool:
   """Whether a folder is at a path."""
-  return storage_of(path).kind(path) == FOLDER
+  return _kind(path) == FOLDER
 
 
 def matching(folder: Path, pattern: str = "*") -> list[Path]:
   """What lies in a folder under names such as "*.png", sorted; [] if there is no such folder."""
-  names = storage_of(folder).names(folder) if is_folder(folder) else []
+  with reading(folder):
+    names = storage_of(folder).names(folder) if is_folder(folder) else []
   return [folder / name for name in sorted(names) if fnmatch.fnmatchcase(name, pattern)]
 
 
 def scan(folder: Path) -> Iterator[Entry]:
   """What lies in a folder, in any order."""
-  return storage_of(folder).scan(folder)
+  with reading(folder):
+    yield from storage_of(folder).scan(folder)
 
 
 def stamp(path: Path) -> Stamp:
   """What tells a file from what it is after a change."""
-  return storage_of(path).stamp(path)
+  with reading(path):
+    return storage_of(path).stamp(path)
 
 
 def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
@@ -69,7 +88,8 @@ def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
   Raises:
     ChangedError: the file has another stamp, or is not there.
   """
-  return storage_of(path).part(path, stamp, start, stop)
+  with reading(path):
+    return storage_of(path).part(path, stamp, start, stop)
 
 
 def at_once(path: Path, ask: Callable[[Any], Any], items: Iterable) -> list:
@@ -85,7 +105,8 @@ def numbers_in(folder: Path) -> list[int]:
 
 def files_below(folder: Path) -> Iterator[str]:
   """The paths within a folder of all files in it and in its folders, such as "state/d/1"."""
-  return storage_of(folder).files_below(folder)
+  with reading(folder):
+    yield from storage_of(folder).files_below(folder)
 
 
 def links_out(folder: Path, *, skipped: str) -> Iterator[pathlib.Path]:
@@ -130,7 +151,8 @@ def check_writable(folder: Path):
 
 def open_file(path: Path | str) -> BinaryIO:
   """Opens a regular file for reading, unbuffered; never waits, as opening a pipe would."""
-  return storage_of(path).open(path)
+  with reading(path):
+    return storage_of(path).open(path)
 
 
 def open_text(path: Path | str, **options) -> TextIO:
@@ -140,7 +162,7 @@ def open_text(path: Path | str, **options) -> TextIO:
 
 def read_bytes(path: Path | str, *, most: int) -> bytes:
   """All bytes of a regular file; one of more than `most` bytes is an OSError."""
-  with open_file(path) as stream:
+  with reading(path), open_file(path) as stream:
     size = stream.seek(0, io.SEEK_END)
     if size > most:
       raise OSError(errno.EFBIG, f"It is larger than {most:,} bytes ({size:,})", str(path))

@@ -13,7 +13,7 @@ from vit_jax.process import json_text
 from vit_jax.process.retry import Retry
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import UnreachableError, reading
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import METRICS, PICTURES
 
@@ -198,7 +198,7 @@ def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
   if not files.exists(path):
     return
   try:
-    with io.BufferedReader(files.open_file(path)) as file:
+    with reading(path), io.BufferedReader(files.open_file(path)) as file:
       while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
         yield line, metrics_of(line)
   except UnreachableError:

@@ -7,7 +7,6 @@ import gc
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import warnings
@@ -19,7 +18,7 @@ from etils import epath
 
 from vit_jax.process import agreement, limits
 from vit_jax.storage import files, manifest
-from vit_jax.storage.checkpoint import META
+from vit_jax.storage.checkpoint import META, os_error_in
 from vit_jax.storage.paths import Path
 
 BUSY, DONE = "busy", ""  # how far a process is with its part; any other text says why it failed
@@ -139,9 +138,8 @@ def _run(coroutine):
 
 def reason_of(error: Exception) -> str:
   """Why a save failed, in a few words; if possible, the operating system's reason."""
-  inside = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's format
-  if inside:
-    return os.strerror(int(inside[1]))
+  if code := os_error_in(error):
+    return os.strerror(code)
   if isinstance(error, OSError) and error.strerror:
     return error.strerror
   if limit := limits.reached(error):

@@ -24,6 +24,7 @@ from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping
@@ -96,6 +97,8 @@ def history_of(place: str, step: int = 0) -> History:
   """
   try:
     return weights.trained_on(path_of(place), step=step) if place else ()
+  except UnreachableError:
+    raise
   except (ValueError, OSError) as error:
     raise ConfigError(f"{place}: {error}") from error
 
@@ -151,6 +154,8 @@ def model_of(init_from: str, settings: Mapping) -> tuple[Model, Weights | None]:
     if "model" not in values:
       raise ValueError("they name no model" if settings else "none of its checkpoints can be read")
     return from_dict({"model": values["model"]}).model, None
+  except UnreachableError:
+    raise
   except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
     raise ConfigError(f"{place}: {error}") from error
 
