@@ -129,7 +129,7 @@ OF_THIS_MACHINE = (
   # Formats of weights, which libraries read: vit_jax.weights.source brings them here.
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),
   *(f"vit_jax.weights.{name}" for name in ("dinov2", "huggingface", "timm_hub")),
-  *("vit_jax.weights.huggingface_images", "vit_jax.weights.pickled"),
+  "vit_jax.weights.huggingface_images",
   *("vit_jax.storage.files", "vit_jax.storage.local", "vit_jax.storage.buckets"),  # the way itself
 )
 

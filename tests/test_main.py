@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests import programs
-from vit_jax import main, recipes
+from vit_jax import recipes
 
 
 def command(tmp_path, *arguments):
@@ -97,19 +97,6 @@ def test_help_is_quick_and_names_the_flags():
   assert "--config" in result.stdout
   assert "--workdir" in result.stdout
   assert "75" in result.stdout
-
-
-@pytest.mark.parametrize(
-  ("flag", "folder"),
-  [
-    ("configs/vit_digits.py", "workdirs/vit_digits"),
-    ("configs/vit_l16_jft.py:14", "workdirs/vit_l16_jft-14"),
-    ("/elsewhere/my.py", "workdirs/my"),
-    ("configs/finetune.py:ViT-B/16,pets", "workdirs/finetune-ViT-B_16,pets"),
-  ],
-)
-def test_default_workdir(flag, folder):
-  assert str(main.default_workdir(flag)) == folder
 
 
 def test_the_process_has_no_tensorflow(tmp_path):

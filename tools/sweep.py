@@ -29,11 +29,11 @@ failed, or anything else.
 from argparse import Namespace
 
 from vit_jax.config import ConfigError
+from vit_jax.config.default_workdir import readable
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, whole
 from vit_jax.experiments import sweep
 from vit_jax.experiments.studies import Study, command, transfer
-from vit_jax.main import default_workdir
 from vit_jax.process import console
 from vit_jax.recipes import TASKS
 
@@ -78,7 +78,7 @@ def asked(args: Namespace, overrides: list[str]) -> tuple[Study, str]:
     overrides=overrides,
     rule=transfer.hyperrule(args.task) if args.hyperrule else None,
   )
-  return study, f"sweep-{default_workdir(final).name}"
+  return study, f"sweep-{readable(final)}"
 
 
 def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:

@@ -191,8 +191,8 @@ def train(
       begin = start.start_state(run, checkpoints)
     # The checkpoint may be an earlier one than the newest, if that is damaged.
     run = run.after(int(begin.state.step), begin.images, begin.changed)
-    with contextlib.closing(open_writer(run, folder)) as writer:
-      early_stopping = EarlyStopping.of_run(run.config.early_stopping, folder)
+    with contextlib.closing(open_writer(run, folder, begin.lines)) as writer:
+      early_stopping = EarlyStopping.of_run(run.config.early_stopping, folder, begin.best)
       session = Session(
         folder=folder,
         checkpoints=checkpoints,
@@ -232,12 +232,12 @@ def open_checkpoints(run: Run, folder: Path) -> Checkpoints:
     return Checkpoints(folder, keep_last=run.config.checkpoint.keep_last, keep_every=run.steps.keep)
 
 
-def open_writer(run: Run, folder: Path) -> Writer | NoWriter:
+def open_writer(run: Run, folder: Path, lines: int) -> Writer | NoWriter:
   """The writer of metrics, on the first process only; removes lines of steps that come again."""
   if jax.process_index() != 0:
     return NoWriter()
   retry = Retry(run.config.checkpoint.retry_seconds)
-  return Writer(folder, start_step=run.begun.step, retry=retry)
+  return Writer(folder, start_step=run.begun.step, retry=retry, lines=lines)
 
 
 def record(run: Run, folder: Path):

@@ -24,16 +24,19 @@ import time
 
 from absl import app, flags, logging
 
-from vit_jax.config import ConfigError, RunError, StorageError, command_line
+from vit_jax.config import ConfigError, RunError, StorageError, command_line, default_workdir
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.process.errors import Miscomputed
 from vit_jax.process.text import one_line, quoted
 from vit_jax.storage import files
-from vit_jax.storage.paths import local_path, path_of
+from vit_jax.storage.paths import Path, local_path, path_of
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
-  "workdir", None, "Folder of the run; the default is workdirs/NAME, or workdirs/NAME-ARG."
+  "workdir",
+  None,
+  "Folder of the run; the default is workdirs/NAME, or workdirs/NAME-ARG, with a sum behind it if "
+  "ARG has a slash or the recipe is not in configs.",
 )
 _MODE = flags.DEFINE_enum("mode", "train", ["train", "evaluate"], "What to do.")
 _WRITE_RECIPE = flags.DEFINE_string(
@@ -51,14 +54,21 @@ _PROCESSES = flags.DEFINE_integer("processes", 0, "With --coordinator: number of
 _PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: this process's number, from 0.")
 
 
-def default_workdir(config_flag: str) -> pathlib.Path:
-  """workdirs/NAME, or workdirs/NAME-ARG, for --config=configs/NAME.py[:ARG].
+def folder_of(recipe: str) -> Path:
+  """The folder of the run: that of --workdir, or else the recipe's own.
 
-  Each slash in ARG becomes an underscore, so that the name is that of one folder.
+  Raises:
+    ConfigError, CannotReadError: as `default_workdir.of_run`; or no folder can have this name.
   """
-  path, _, argument = config_flag.partition(":")
-  name = "-".join(filter(None, [pathlib.Path(path).stem, argument.replace("/", "_")]))
-  return pathlib.Path("workdirs") / name
+  if not _WORKDIR.value:
+    folder, line = default_workdir.of_run(recipe)
+    if line:
+      print(line, flush=True)
+  else:
+    folder = path_of(_WORKDIR.value)
+  if refusal := limits.refusal(folder):
+    raise ConfigError(refusal)
+  return folder
 
 
 def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
@@ -89,9 +99,7 @@ def main(command: command_line.CommandLine):
     if _WRITE_RECIPE.value:
       write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
-    folder = path_of(_WORKDIR.value or default_workdir(command.recipe))
-    if refusal := limits.refusal(folder):
-      raise ConfigError(refusal)
+    folder = folder_of(command.recipe)
     if not files.exists(folder) and (line := huge_pages.in_words()):  # a new run
       print(line, flush=True)
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)

@@ -4,8 +4,22 @@ import pathlib
 import sys
 import threading
 
+import pytest
+
 from vit_jax.process import limits
 from vit_jax.storage import save
+from vit_jax.storage.paths import path_of
+
+LONG = ["a" * 256, f"x/{'ß' * 128}/y", "/" + "a/" * 2000, f"gs://b/{'a/' * 400}"]
+
+
+@pytest.mark.parametrize("path", [*LONG, "gs://b/" + "a" * 256])
+def test_a_name_that_is_too_long_is_one_sentence(path):
+  assert "... is too long: each name in it may have 255 bytes" in limits.refusal(path_of(path))
+
+
+def test_names_as_long_as_they_may_be():
+  assert not limits.refusal(path_of(f"{'a' * 255}/{'b' * 255}"))
 
 
 def test_nothing_forbids_a_run_here():

@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import pathlib
+import shutil
 import sys
 import threading
 import time
@@ -15,7 +16,8 @@ from google.auth.exceptions import RefreshError, TransportError
 
 from tests import buckets
 from tests.storage import states
-from vit_jax import registry
+from tests.weights import families
+from vit_jax import registry, weights
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
@@ -375,12 +377,48 @@ def test_more_objects_than_a_page_has_are_listed(folder, monkeypatch):
   assert len(names(folder)) == 14
 
 
-def test_a_folder_without_a_name_is_refused(folder, scheme):
+@pytest.mark.parametrize("name", ["a//b", "a/./b", "a/../b", "a/../../../tmp/x", "../a", "./a"])
+def test_a_key_that_is_no_path_is_refused_and_nothing_is_copied(folder, tmp_path, name):
+  files.write_text(folder / "a" / "first", "x")
   bucket, key = client.place(folder)
-  files.storage_of(folder)._objects.write(bucket, f"{key}/a//b", b"x", None)
-  for listing in (lambda: below(folder), lambda: names(folder / "a")):
-    with pytest.raises(ConfigError, match=r"holds a folder without a name: the key '.*/b?' below"):
-      listing()
+  files.storage_of(folder)._objects.write(bucket, f"{key}/{name}", b"x", None)
+  with pytest.raises(ConfigError, match="which is no path: a part of it is empty"):
+    names(folder / "a" if name.startswith("a/") else folder)
+  for reading in (below, lambda path: files.copy(path, tmp_path / "here")):
+    with pytest.raises(ConfigError, match="which is no path: a part of it is empty"):
+      reading(folder)
+  assert not list(tmp_path.iterdir())
+
+
+def test_no_more_is_copied_than_the_disk_has_room_for(folder, tmp_path, monkeypatch):
+  for name in "ab":
+    files.write_text(folder / name, "12345")
+  with pytest.raises(OSError, match="have 10 bytes, and at most 9 are read"):
+    files.copy_files(folder, tmp_path / "here", ["a", "b"], most=9)
+  monkeypatch.setattr(files.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(99, 90, 9))
+  for path in (folder, tmp_path / "large"):
+    (tmp_path / "large").write_bytes(b"1234567890")
+    with pytest.raises(OSError, match="needs 10 bytes, and the disk has 9 free"):
+      files.copy(path, tmp_path / "here")
+  files.copy(tmp_path / "large", folder / "c")  # which has no limit that is known
+  assert [path.name for path in tmp_path.iterdir()] == ["large"]
+
+
+@ONE
+def test_of_a_folder_of_weights_what_is_read_is_copied_and_nothing_else(folder):
+  params, copied, copy_file = families.params("vit"), [], files._copy_file
+  for name in ("w.npz", "w.npz.json", "config.json", "hf/a/b.safetensors", "hf/pytorch_model.bin"):
+    files.write_text(folder / name, "{}")
+  files.remove(folder / "w.npz.json")
+  weights.write(folder / "w.npz", weights.Weights(params, None))
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(files, "_copy_file", lambda *pair: (copied.append(pair), copy_file(*pair)))
+    read = weights.read(folder / "w.npz").params
+    assert (read["head"]["bias"] == params["head"]["bias"]).all()
+    with pytest.raises(ConfigError, match="is pickled"):
+      weights.read(folder / "hf")
+  assert sorted(path.name for path, _ in copied) == ["config.json", "w.npz", "w.npz.json"]
+  assert files.read_bytes(folder / "config.json", most=9) == b"{}"
 
 
 def test_a_bucket_that_is_not_there_is_one_sentence(scheme, proxy):

@@ -1,8 +1,12 @@
 """Checkpoints: restored bits, other shardings, damage, and checkpoints that do not fit."""
 
+import asyncio
+import gc
 import json
 import pathlib
+import resource
 import shutil
+import sys
 
 import chex
 import jax
@@ -172,6 +176,23 @@ def test_a_save_that_fails_says_why_and_the_next_one_may_succeed(
   checkpoints.close()
   assert checkpoint.available(tmp_path) == [5, 8]
   assert int(restore(tmp_path).step) == 8
+
+
+def test_the_other_writes_of_a_save_that_fails_end_without_a_word(tmp_path, capfd):
+  hook, (soft, hard) = sys.unraisablehook, resource.getrlimit(resource.RLIMIT_FSIZE)
+  state, checkpoints = at_step(7), opened(tmp_path)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # Python ignores the signal
+  try:
+    checkpoints.save(state, META)
+    checkpoints.wait()
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+  assert "could not be saved (File too large)" in checkpoints.outcome()
+  checkpoints.close()
+  gc.collect()
+  assert capfd.readouterr() == ("", "")
+  assert sys.unraisablehook is hook
+  assert not [x for x in gc.get_objects() if isinstance(x, asyncio.Task) and not x.done()]
 
 
 class Recording(type(LOCAL)):

@@ -10,7 +10,7 @@ import pytest
 from vit_jax.config import ConfigError
 from vit_jax.process import csv_text
 from vit_jax.storage import files
-from vit_jax.storage.paths import local_path
+from vit_jax.storage.paths import inside, local_path, path_of, within
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path):
@@ -88,6 +88,32 @@ def test_other_words_before_a_path_are_no_storage(path):
 @pytest.mark.parametrize("path", ["/a", "a:b/c", "c:/d", "a/b://c", "runs/2026-01-01T00:00/x"])
 def test_paths_are_not(path):
   assert str(local_path(path)) == path.replace("//", "/")
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    *("", "..", ".", "/", "/etc/x", "a/", "a//b", "a/../b", "a/./b", "../a", "a/..", "C:/x", "c:x"),
+    *("a/D:/x", "a\\..\\b", "\\\\host\\x", "a\0b", "a" * 256, "a/" * 600 + "b", "ß" * 128),
+  ],
+)
+def test_a_name_from_elsewhere_that_could_lead_out_of_a_folder_is_refused(tmp_path, name):
+  (tmp_path / "from").mkdir()
+  (tmp_path / "from" / "whole").write_text("x")
+  with pytest.raises(ConfigError, match=r"cannot be the name of a file in a folder"):
+    files.copy_files(tmp_path / "from", tmp_path / "to", ["whole", name])
+  assert not (tmp_path / "to").exists()  # nothing, not even what comes before it
+
+
+@pytest.mark.parametrize("name", ["a", "..a", "a..", "...", ".a/b", "a b/größe", "ab:c", "a" * 255])
+def test_other_names_are_those_of_files_in_a_folder(tmp_path, name):
+  assert inside(tmp_path, name) == tmp_path / name
+
+
+@pytest.mark.parametrize("text", ["/etc/x.png", "../../x.png", "/../x.png", "a/../../../x.png"])
+def test_a_table_in_a_bucket_names_no_file_of_this_machine(text):
+  with pytest.raises(ConfigError, match="leads out of the bucket"):
+    within(path_of("gs://bucket/data"), text)
 
 
 @pytest.mark.parametrize(

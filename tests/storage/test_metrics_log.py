@@ -112,6 +112,26 @@ def test_damaged_lines_are_set_aside_and_the_others_kept(tmp_path, capsys, damag
   assert not capsys.readouterr().out  # once
 
 
+def test_lines_that_are_fewer_than_at_the_checkpoint_are_told(tmp_path, capsys):
+  path = tmp_path / "metrics.jsonl"
+  writer = metrics_log.Writer(tmp_path, start_step=0)
+  for step in (1, 2, 2, 3, 4):
+    writer.write(step, {"loss": 0.5})
+  writer.close()
+  assert writer.lines == 5
+  again = metrics_log.Writer(tmp_path, start_step=3, lines=4)  # of steps 1 to 3
+  assert again.lines == 4
+  again.close()
+  assert not capsys.readouterr().out
+  path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+  metrics_log.Writer(tmp_path, start_step=3, lines=4).close()
+  said = capsys.readouterr().out
+  assert f"{path} has 2 line(s) up to step 3, where the checkpoint was saved with 4" in said
+  path.unlink()
+  metrics_log.Writer(tmp_path, start_step=3, lines=4).close()
+  assert "has 0 line(s)" in capsys.readouterr().out
+
+
 def folder_in_its_place(path):
   path.mkdir()
 

@@ -1,5 +1,6 @@
 """The run's folder: lock and config."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,7 +8,8 @@ import sys
 import pytest
 
 from vit_jax import config as c
-from vit_jax.storage import metrics_log, workdir
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage import files, metrics_log, workdir
 
 HOLDS = """
 import pathlib, sys
@@ -91,3 +93,18 @@ def test_a_lock_that_was_removed_is_noticed_before_anything_is_written(tmp_path,
     writer.close()
   assert [line["step"] for line in metrics_log.read(folder)] == [1, 2]
   workdir.check_held(folder)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_one_sentence(tmp_path, monkeypatch, code):
+  def flock(*_):
+    raise OSError(code, os.strerror(code))
+
+  monkeypatch.setattr("fcntl.flock", flock)
+  with (
+    pytest.raises(ConfigError, match=r"gives no locks: mount it with locks.*run/lock"),
+    workdir.locked(tmp_path / "run", first=True),
+  ):
+    pass
+  with pytest.raises(OSError, match="gives no locks"), files.one_writer(tmp_path / "weights"):
+    pass

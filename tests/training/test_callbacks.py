@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.seams.program import StopAfter
+from vit_jax.config import EarlyStopping as EarlyStoppingSettings
 from vit_jax.config import NonFinite
 from vit_jax.config import Profile as ProfileSettings
 from vit_jax.process import agreement
@@ -16,6 +17,7 @@ from vit_jax.process.retry import Retry
 from vit_jax.storage.saving import SaveError
 from vit_jax.training.callbacks import Metrics, Profile, TrainingError
 from vit_jax.training.checkpointing import Checkpointing
+from vit_jax.training.early_stopping import Best, EarlyStopping
 from vit_jax.training.loop import Callback, Loop
 from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import ImageCount
@@ -209,7 +211,8 @@ def run():
     session = types.SimpleNamespace(
       since=SinceLine(),
       checkpoints=Checkpoints(*outcomes, looks=looks),
-      writer=types.SimpleNamespace(say=said.append),
+      writer=types.SimpleNamespace(say=said.append, lines=7),
+      early_stopping=EarlyStopping(EarlyStoppingSettings(), Best()),
       monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
       watchdog=types.SimpleNamespace(beat=lambda _: None),
     )

@@ -13,6 +13,7 @@ from jax.experimental import multihost_utils
 
 from tests import programs
 from tests.ends import assert_equal_ends
+from vit_jax.config import ConfigError
 from vit_jax.config import EarlyStopping as Settings
 from vit_jax.process import json_text
 from vit_jax.storage import checkpoint, metrics_log
@@ -106,8 +107,63 @@ def test_hosts_agree_to_the_last_bit(monkeypatch):
   monkeypatch.setattr(early_stopping.jax, "process_count", lambda: 2)
   as_jax = lambda words: np.asarray(words).astype(np.uint32)  # as JAX has it without 64 bits
   monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", as_jax)
-  for best in (Best(2**31 + 1, 0.1 + 2**-50, 7), Best(3, -math.inf), Best(0, 1e-300, 3)):
+  for best in (Best(2**31 + 1, 0.1 + 2**-50, 7, 5), Best(3, -math.inf), Best(0, 1e-300, 3, 9)):
     assert early_stopping.agreed(best) == best
+
+
+@given(
+  values=st.lists(st.floats() | st.just(math.nan), min_size=1, max_size=12),
+  split=st.integers(0, 12),
+  kept=st.integers(0, 12),
+  patience=st.integers(0, 5),
+)
+def test_a_run_whose_metrics_are_older_than_its_checkpoint_decides_the_same(
+  values, split, kept, patience
+):
+  """The checkpoint is of evaluation `split`; of the lines up to it, `kept` are left."""
+  settings = Settings(metric="val/top1", patience=patience)
+  whole, saved = EarlyStopping(settings, Best()), EarlyStopping(settings, Best())
+  lines = [
+    {"step": i, "val/top1": json_text.finite({"x": value})["x"]}
+    for i, value in enumerate(values, 1)
+  ]
+  for i, value in enumerate(values, 1):
+    whole.note(i, {"val/top1": value})
+    if i <= split:
+      saved.note(i, {"val/top1": value})
+  meta = json.loads(json.dumps(saved.description()))
+  best = early_stopping.recorded(meta, "val/top1")
+  best = best_of(lines[: min(kept, split)], "val/top1", best)
+  assert str(best) == str(saved.best)
+  resumed = EarlyStopping(settings, best)
+  for i, value in enumerate(values, 1):
+    if i >= split:  # the evaluation of the checkpoint's step, whose line is gone, is made again
+      resumed.note(i, {"val/top1": value})
+  assert str(resumed.best) == str(whole.best)
+  assert resumed.should_stop == whole.should_stop
+
+
+def test_an_evaluation_after_the_checkpoint_of_its_step_counts():
+  """A run that is asked to stop saves first, and its next start evaluates and may be killed."""
+  meta = EarlyStopping(Settings(metric="a/b"), Best(3, 0.5, 1, 4)).description()
+  lines = [{"step": step, "a/b": value} for step, value in ((3, 0.5), (4, 0.1), (5, 0.7))]
+  found = best_of(lines, "a/b", early_stopping.recorded(meta, "a/b"))
+  assert found == Best(5, 0.7, 0, 5)
+
+
+def test_a_checkpoint_has_the_best_of_one_metric_and_earlier_ones_have_none():
+  meta = EarlyStopping(Settings(metric="a/b"), Best(3, 0.5, 1, 4)).description()
+  assert early_stopping.recorded(meta, "a/b") == Best(3, 0.5, 1, 4)
+  assert str(early_stopping.recorded(meta, "a/c")) == str(Best())
+  assert str(early_stopping.recorded({}, "a/b")) == str(Best())
+  assert EarlyStopping(Settings(), Best()).description() == {}
+
+
+@pytest.mark.parametrize("change", [{"step": "x"}, {"value": None}, {"since": 1.5}, {"seen": None}])
+def test_a_description_that_is_damaged_is_one_sentence(change):
+  meta = EarlyStopping(Settings(metric="a/b"), Best(3, 0.5, 1, 4)).description()
+  with pytest.raises(ConfigError, match="A checkpoint is damaged: best="):
+    early_stopping.recorded({"best": meta["best"] | change}, "a/b")
 
 
 def settled(workdir):

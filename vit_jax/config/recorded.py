@@ -8,6 +8,7 @@ from vit_jax.config.parsing import from_dict, to_dict
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import files
+from vit_jax.storage.base import UnreachableError
 
 MAX_BYTES = 2**24
 
@@ -27,6 +28,8 @@ def read(workdir: pathlib.Path) -> Config:
     return from_dict(files.read_json(path, most=MAX_BYTES))
   except ConfigError as error:
     raise ConfigError(f"{path}: {error}") from error
+  except UnreachableError:
+    raise
   except (OSError, ValueError) as error:
     raise ConfigError(
       f"{path} does not hold the settings of a run ({error}); give --config=configs/NAME.py."

@@ -21,6 +21,7 @@ import numpy as np
 from vit_jax.data import images, records
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.views import View
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import create, read_json
 from vit_jax.storage.paths import local_path
 
@@ -165,6 +166,8 @@ class _Cache:
     """Checks that the folder is a cache of these images."""
     try:
       there = read_json(self.json, most=_MAX_BYTES)
+    except UnreachableError:
+      raise
     except OSError as error:
       raise SourceError(f"The cache of config.data.cache cannot be read: {error}.") from error
     except ValueError as error:

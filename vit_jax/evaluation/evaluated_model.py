@@ -24,6 +24,7 @@ from vit_jax.models.positions import FIXED
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.weights.card import UNSEEN
 
@@ -104,6 +105,8 @@ def read(
     model = of_weights(loaded, **function_of(config.model, config.model))
     origin["average"] = model.card.average
     return fitted(model, config, named, evaluations, origin)
+  except UnreachableError:
+    raise
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
 

@@ -7,13 +7,26 @@ import sys
 import threading
 from collections.abc import Iterable
 
+LONGEST_PART = 255  # bytes of a name
+LONGEST_PATH, LONGEST_KEY = 3_800, 800  # bytes of a workdir, so that what lies in it has room
 _MEMORY = "memory, ulimit -v"  # bytes; the shell shows units of 1,024
 _LIMITS = {_MEMORY: resource.RLIMIT_AS, "processes, ulimit -u": resource.RLIMIT_NPROC}
 
 
 def refusal(folder: pathlib.Path) -> str:
   """One sentence on what forbids a run in `folder`; "" if nothing does."""
-  return _of_names(folder) or _of_threads()
+  return _of_length(folder) or _of_names(folder) or _of_threads()
+
+
+def _of_length(folder):
+  of_part = max((len(os.fsencode(part)) for part in folder.parts), default=0)
+  most = LONGEST_PATH if isinstance(folder, pathlib.Path) else LONGEST_KEY
+  if of_part <= LONGEST_PART and len(os.fsencode(str(folder))) <= most:
+    return ""
+  return (
+    f"--workdir={str(folder)[:60]}... is too long: each name in it may have {LONGEST_PART} bytes, "
+    f"and all of it {most:,}; give a shorter one."
+  )
 
 
 def _of_names(folder):

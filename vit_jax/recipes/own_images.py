@@ -28,6 +28,7 @@ from vit_jax.recipes.finetuning import RESIZE_RATIO, warmup
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.scales import SCALES
 from vit_jax.recipes.suites import evaluation as suite
+from vit_jax.storage.base import UnreachableError
 
 SAMPLE = 32  # images whose size is looked at
 SIDE = 224  # pixels, the most that is chosen
@@ -268,6 +269,8 @@ def card_of(weights: str):
 
   try:
     return inference.read(weights).card
+  except UnreachableError:
+    raise
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(str(error)) from error
 

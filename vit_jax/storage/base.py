@@ -17,11 +17,13 @@ What each kind must promise, because a checkpoint and the details of an evaluati
 - What one process has written, all processes of the run read, on whichever host they are.
 """
 
+import contextlib
+import errno
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from vit_jax.process.errors import RunError
+from vit_jax.process.errors import RunError, StorageError
 from vit_jax.storage.paths import Path
 
 FILE, FOLDER, OTHER, NOTHING = "file", "folder", "other", ""  # what can be at a path
@@ -32,6 +34,40 @@ class UnreachableError(OSError):
 
   Whoever takes other OSErrors of a read for damage must let this one pass.
   """
+
+
+class CannotReadError(UnreachableError, StorageError):
+  """What lies at a path cannot be read now: nothing is known of it, so nothing is done to it."""
+
+  def __str__(self) -> str:
+    return (
+      f"{self.filename} cannot be read now ({self.strerror}); nothing was moved or begun anew. "
+      "Make it readable, then start the same command again."
+    )
+
+
+# What tells something of a path or its content; all other errors only say that a read failed.
+_OF_CONTENT = {
+  *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+  *(errno.EINVAL, errno.ENXIO, errno.EFBIG),  # not a regular file, or too large: `local`, `files`
+}
+
+
+@contextlib.contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+  """Lets the errors pass that tell what lies at a path, such as nothing or a folder.
+
+  Raises:
+    CannotReadError: in place of every other OSError, such as EIO, EACCES, EMFILE or ESTALE.
+  """
+  try:
+    yield
+  except UnreachableError:
+    raise
+  except OSError as error:
+    if error.errno in _OF_CONTENT:
+      raise
+    raise CannotReadError(error.errno, error.strerror, str(error.filename or path)) from error
 
 
 class ChangedError(RunError):

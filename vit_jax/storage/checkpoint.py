@@ -7,6 +7,8 @@ makes all of them appear together.
 
 import contextlib
 import logging
+import os
+import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -18,7 +20,7 @@ from etils import epath
 from vit_jax.process import agreement
 from vit_jax.process.errors import RunError
 from vit_jax.storage import files, manifest
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import UnreachableError, reading
 from vit_jax.storage.fit import check_fits, to_tree
 from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten, name_of, nest
@@ -218,11 +220,29 @@ def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 def _restore(folder, handler, arguments):
   """What orbax reads; no process waits for another one, which may have failed."""
-  with contextlib.closing(handler), files.local_copy(folder / "state") as copy:
+  with contextlib.closing(handler), _reading(folder), files.local_copy(folder / "state") as copy:
     place = epath.Path(str(copy))
     if not files.exists(copy / MERGED):
       handler.finalize(place)
     return handler.restore(place, args=arguments)
+
+
+@contextlib.contextmanager
+def _reading(folder):
+  """As `base.reading`, also for the errors of TensorStore, which quote the system's."""
+  with reading(folder):
+    try:
+      yield
+    except Exception as error:
+      if code := os_error_in(error):
+        raise OSError(code, os.strerror(code), str(folder)) from error
+      raise
+
+
+def os_error_in(error: Exception) -> int:
+  """The number of the system's error in the text of one of TensorStore; 0: there is none."""
+  code = re.search(r"os_error_code='(\d+)'", str(error))
+  return int(code[1]) if code else 0
 
 
 def read_meta(folder: Path) -> dict:

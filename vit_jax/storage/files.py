@@ -1,7 +1,8 @@
 """All reading, writing, listing and locking of the files of a run, wherever they lie.
 
 Each function finds the storage by the path: a `paths.UrlPath` has its own (`registry.STORAGES`),
-and any other path is of this machine (`local.py`). Errors are OSErrors.
+and any other path is of this machine (`local.py`). Errors are OSErrors; a read that fails without
+telling what lies at the path is a `base.CannotReadError`.
 """
 
 import concurrent.futures
@@ -21,8 +22,18 @@ from typing import Any, BinaryIO, TextIO
 from vit_jax import registry
 from vit_jax.process import csv_text
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, Entry, Growing, Lock, Stamp, Storage
-from vit_jax.storage.paths import HERE, Path, UrlPath
+from vit_jax.storage.base import (
+  FILE,
+  FOLDER,
+  NOTHING,
+  Entry,
+  Growing,
+  Lock,
+  Stamp,
+  Storage,
+  reading,
+)
+from vit_jax.storage.paths import HERE, Path, UrlPath, inside
 
 COPIES = 8  # files of a folder that are copied at once
 
@@ -32,35 +43,43 @@ def storage_of(path: Path | str) -> Storage:
   return registry.STORAGES[path.scheme if isinstance(path, UrlPath) else HERE]
 
 
+def _kind(path: Path) -> str:
+  with reading(path):
+    return storage_of(path).kind(path)
+
+
 def exists(path: Path) -> bool:
   """Whether something is at a path, even a broken link."""
-  return storage_of(path).kind(path) != NOTHING
+  return _kind(path) != NOTHING
 
 
 def is_file(path: Path) -> bool:
   """Whether a file is at a path; a pipe or device is none."""
-  return storage_of(path).kind(path) == FILE
+  return _kind(path) == FILE
 
 
 def is_folder(path: Path) -> bool:
   """Whether a folder is at a path."""
-  return storage_of(path).kind(path) == FOLDER
+  return _kind(path) == FOLDER
 
 
 def matching(folder: Path, pattern: str = "*") -> list[Path]:
   """What lies in a folder under names such as "*.png", sorted; [] if there is no such folder."""
-  names = storage_of(folder).names(folder) if is_folder(folder) else []
+  with reading(folder):
+    names = storage_of(folder).names(folder) if is_folder(folder) else []
   return [folder / name for name in sorted(names) if fnmatch.fnmatchcase(name, pattern)]
 
 
 def scan(folder: Path) -> Iterator[Entry]:
   """What lies in a folder, in any order."""
-  return storage_of(folder).scan(folder)
+  with reading(folder):
+    yield from storage_of(folder).scan(folder)
 
 
 def stamp(path: Path) -> Stamp:
   """What tells a file from what it is after a change."""
-  return storage_of(path).stamp(path)
+  with reading(path):
+    return storage_of(path).stamp(path)
 
 
 def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
@@ -69,7 +88,8 @@ def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
   Raises:
     ChangedError: the file has another stamp, or is not there.
   """
-  return storage_of(path).part(path, stamp, start, stop)
+  with reading(path):
+    return storage_of(path).part(path, stamp, start, stop)
 
 
 def at_once(path: Path, ask: Callable[[Any], Any], items: Iterable) -> list:
@@ -85,7 +105,8 @@ def numbers_in(folder: Path) -> list[int]:
 
 def files_below(folder: Path) -> Iterator[str]:
   """The paths within a folder of all files in it and in its folders, such as "state/d/1"."""
-  return storage_of(folder).files_below(folder)
+  with reading(folder):
+    yield from storage_of(folder).files_below(folder)
 
 
 def links_out(folder: Path, *, skipped: str) -> Iterator[pathlib.Path]:
@@ -130,7 +151,8 @@ def check_writable(folder: Path):
 
 def open_file(path: Path | str) -> BinaryIO:
   """Opens a regular file for reading, unbuffered; never waits, as opening a pipe would."""
-  return storage_of(path).open(path)
+  with reading(path):
+    return storage_of(path).open(path)
 
 
 def open_text(path: Path | str, **options) -> TextIO:
@@ -140,7 +162,7 @@ def open_text(path: Path | str, **options) -> TextIO:
 
 def read_bytes(path: Path | str, *, most: int) -> bytes:
   """All bytes of a regular file; one of more than `most` bytes is an OSError."""
-  with open_file(path) as stream:
+  with reading(path), open_file(path) as stream:
     size = stream.seek(0, io.SEEK_END)
     if size > most:
       raise OSError(errno.EFBIG, f"It is larger than {most:,} bytes ({size:,})", str(path))
@@ -316,7 +338,7 @@ def local_copy(path: Path) -> Iterator[pathlib.Path]:
     yield path
     return
   with tempfile.TemporaryDirectory() as scratch:
-    place = pathlib.Path(scratch, path.name)
+    place = inside(pathlib.Path(scratch), path.name)
     copy(path, place)
     yield place
 
@@ -343,13 +365,64 @@ def sync(path: Path):
 
 
 def copy(path: Path, target: Path):
-  """Copies a file, or all files of a folder, also from one storage to another."""
-  if not is_folder(path):
-    with whole(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
-      shutil.copyfileobj(source, stream)
-    return
-  names = list(files_below(path))
-  for parent in sorted({(target / name).parent for name in names}):
+  """Copies a file, or all files of a folder, also from one storage to another.
+
+  Raises:
+    ConfigError, OSError: as `copy_files`.
+  """
+  if is_folder(path):
+    copy_files(path, target, files_below(path))
+  else:
+    _check_room([path], target.parent)
+    _copy_file(path, target)
+
+
+def copy_files(folder: Path, target: Path, names: Iterable[str], *, most: int | None = None):
+  """Copies some files of a folder, after all of their names and sizes have been checked.
+
+  Args:
+    folder: where they lie.
+    target: the folder that they are copied to, also on another storage.
+    names: their paths within the folder.
+    most: bytes of all of them; None: as many as the disk has room for.
+
+  Raises:
+    ConfigError: one has a name that `paths.inside` refuses.
+    OSError: they are too large, or cannot be read or written.
+  """
+  places = {folder / name: inside(target, name) for name in names}
+  _check_room(list(places), target, most)
+  for parent in sorted({target, *(place.parent for place in places.values())}):
     make_folder(parent)
   with concurrent.futures.ThreadPoolExecutor(COPIES) as pool:
-    list(pool.map(lambda name: copy(path / name, target / name), names))
+    list(pool.map(_copy_file, places.keys(), places.values()))
+
+
+def _copy_file(path, target):
+  with whole(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
+    shutil.copyfileobj(source, stream)
+
+
+def size(path: Path) -> int:
+  """The bytes of a file."""
+  with open_file(path) as stream:
+    return stream.seek(0, io.SEEK_END)
+
+
+def _check_room(paths: list[Path], target: Path, most: int | None = None):
+  """Checks that files fit into a folder, if it is on this machine."""
+  if isinstance(target, UrlPath) or not paths:
+    return
+  needed = sum(at_once(paths[0], size, paths))
+  if most is not None and needed > most:
+    raise OSError(
+      errno.EFBIG,
+      f"The files to be read have {needed:,} bytes, and at most {most:,} are read",
+      str(paths[0].parent),
+    )
+  there = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
+  free = shutil.disk_usage(there).free
+  if needed > free:
+    raise OSError(
+      errno.ENOSPC, f"The copy needs {needed:,} bytes, and the disk has {free:,} free", str(target)
+    )

@@ -40,7 +40,7 @@ class _Local:
     try:
       mode = os.stat(path).st_mode
     except OSError as error:
-      if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+      if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
         raise
       return OTHER if os.path.islink(path) else NOTHING
     return FILE if stat.S_ISREG(mode) else FOLDER if stat.S_ISDIR(mode) else OTHER
@@ -69,9 +69,9 @@ class _Local:
     return os.listdir(folder)
 
   def files_below(self, folder) -> Iterator[str]:
-    for parent, _, names in os.walk(folder):  # which does not follow links
+    for parent, _, names in os.walk(folder, onerror=_unless_gone):  # which does not follow links
       paths = (pathlib.Path(parent, name) for name in names)
-      yield from (path.relative_to(folder).as_posix() for path in paths if path.is_file())
+      yield from (p.relative_to(folder).as_posix() for p in paths if self.kind(p) == FILE)
 
   def make_folder(self, path):
     pathlib.Path(path).mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ class _Local:
       # Non-blocking, because opening a pipe at this path would wait for a reader.
       descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
       with os.fdopen(descriptor, "w"):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(descriptor, path)
         lock = Flock(path, os.fstat(descriptor))
         if lock.held():  # else whoever held it has removed it meanwhile
           yield lock
@@ -123,6 +123,23 @@ class _Local:
 
 
 LOCAL = _Local()
+
+
+def _unless_gone(error: OSError):
+  """Raises what would hide files of a folder, unless the folder itself was removed."""
+  if not isinstance(error, FileNotFoundError):
+    raise error
+
+
+def _flock(descriptor: int, path):
+  try:
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except OSError as error:
+    if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
+      why = "its file system gives no locks: mount it with locks, or take another one"
+      raise OSError(error.errno, why, str(path)) from error
+    error.filename = str(path)
+    raise
 
 
 def _stamp(stat: os.stat_result) -> Stamp:

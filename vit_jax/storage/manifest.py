@@ -2,16 +2,18 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable
 
 from vit_jax.storage import files
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import UnreachableError, reading
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import MANIFEST
 
 ITEMS = ("state", "meta")
 LARGEST = 100 * 2**20  # bytes of a manifest; each file needs less than 200
 GONE = "it is gone"
+SETTLED = 0.5  # seconds between two looks at a damage, which must be alike
 NAMED = 3  # files named for each kind of damage
 
 
@@ -30,7 +32,7 @@ def _files(folder):
 
 
 def _sum(path):
-  with files.open_file(path) as file:
+  with reading(path), files.open_file(path) as file:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -66,8 +68,20 @@ def damage_of(folder: Path) -> str:
 
   Unknown files beside the items are ignored: they are never read.
   """
-  damage = _differences(folder) if files.is_folder(folder) else "it is not a folder"
-  return GONE if damage and not files.exists(folder) else damage
+  before, found = None, _look(folder)
+  while found[0] not in ("", GONE) and found != before:  # until nobody is removing its files
+    time.sleep(SETTLED)
+    before, found = found, _look(folder)
+  return found[0]
+
+
+def _look(folder) -> tuple[str, set[str]]:
+  """The damage of a checkpoint, and the files that are there."""
+  if not files.is_folder(folder):
+    return ("it is not a folder" if files.exists(folder) else GONE), set()
+  if not (damage := _differences(folder)):
+    return "", set()
+  return (damage if files.exists(folder) else GONE), _files(folder)
 
 
 def _differences(folder):

@@ -14,7 +14,7 @@ from vit_jax.process.retry import Retry
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import UnreachableError, reading
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import METRICS, PICTURES
 
@@ -24,9 +24,12 @@ class Writer:
 
   TensorBoard's events are written directly. tensorboardX would use a thread; on a full disk the
   thread dies, and the run would wait for it for ever.
+
+  Attributes:
+    lines: of metrics.jsonl so far, with those that wait.
   """
 
-  def __init__(self, workdir: Path, *, start_step: int, retry: Retry | None = None):
+  def __init__(self, workdir: Path, *, start_step: int, retry: Retry | None = None, lines: int = 0):
     """Opens the files of `workdir` and drops metrics of steps after `start_step`.
 
     A killed run has already written metrics of steps after its last checkpoint. The resumed run
@@ -36,6 +39,7 @@ class Writer:
       workdir: the folder of the run.
       start_step: step after which this process goes on.
       retry: how long what cannot be written waits in memory, to be tried again; None: not at all.
+      lines: how many the file had when the checkpoint was saved; fewer are told.
     """
     from vit_jax.storage import events  # slow, and readers of metrics do not need it
 
@@ -44,13 +48,20 @@ class Writer:
     self._event, self._image = events.scalars, events.picture
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
-      damage = keep_until(workdir / METRICS, start_step)
+      self.lines, damage = keep_until(workdir / METRICS, start_step)
       self._metrics = files.append(workdir / METRICS)
       name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
       self._events = files.append(workdir / name)
       self._events.add(events.beginning(start_step))
     if damage:
       self.say(damage)
+    if self.lines < lines:
+      self.say(
+        f"{workdir / METRICS} has {self.lines:,} line(s) up to step {start_step:,}, where the "
+        f"checkpoint was saved with {lines:,}: it is an older copy, or lines were lost. The run "
+        "goes on as it would have, but its curves lack them; if you have the newer file, stop the "
+        "run, put it back and start again."
+      )
 
   def write(self, step: int, metrics: dict[str, float]):
     """Adds the metrics of `step` to metrics.jsonl and TensorBoard.
@@ -60,6 +71,7 @@ class Writer:
     """
     line = json.dumps({"step": step} | json_text.finite(dict(metrics))) + "\n"
     event = self._event(step, metrics)
+    self.lines += 1
     self._add(lambda: self._metrics.add(line.encode()), lambda: self._events.add(event))
 
   def picture(self, step: int, name: str, png: bytes):
@@ -134,6 +146,8 @@ class Writer:
 class NoWriter:
   """The writer of every process but the first: does nothing."""
 
+  lines = 0
+
   def write(self, step, metrics):
     """Ignores the metrics."""
 
@@ -153,30 +167,32 @@ class NoWriter:
     """Has nothing to close."""
 
 
-def keep_until(path: Path, step: int) -> str:
+def keep_until(path: Path, step: int) -> tuple[int, str]:
   """Drops the lines of steps after `step`, and a last line that a crash cut short.
 
   Damaged lines are moved to PATH.damaged, and so is a file that cannot be read; the run goes on.
 
   Returns:
-    A sentence that describes the damage; empty if there was none.
+    How many lines are kept, and a sentence that describes the damage; empty if there was none.
   """
-  aside, count, first = path.with_name(f"{path.name}.damaged"), 0, 0
+  aside, lines, count, first = path.with_name(f"{path.name}.damaged"), 0, 0, 0
   try:
     with files.whole(path) as partial, open(partial, "wb") as kept:
       for number, (line, metrics) in enumerate(lines_of(path), 1):
         if metrics is not None and metrics["step"] <= step:
           kept.write(line)
+          lines += 1
         elif metrics is None:
           with contextlib.closing(files.append(aside)) as damaged:
             damaged.add(line)
           count, first = count + 1, first or number
   except UnreadableError as error:
     place = files.set_aside(path, aside)
-    return f"{path} cannot be read ({error}); it was moved to {place}, and a new file is started."
+    return 0, f"{path} cannot be read ({error}); it was moved to {place}; a new file is started."
   if not count:
-    return ""
-  return f"{path} had {count} damaged line(s), the first in line {first}; they are now in {aside}."
+    return lines, ""
+  where = f"the first in line {first}; they are now in {aside}"
+  return lines, f"{path} had {count} damaged line(s), {where}."
 
 
 class UnreadableError(Exception):
@@ -200,7 +216,7 @@ def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
   if not files.exists(path):
     return
   try:
-    with io.BufferedReader(files.open_file(path)) as file:
+    with reading(path), io.BufferedReader(files.open_file(path)) as file:
       while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
         yield line, metrics_of(line)
   except UnreachableError:

@@ -9,6 +9,7 @@ from vit_jax import registry
 from vit_jax.process.errors import ConfigError
 
 HERE = "file"  # the storage of paths that are no URL
+LONGEST_PART, LONGEST_NAME = 255, 1024  # bytes; of file systems, and of keys in buckets
 _URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")  # one slash, because pathlib merges the two
 
 
@@ -58,17 +59,49 @@ def absolute(text: str) -> str:
   return text if is_url(text) else os.path.abspath(os.path.expanduser(text))
 
 
+def inside(folder: Path, name: str) -> Path:
+  """The path in a folder for what has a name elsewhere: in a bucket, or in a stranger's file.
+
+  Whoever writes to this machine what has a name from elsewhere gets the path here.
+
+  Args:
+    folder: where it is to be.
+    name: its parts are separated by slashes, as "state/d/1".
+
+  Raises:
+    ConfigError: the name could lead out of the folder, or no file can have it.
+  """
+  parts = name.split("/")
+  if not all(map(_is_plain, parts)) or len(os.fsencode(name)) > LONGEST_NAME:
+    raise ConfigError(
+      f"{name[:100]!r} cannot be the name of a file in a folder, so nothing was copied: a name may "
+      'have no part that is empty, "." or "..", that begins like a drive or has a backslash, or '
+      f"that is longer than {LONGEST_PART} bytes; rename it where it lies."
+    )
+  return folder.joinpath(*parts)
+
+
+def _is_plain(part: str) -> bool:
+  """Whether a part of a name is one of a file or folder, on any system."""
+  return (
+    part not in ("", ".", "..")
+    and not re.match("[A-Za-z]:", part)
+    and not {"\\", "\0"} & set(part)
+    and len(part.encode(errors="surrogatepass")) <= LONGEST_PART
+  )
+
+
 def within(folder: Path, text: str) -> Path:
   """The path that a file in a folder names: relative to the folder, absolute, or a URL.
 
   Raises:
-    ConfigError: it leads out of the bucket of the folder.
+    ConfigError: a file in a bucket names what does not lie in a bucket, or in no bucket.
   """
-  if is_url(text) or (isinstance(folder, UrlPath) and os.path.isabs(text)):
+  if is_url(text):
     return path_of(text)
   if isinstance(folder, UrlPath):  # whose storage does not know what ".." means
     path = UrlPath(posixpath.normpath(str(folder / text)))
-    if path.parts[:2] != folder.parts[:2]:
+    if os.path.isabs(text) or path.parts[:2] != folder.parts[:2]:
       raise ConfigError(f'The path "{text}" in "{folder}" leads out of the bucket; correct it.')
     return path
   return folder / text

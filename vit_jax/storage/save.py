@@ -2,24 +2,20 @@
 
 import asyncio
 import contextlib
-import functools
-import gc
 import json
 import logging
 import os
-import re
-import sys
 import threading
-import warnings
 from collections.abc import Callable
 
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
+from orbax.checkpoint._src import asyncio_utils
 
 from vit_jax.process import agreement, limits
 from vit_jax.storage import files, manifest
-from vit_jax.storage.checkpoint import META
+from vit_jax.storage.checkpoint import META, os_error_in
 from vit_jax.storage.paths import Path
 
 BUSY, DONE = "busy", ""  # how far a process is with its part; any other text says why it failed
@@ -129,46 +125,38 @@ class Save:
 
 
 def _run(coroutine):
-  """The result of a coroutine, in an event loop of its own."""
+  """The result of a coroutine, in an event loop of its own, which ends when all of its tasks have.
+
+  When one write of a save fails, others are under way. In a loop that is closed each of them would
+  print a traceback, and they would go on writing to a folder that is being removed.
+  """
   loop = asyncio.new_event_loop()
   try:
     return loop.run_until_complete(coroutine)
   finally:
+    while tasks := asyncio.all_tasks(loop):
+      loop.run_until_complete(asyncio.wait(tasks))
+      for task in tasks:
+        _ = task.cancelled() or task.exception()  # asked for, so that nobody misses it
     loop.close()
+
+
+def prepare():
+  """Lets Orbax's threads end all of their writes; hides errors that it logs and raises too."""
+  asyncio_utils._run_sync_via_new_loop = _run
+  logging.getLogger("absl").addFilter(_not_of_orbax)
+
+
+def _not_of_orbax(record) -> bool:
+  return "orbax" not in record.pathname
 
 
 def reason_of(error: Exception) -> str:
   """Why a save failed, in a few words; if possible, the operating system's reason."""
-  inside = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's format
-  if inside:
-    return os.strerror(int(inside[1]))
+  if code := os_error_in(error):
+    return os.strerror(code)
   if isinstance(error, OSError) and error.strerror:
     return error.strerror
   if limit := limits.reached(error):
     return f"{limit}: raise the limit"
   return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-@functools.cache
-def hide_tracebacks_of_failed_saves():
-  """Hides what orbax prints of a save that fails, which is told, until the process ends.
-
-  Orbax logs the error with a traceback. It also gives up the other writes of the save: their event
-  loop is closed, and each says so later, or when Python ends.
-  """
-  logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
-  logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # here, only orbax uses it
-  warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-  show = sys.unraisablehook
-  sys.unraisablehook = lambda event: None if _of_orbax(event) else show(event)
-
-
-def _of_orbax(event) -> bool:
-  code = getattr(event.object, "cr_code", None)
-  of_save = code is not None and "orbax" in code.co_filename
-  return of_save or str(event.exc_value) == "Event loop is closed"
-
-
-def end_writes_that_were_given_up():
-  """Ends the coroutines of failed saves, before Python shuts down and cannot hide what they say."""
-  gc.collect()

@@ -64,7 +64,7 @@ class Checkpoints:
     self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = self._failures = 0
-    save.hide_tracebacks_of_failed_saves()
+    save.prepare()
     if jax.process_index() == 0:
       files.make_folder(self._directory)
       self._remove_half_written()
@@ -154,8 +154,6 @@ class Checkpoints:
       self.wait()
       if failure := self.outcome():
         logging.warning(failure)
-    if self._failures:
-      save.end_writes_that_were_given_up()
 
   def meta(self, step: int) -> dict:
     """What was stored beside the state of `step`."""

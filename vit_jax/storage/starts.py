@@ -4,6 +4,7 @@ import contextlib
 import json
 
 from vit_jax.storage import files
+from vit_jax.storage.base import reading
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import STARTS
 
@@ -31,7 +32,7 @@ def read(workdir: Path) -> list[dict]:
   """
   if not files.is_file(workdir / STARTS):
     return []
-  with files.open_file(workdir / STARTS) as file:
+  with reading(workdir / STARTS), files.open_file(workdir / STARTS) as file:
     return [facts for facts in map(_facts, file.read(MAX_BYTES).splitlines()) if facts]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vit_jax.process.errors import ConfigError, RunError, StorageError
 from vit_jax.storage import files
-from vit_jax.storage.base import Lock, UnreachableError
+from vit_jax.storage.base import CannotReadError, Lock, UnreachableError
 from vit_jax.storage.paths import Path
 
 LOCK = "lock"
@@ -110,9 +110,12 @@ def writing(workdir: Path):
 
   Raises:
     WriteError: the folder is gone, read-only or full.
+    CannotReadError: what had to be read first cannot be read now.
   """
   try:
     yield
+  except CannotReadError:
+    raise
   except OSError as error:
     raise WriteError(
       f"The workdir {workdir} cannot be written to ({error}). Make room there, or bring it back; "

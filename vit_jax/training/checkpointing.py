@@ -77,7 +77,11 @@ class Checkpointing(Callback):
   def _start(self, state, best):
     self._alive()
     self._saved()
-    meta = self._meta | {"since_line": dataclasses.asdict(self.session.since)}
+    meta = self._meta | {
+      "since_line": dataclasses.asdict(self.session.since),
+      "lines": self.session.writer.lines,
+      **self.session.early_stopping.description(),
+    }
     self.session.checkpoints.save(state, meta, best=best)
 
   def _saved(self) -> bool:

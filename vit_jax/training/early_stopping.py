@@ -1,13 +1,16 @@
 """Early stopping: the best evaluation so far, and when to end the run (Section 4.3, Figure 4)."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from vit_jax.config import ConfigError
 from vit_jax.config import EarlyStopping as Settings
 from vit_jax.evaluation import catalogue
+from vit_jax.process import json_text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.paths import Path
 
@@ -20,25 +23,52 @@ class Best:
     step: the step after which it was made; 0: there is none yet.
     value: the value of the metric.
     since: the number of evaluations after it; none of them was better.
+    seen: the step of the last evaluation that counts.
   """
 
   step: int = 0
   value: float = float("nan")
   since: int = 0
+  seen: int = 0
 
   def after(self, step: int, value: float, *, metric: str) -> "Best":
-    """The best, including the evaluation after `step`, which gave `value`; NaN is never better."""
+    """The best, including the evaluation after `step`, which gave `value`; NaN is never better.
+
+    An evaluation that was made again counts once.
+    """
+    if step <= self.seen:
+      return self
     known = catalogue.metric(metric)
     smaller = known is not None and known.smaller_is_better
     better = value < self.value if smaller else value > self.value
     if better or (not self.step and not np.isnan(value)):
-      return Best(step, value)
-    return dataclasses.replace(self, since=self.since + 1)
+      return Best(step, value, seen=step)
+    return dataclasses.replace(self, since=self.since + 1, seen=step)
 
 
-def best_of(lines: list[dict], metric: str) -> Best:
-  """The best evaluation in lines of metrics.jsonl; the lines hold NaN and infinity as words."""
-  best = Best()
+NONE = Best()
+
+
+def recorded(meta: Mapping, metric: str) -> Best:
+  """The best of this metric that a checkpoint's description holds; none if it has another's.
+
+  Raises:
+    ConfigError: the description is damaged.
+  """
+  if meta.get("best", {}).get("metric") != metric:
+    return Best()
+  match meta["best"]:
+    case {"step": int(step), "value": float() | str() as value, "since": int(s), "seen": int(seen)}:
+      return Best(step, float(value), s, seen)
+    case other:
+      raise ConfigError(f"A checkpoint is damaged: best={other!r} is not that of an evaluation.")
+
+
+def best_of(lines: list[dict], metric: str, best: Best = NONE) -> Best:
+  """The best evaluation of `best` and lines of metrics.jsonl after it.
+
+  The lines hold NaN and infinity as words.
+  """
   for line in lines:
     if metric in line:
       best = best.after(line["step"], float(line[metric]), metric=metric)
@@ -52,8 +82,8 @@ def agreed(best: Best) -> Best:
   # Sent as 32-bit words: the exchange would turn float64 into float32.
   words = np.array(dataclasses.astuple(best), np.float64).view(np.uint32)
   words = np.ascontiguousarray(multihost_utils.broadcast_one_to_all(words), np.uint32)
-  step, value, since = words.view(np.float64).tolist()
-  return Best(int(step), value, int(since))
+  step, value, since, seen = words.view(np.float64).tolist()
+  return Best(int(step), value, int(since), int(seen))
 
 
 class EarlyStopping:
@@ -64,11 +94,20 @@ class EarlyStopping:
     self._settings, self.best = settings, best
 
   @classmethod
-  def of_run(cls, settings: Settings, folder: Path) -> "EarlyStopping":
-    """Continues from the evaluations that the first process finds in WORKDIR/metrics.jsonl."""
+  def of_run(cls, settings: Settings, folder: Path, best: Best) -> "EarlyStopping":
+    """Continues from the best of the checkpoint, and from later evaluations in metrics.jsonl.
+
+    The first process looks for these. Checkpoints of earlier versions have no best.
+    """
     read = settings.metric and jax.process_index() == 0
     lines = metrics_log.read(folder) if read else []
-    return cls(settings, agreed(best_of(lines, settings.metric)))
+    return cls(settings, agreed(best_of(lines, settings.metric, best)))
+
+  def description(self) -> dict:
+    """What a checkpoint's description holds of it; `recorded` reads it."""
+    best = dataclasses.replace(self.best, value=float(self.best.value))
+    best = json_text.finite(dataclasses.asdict(best))
+    return {"best": best | {"metric": self._settings.metric}} if self._settings.metric else {}
 
   def note(self, step: int, metrics: dict[str, float]):
     """Updates the best with the metrics of the evaluation after `step`."""

@@ -16,6 +16,7 @@ from vit_jax.learning import optim
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import average
@@ -74,6 +75,8 @@ def read(
       **{name: getattr(config, name) for name in RENEWED},
     )
     params = stack_blocks(params) if settings.scan else params
+  except UnreachableError:
+    raise
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   start = f"the {average.in_words(model.card.average)} of {path}"

@@ -24,9 +24,11 @@ from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping
+from vit_jax.training.early_stopping import Best
 from vit_jax.training.run import Run
 from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import START, ImageCount, taken
@@ -53,6 +55,7 @@ class Recorded:
     settings: of the last of them, plain; {}: there is no checkpoint, so the run is a new one.
     trained_on: what the parameters were trained on.
     images: the training images of those steps; without a batch size of later ones.
+    meta: the whole description of the checkpoint.
   """
 
   folder: Path
@@ -60,6 +63,7 @@ class Recorded:
   settings: Mapping = dataclasses.field(default_factory=dict)
   trained_on: History = ()
   images: ImageCount = START
+  meta: Mapping = dataclasses.field(default_factory=dict)
 
 
 def read(folder: Path) -> Recorded:
@@ -74,7 +78,7 @@ def read(folder: Path) -> Recorded:
   try:
     images = ImageCount(step, taken(meta, step), batch_size=0)  # of now: not known yet
     trained_on = history.read(meta.get("trained_on"))
-    return Recorded(folder, step, meta["config"], trained_on, images)
+    return Recorded(folder, step, meta["config"], trained_on, images, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 
@@ -96,6 +100,8 @@ def history_of(place: str, step: int = 0) -> History:
   """
   try:
     return weights.trained_on(path_of(place), step=step) if place else ()
+  except UnreachableError:
+    raise
   except (ValueError, OSError) as error:
     raise ConfigError(f"{place}: {error}") from error
 
@@ -151,6 +157,8 @@ def model_of(init_from: str, settings: Mapping) -> tuple[Model, Weights | None]:
     if "model" not in values:
       raise ValueError("they name no model" if settings else "none of its checkpoints can be read")
     return from_dict({"model": values["model"]}).model, None
+  except UnreachableError:
+    raise
   except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
     raise ConfigError(f"{place}: {error}") from error
 
@@ -240,7 +248,8 @@ def check_changes_count(config: Config, run: Recorded, total: int):
 def steps_left(run: Recorded, settings: EarlyStopping, total: int) -> bool:
   """Whether the run has steps left; early stopping, with these settings, may have ended it."""
   lines = [line for line in metrics_log.read(run.folder) if line["step"] <= run.step]
-  best = early_stopping.best_of(lines, settings.metric)
+  best = early_stopping.recorded(run.meta, settings.metric)
+  best = early_stopping.best_of(lines, settings.metric, best)
   return run.step < total and not early_stopping.EarlyStopping(settings, best).should_stop
 
 
@@ -259,6 +268,8 @@ class StartState(NamedTuple):
     images: training images of the steps that are done.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
+    best: the best evaluation so far, as the checkpoint has it.
+    lines: of metrics.jsonl when the checkpoint was saved; 0: not known.
   """
 
   state: TrainState
@@ -266,6 +277,8 @@ class StartState(NamedTuple):
   images: int = 0
   fresh: bool = True
   changed: Sequence[str] = ()
+  best: Best = Best()
+  lines: int = 0
 
 
 def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
@@ -277,4 +290,13 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   step = int(state.step)
   meta = checkpoints.meta(step)
   differing, since = changes(meta["config"], config), SinceLine.recorded(meta)
-  return StartState(state, since, taken(meta, step), fresh=False, changed=differing)
+  best = early_stopping.recorded(meta, run.config.early_stopping.metric)
+  return StartState(
+    state,
+    since,
+    images=taken(meta, step),
+    fresh=False,
+    changed=differing,
+    best=best,
+    lines=meta.get("lines", 0),
+  )

@@ -1,9 +1,10 @@
 """Pickled files of weights, which are never read: they could run any code. Says how to convert."""
 
 import json
-import pathlib
 
 from vit_jax.process.text import quoted
+from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
 NAMES = ("pytorch_model.bin", "model.pt", "model.pth")  # in folders
@@ -46,7 +47,7 @@ _PROGRAM = "; ".join(
 )
 
 
-def advice(path: pathlib.Path) -> str:
+def advice(path: Path) -> str:
   """Says what to do with a file that is pickled by its name; "" if it is not."""
   if path.suffix not in SUFFIXES:
     return ""
@@ -59,18 +60,18 @@ def advice(path: pathlib.Path) -> str:
   )
 
 
-def _literal(path: pathlib.Path) -> str:
+def _literal(path: Path) -> str:
   """The path as Python writes it, in double quotes, which need no escapes in a shell."""
   return json.dumps(str(path), ensure_ascii=False)
 
 
-def advice_in(folder: pathlib.Path) -> str:
+def advice_in(folder: Path) -> str:
   """As `advice`, of the pickled weights in a folder; "" if there are none."""
   there = (folder / name for name in NAMES)
-  return next((advice(path) for path in there if path.is_file()), "")
+  return next((advice(path) for path in there if files.is_file(path)), "")
 
 
-def _with_suffix(path: pathlib.Path) -> pathlib.Path:
+def _with_suffix(path: Path) -> Path:
   while path.suffix in SUFFIXES:  # checkpoint.pth.tar
     path = path.with_suffix("")
   return path.with_name(f"{path.name}.safetensors")

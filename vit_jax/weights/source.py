@@ -10,11 +10,13 @@ from vit_jax.config import ConfigError
 from vit_jax.data.history import History
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
-from vit_jax.storage.paths import Path
+from vit_jax.storage.paths import Path, inside
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, pickled, workdir
 from vit_jax.weights.fixed_positions import with_table, without_table
 from vit_jax.weights.format import WeightFormat, Weights
+
+NEEDED = (".json", ".safetensors", ".md")  # of a folder: what formats read, or do not replace
 
 
 def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
@@ -48,15 +50,21 @@ def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
 def _here(path: Path, *beside: Path) -> Iterator[pathlib.Path]:
   """A path for libraries, which read files of this machine: `path`, or a copy with its card.
 
-  The files `beside` it are copied too, where they exist.
+  The files `beside` it are copied too, where they exist. Of a folder, only files right in it are copied, and only if formats read such.
   """
   if isinstance(path, pathlib.Path):
     yield path
     return
   with tempfile.TemporaryDirectory() as scratch:
-    place = pathlib.Path(scratch, path.name)
-    for name in filter(files.exists, (path, card.path_beside(path), *beside)):
-      files.copy(name, place.with_name(name.name))
+    place = inside(pathlib.Path(scratch), path.name)
+    if files.is_folder(path):
+      below = files.matching(path)
+      paths = [inner for inner in below if inner.suffix in NEEDED and files.is_file(inner)]
+      files.copy_files(path, place, [inner.name for inner in paths], most=arrays.MAX_BYTES)
+    else:
+      those = path, card.path_beside(path), *beside
+      names = [inner.name for inner in those if files.is_file(inner)]
+      files.copy_files(path.parent, place.parent, names, most=arrays.MAX_BYTES)
     yield place
 
 
@@ -113,7 +121,10 @@ def write(path: Path, weights: Weights, name: str = ""):
     if form.suffix:
       card.write(card.path_beside(place), known)
     if place != path:
-      files.copy(place.parent, path.parent)
+      written = path.name, card.path_beside(path).name
+      below = files.files_below(place.parent)
+      names = [name for name in below if name.partition("/")[0] in written]
+      files.copy_files(place.parent, path.parent, names)
 
 
 def _format_of(place: pathlib.Path, path: Path) -> WeightFormat:
@@ -125,7 +136,7 @@ def _format_of(place: pathlib.Path, path: Path) -> WeightFormat:
   if not files.exists(place):
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   form = _recognised(place)
-  if form is None and (advice := pickled.advice(path) or pickled.advice_in(place)):
+  if form is None and (advice := pickled.advice(path) or pickled.advice_in(path)):
     raise ConfigError(advice)
   if form is None:
     known = ", ".join(form.words for form in _formats().values())

@@ -20,6 +20,7 @@ from vit_jax.data.permutation import Permutation
 from vit_jax.data.preparation import quality
 from vit_jax.data.preparation.splits import checked_classes
 from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import make_folder, one_writer, read_json, write_text
 from vit_jax.storage.paths import local_path
 
@@ -132,6 +133,8 @@ class _NewDataset:
     if plan.exists():
       try:
         there = read_json(plan, most=_MAX_BYTES)
+      except UnreachableError:
+        raise
       except (OSError, ValueError) as error:
         raise SourceError(
           f'"{plan}" is damaged ({error}); delete the folder "{self.folder}" and start again.'

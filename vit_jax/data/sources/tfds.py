@@ -22,6 +22,7 @@ from vit_jax.storage.paths import Path, absolute, is_url, path_of
 _log = logging.getLogger(__name__)
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _DESCRIBE = (".json", ".txt")  # suffixes of the files that describe a dataset
+_MAX_DESCRIPTION = 2**30  # bytes of them
 _INFO = "dataset_info.json"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
@@ -206,8 +207,7 @@ def _metadata(directory: Path) -> Iterator[Path]:
     return
   with tempfile.TemporaryDirectory() as scratch:
     names = [path.name for path in files.matching(directory) if path.suffix in _DESCRIBE]
-    copy = lambda name: files.copy(directory / name, pathlib.Path(scratch, name))
-    files.at_once(directory, copy, names)
+    files.copy_files(directory, pathlib.Path(scratch), names, most=_MAX_DESCRIPTION)
     yield pathlib.Path(scratch)
 
 

@@ -76,7 +76,9 @@ class _Buckets(Client):
   def scan(self, folder) -> Iterator[Entry]:
     within = len(place(folder / "x")[1]) - 1
     found, beginnings = self.listed(folder, "/", deep=False)
-    _refuse_nameless(folder, [name[within:] for name in beginnings])
+    _refuse_nameless(
+      folder, [*(name[within:] for name in beginnings), *(at.key[within:] for at in found)]
+    )
     folders = [Entry(name[within:-1]) for name in beginnings]
     objects = [Entry(at.key[within:], Stamp(at.size, at.version)) for at in found]
     entries = {entry.name: entry for entry in (*folders, *objects)}
@@ -175,12 +177,12 @@ class _Buckets(Client):
 
 
 def _refuse_nameless(folder, keys: Iterable[str]):
-  """Refuses keys that no path has, before one of them is left out without a word."""
-  for key in keys:
-    if key.startswith("/") or "//" in key:
+  """Refuses keys that no path has, before one is left out, or taken for another, without a word."""
+  for key in filter(None, keys):
+    if not {"", ".", ".."}.isdisjoint(key.removesuffix("/").split("/")):
       raise ConfigError(
-        f'"{folder}" holds a folder without a name: the key {key!r} below it. Give its objects '
-        "other keys."
+        f'"{folder}" holds the key {key!r}, which is no path: a part of it is empty, "." or ".."; '
+        "give its objects other keys."
       )
 
 
