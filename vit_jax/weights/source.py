@@ -50,7 +50,8 @@ def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
 def _here(path: Path, *beside: Path) -> Iterator[pathlib.Path]:
   """A path for libraries, which read files of this machine: `path`, or a copy with its card.
 
-  The files `beside` it are copied too, where they exist. Of a folder, only files right in it are copied, and only if formats read such.
+  The files `beside` it are copied too, where they exist. Of a folder, only files right in it are
+  copied, and only if formats read such.
   """
   if isinstance(path, pathlib.Path):
     yield path
