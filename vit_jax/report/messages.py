@@ -173,12 +173,14 @@ def conclusion(
       f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
       f"Start the same command again to go on.\n{spent}"
     )
+  lines = metrics_log.read(folder)
   metrics = results.evaluations_in(folder)[-1:]
   reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
   return "\n".join(
     [
       f"Done: {last} steps.",
       *reached,
+      *results.unscored_in_words(lines),
       *early_stopping.in_words(folder),
       spent,
       f"Checkpoint: {folder}/checkpoints/{last}",
