@@ -222,7 +222,7 @@ def callbacks(run: Run, session: Session) -> Sequence[Callback]:
 
   The first three only look on; they end last, when all is saved.
   """
-  kinds = Messages, Report, Provenance, Metrics, Evaluation, Checkpointing, Profile
+  kinds = Messages, Report, Provenance, Metrics, Checkpointing, Evaluation, Profile
   return [kind(run, session) for kind in kinds]
 
 

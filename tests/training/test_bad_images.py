@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import programs
-from vit_jax.storage import metrics_log
+from vit_jax.storage import checkpoint, metrics_log
 
 
 @pytest.fixture
@@ -86,22 +86,28 @@ def no_image(path):
 
 
 @pytest.mark.parametrize("harm", [lambda path: None, no_image], ids=["broken", "unreadable"])
-def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path, harm):
+def test_an_evaluation_names_the_file_and_does_not_cost_the_run(folder, tmp_path, harm):
   for path in folder.glob("*/[01].png"):
     harm(path)
-  result = programs.run(
-    command(
-      folder,
-      tmp_path / "run",
-      "--config.data.bad_limit=0.1",
-      f"--config.evaluate.test.source=folder:{folder}",
-      "--config.evaluate.test.split=",
-      "--config.data.allow_overlap=True",  # one folder will do here
-      "--config.evaluate_every.steps=5",
-    )
+  words = command(
+    folder,
+    tmp_path / "run",
+    "--config.data.bad_limit=0.1",
+    f"--config.evaluate.test.source=folder:{folder}",
+    "--config.evaluate.test.split=",
+    "--config.data.allow_overlap=True",  # one folder will do here
+    "--config.evaluate_every.steps=5",
   )
-  assert result.returncode == 1
-  message = programs.message(result)
-  assert "'test'" in message
-  assert "bee/0.png" in message
-  assert "Traceback" not in result.stderr
+  result = programs.run(words)
+  assert result.returncode == 0, result.stderr
+  said = re.findall("^Step .*bee/0.png.*The run goes on.$", result.stdout, re.M)
+  assert [re.match(r"Step (\d+): Evaluation set 'test' ", line)[1] for line in said] == ["5", "10"]
+  assert "could not be scored 2 time(s), last after step 10." in result.stdout
+  assert checkpoint.available(tmp_path / "run") == [5, 10]
+  unscored = [line for line in metrics_log.read(tmp_path / "run") if "loss" not in line]
+  assert unscored == [{"step": step, "test/unscored": 1} for step in (5, 10)]
+  again = programs.run([*words, "--mode=evaluate"])
+  assert again.returncode == 1
+  assert "'test' cannot be scored" in programs.message(again)
+  assert "bee/0.png" in again.stderr
+  assert "Traceback" not in result.stderr + again.stderr

@@ -207,7 +207,7 @@ def run():
   """A saver of a run that saves every 10 steps and logs every 5, its clock and what it said."""
   now, said = [0.0], []
 
-  def make(*outcomes, seconds=10.0, looks=1):
+  def make(*outcomes, seconds=10.0, looks=1, evaluate=0):
     session = types.SimpleNamespace(
       since=SinceLine(),
       checkpoints=Checkpoints(*outcomes, looks=looks),
@@ -216,10 +216,18 @@ def run():
       monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
       watchdog=types.SimpleNamespace(beat=lambda _: None),
     )
-    run = types.SimpleNamespace(steps=types.SimpleNamespace(save=10, log=5), description=dict)
+    steps = types.SimpleNamespace(save=10, log=5, evaluate=evaluate)
+    data = types.SimpleNamespace(evaluations=("a set",))
+    run = types.SimpleNamespace(steps=steps, data=data, description=dict)
     return Checkpointing(run, session, Retry(seconds, clock=lambda: now[0]))
 
   return make, now, said
+
+
+def test_a_state_is_saved_before_it_is_scored(run):
+  make, _, _ = run
+  saver = make(evaluate=4)
+  assert [step for step in range(1, 21) if saver.wants(step)] == [4, 8, 10, 12, 16, 20]
 
 
 def test_a_failed_save_is_tried_again_with_the_state_of_a_later_step(run):

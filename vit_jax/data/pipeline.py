@@ -278,8 +278,18 @@ def _as_arrays(labels: list[tuple[int, ...]], source: Source) -> Batch:
   return {"labels": multi_hot}
 
 
+def _joined(parts: list[Batch]) -> Batch:
+  if len(parts) == 1:
+    return parts[0]
+  return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
 class Batches:
-  """Iterates over host batches, made of parts; `close()` ends the threads that read ahead."""
+  """Iterates over host batches, made of parts; `close()` ends the threads that read ahead.
+
+  Attributes:
+    steps: number of host batches.
+  """
 
   def __init__(
     self,
@@ -292,9 +302,10 @@ class Batches:
     threads: int,
   ):
     """Begins to read the parts 0..count - 1; `rows` and `item` are as for `_load`."""
-    self._parts = share.parts
+    self._parts, self.steps = share.parts, count // share.parts
     read = functools.partial(_read, source)
     self._ahead = Now(read)
+    self._beyond = functools.partial(_load, share, rows, item, source, Now(read), count)
     if source.distant and threads:
       requests = _REQUESTS * threads
       rows_of = lambda index: rows(share.positions(index))
@@ -312,9 +323,11 @@ class Batches:
     parts = list(itertools.islice(self._read, self._parts))
     if not parts:
       raise StopIteration
-    if len(parts) == 1:
-      return parts[0]
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return _joined(parts)
+
+  def blank(self) -> Batch:
+    """A host batch of `evaluate_batches` that only fills up."""
+    return _joined([self._beyond()] * self._parts)
 
   def close(self):
     """Ends the threads; no further batches are available."""

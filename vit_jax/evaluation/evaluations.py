@@ -18,7 +18,14 @@ from vit_jax.evaluation.spec import (
   NothingCounts,
   Result,
   RunData,
+  UnreadError,
 )
+
+UNREADABLE = (BadImage, OSError, NotFinite, NothingCounts, UnreadError, ConfigError, RunError)
+
+
+class NotScored(RunError):
+  """An evaluation set cannot be scored; the message says which, and why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,16 +108,35 @@ def score_all(evaluations: Evaluations, context: EvalContext, params) -> list[tu
 
   Raises:
     EvaluationInterrupted: the run was asked to stop.
-    RunError: a set cannot be read, none of its images counts, or outputs are not finite.
+    NotScored: a set cannot be read, none of its images counts, or outputs are not finite.
   """
-  scored = []
-  for name, evaluator in evaluations.evaluators:
+  return [(name, score(name, each, context, params)) for name, each in evaluations.evaluators]
+
+
+def score_each(
+  evaluations: Evaluations, context: EvalContext, params
+) -> tuple[list[tuple[str, Result]], dict[str, str]]:
+  """As `score_all`, of the evaluations that can be made; and {name: why not} of the others.
+
+  Raises:
+    EvaluationInterrupted: the run was asked to stop.
+  """
+  scored, failed = [], {}
+  for name, each in evaluations.evaluators:
     try:
-      with jax.transfer_guard("disallow"):
-        scored.append((name, evaluator.score(context, params)))
-    except (BadImage, OSError, NothingCounts, NotFinite) as error:
-      raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
-  return scored
+      scored.append((name, score(name, each, context, params)))
+    except NotScored as error:
+      failed[name] = str(error)
+  return scored, failed
+
+
+def score(name: str, evaluator: Evaluator, context: EvalContext, params) -> Result:
+  """The result of one evaluation; arguments and errors as for `score_all`."""
+  try:
+    with jax.transfer_guard("disallow"):
+      return evaluator.score(context, params)
+  except UNREADABLE as error:
+    raise NotScored(f"Evaluation set {name!r} cannot be scored: {error}") from error
 
 
 def metrics_of(scored: list[tuple[str, Result]]) -> dict[str, float]:

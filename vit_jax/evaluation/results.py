@@ -1,6 +1,7 @@
 """The results of evaluations in a workdir: files and words that say what was scored."""
 
-from collections.abc import Mapping
+import collections
+from collections.abc import Mapping, Sequence
 
 from vit_jax.data import tiles
 from vit_jax.evaluation import catalogue
@@ -88,8 +89,21 @@ def origin_in_words(origin: Mapping[str, object]) -> str:
 
 
 def steps_in(folder: Path) -> frozenset[int]:
-  """The steps whose evaluation is already in metrics.jsonl."""
-  return frozenset(line["step"] for line in evaluations_in(folder))
+  """The steps whose evaluation is already in metrics.jsonl, with all sets."""
+  made = evaluations_in(folder)
+  return frozenset(line["step"] for line in made if not metrics_log.unscored(line))
+
+
+def unscored_in_words(lines: Sequence[Mapping]) -> list[str]:
+  """A sentence for each set that could not be scored, by the lines of metrics.jsonl."""
+  steps = collections.defaultdict(list)
+  for line in lines:
+    for name in metrics_log.unscored(line):
+      steps[name].append(line["step"])
+  return [
+    f"Evaluation set {name!r} could not be scored {len(of)} time(s), last after step {of[-1]:,}."
+    for name, of in steps.items()
+  ]
 
 
 def evaluations_in(folder: Path) -> list[dict]:

@@ -27,8 +27,9 @@ from vit_jax.storage.paths import Path
 with epy.lazy_imports():
   import jax
 
-  from vit_jax.data import leakage
+  from vit_jax.data import in_step, leakage
   from vit_jax.devices import mesh as meshes
+  from vit_jax.process import agreement
 
 Item = TypeVar("Item")
 
@@ -52,6 +53,10 @@ def check_finite(wrong: float, images: float, what: str):
       f"{what} of {int(wrong):,} of {int(images):,} images are not finite numbers; the weights are "
       "damaged or have diverged, so take others, such as an earlier checkpoint."
     )
+
+
+class UnreadError(ValueError):
+  """A process could not read an image of its share."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,9 +257,16 @@ class EvalContext:
 
   @contextlib.contextmanager
   def batches(self, read) -> Iterator[Iterator[dict]]:
-    """Batches of the reader, on the devices; always closed at the end, also after an error."""
+    """Batches of the reader, on the devices; always closed at the end, also after an error.
+
+    Raises:
+      UnreadError: from the iterator, after the last batch, on all of several processes.
+    """
+    several = jax.process_count() > 1
+    read = in_step.InStep(read) if several else read
     with self.reader.ahead(read) as ahead:
-      yield self._until_stopped(ahead)
+      batches = self._until_stopped(ahead)
+      yield _all_read(batches, read) if several else batches
 
   def _until_stopped(self, batches):
     for batch in batches:
@@ -269,6 +281,14 @@ class EvalContext:
     """
     if self.stop():
       raise EvaluationInterrupted
+
+
+def _all_read(batches, read: "in_step.InStep") -> Iterator[dict]:
+  yield from batches
+  with jax.transfer_guard("allow"):
+    failures = agreement.texts(read.failure)
+  if failure := next(filter(None, failures), ""):
+    raise UnreadError(failure)
 
 
 def one_behind(results: Iterable[Item]) -> Iterator[Item]:

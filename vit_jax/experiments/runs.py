@@ -114,7 +114,8 @@ def result(folder: Path) -> dict[str, float] | None:
       f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
       "that run again."
     ) from error
-  metrics = [line for line in lines if line["step"] == total and "loss" not in line]
+  made = [line for line in lines if line["step"] == total and "loss" not in line]
+  metrics = [line for line in made if not metrics_log.unscored(line)]
   return metrics[-1] if metrics else None
 
 

@@ -172,11 +172,13 @@ def conclusion(
       f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
       f"Start the same command again to go on.\n{spent}"
     )
+  lines = metrics_log.read(folder)
   metrics = results.evaluations_in(folder)[-1:]
   reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
-  lines = [
+  said = [
     f"Done: {last} steps.",
     *reached,
+    *results.unscored_in_words(lines),
     *early_stopping.in_words(folder),
     spent,
     f"Checkpoint: {folder}/checkpoints/{last}",
@@ -187,7 +189,7 @@ def conclusion(
     *report_in_words(folder),
     f"Next:       {next_command(folder, early_stopping, head=head)}",
   ]
-  return "\n".join(map(one_line, lines))
+  return "\n".join(map(one_line, said))
 
 
 def report_in_words(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
-from vit_jax.evaluation import catalogue
+from vit_jax.evaluation import catalogue, results
 from vit_jax.recipes import cost
 from vit_jax.report import scored_set
 from vit_jax.report.document import Table, TableCell
@@ -118,6 +118,7 @@ def read(folder: Path, name: str) -> RecordedRun:
     notes.append(f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out.")
   begun = part(starts.read, [], f"{starts.STARTS} cannot be read")
   sets, unreadable = scored_set.read_all(folder)
+  notes += results.unscored_in_words(lines)
   return RecordedRun(folder, name, config, begun, lines, sets, [*notes, *unreadable])
 
 

@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from vit_jax.process import json_text
 from vit_jax.process.retry import Retry
@@ -33,7 +33,7 @@ class Writer:
     """Opens the files of `workdir` and drops metrics of steps after `start_step`.
 
     A killed run has already written metrics of steps after its last checkpoint. The resumed run
-    writes those steps again.
+    writes those steps again, and makes an evaluation of `start_step` again that lacks a set.
 
     Args:
       workdir: the folder of the run.
@@ -170,6 +170,7 @@ class NoWriter:
 def keep_until(path: Path, step: int) -> tuple[int, str]:
   """Drops the lines of steps after `step`, and a last line that a crash cut short.
 
+  Also that of an evaluation after `step` that lacks a set, which is made again.
   Damaged lines are moved to PATH.damaged, and so is a file that cannot be read; the run goes on.
 
   Returns:
@@ -179,7 +180,8 @@ def keep_until(path: Path, step: int) -> tuple[int, str]:
   try:
     with files.whole(path) as partial, open(partial, "wb") as kept:
       for number, (line, metrics) in enumerate(lines_of(path), 1):
-        if metrics is not None and metrics["step"] <= step:
+        again = metrics is not None and metrics["step"] == step and unscored(metrics)
+        if metrics is not None and metrics["step"] <= step and not again:
           kept.write(line)
           lines += 1
         elif metrics is None:
@@ -195,11 +197,18 @@ def keep_until(path: Path, step: int) -> tuple[int, str]:
   return lines, f"{path} had {count} damaged line(s), {where}."
 
 
+def unscored(metrics: Mapping) -> list[str]:
+  """The evaluations that could not be made, by a line of metrics."""
+  ends = f"/{UNSCORED}"
+  return [key.removesuffix(ends) for key in metrics if key.endswith(ends)]
+
+
 class UnreadableError(Exception):
   """A file of metrics cannot be read at all; the message says why."""
 
 
 ACCURACY = "training/accuracy"  # of an objective that has one
+UNSCORED = "unscored"  # NAME/unscored is 1 where the evaluation NAME could not be made
 MAX_LINE = 2**20  # bytes; a line has about a thousand
 
 

@@ -102,8 +102,18 @@ class Checkpoints:
     except OSError as error:
       logging.warning("Checkpoint %s is saved, but %s (%s).", step, failed, reason_of(error))
 
+  def prune(self, *, best: int):
+    """Removes old checkpoints, by the first process; `best` as for `save`. A failure is logged."""
+    self.wait()
+    if jax.process_index() != 0:
+      return
+    workdirs.check_held(self._directory.parent)
+    try:
+      self._prune(best)
+    except OSError as error:
+      logging.warning("Older checkpoints could not be removed (%s).", reason_of(error))
+
   def _prune(self, best):
-    """Removes old checkpoints."""
     steps = available(self._directory.parent)
     best = max([step for step in steps if step <= best], default=0)
     for step in steps[: -self._keep_last]:

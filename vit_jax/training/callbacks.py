@@ -150,7 +150,10 @@ class Metrics(Callback):
 
 
 class Evaluation(Callback):
-  """Evaluates when that is due, logs the metrics, and ends the run when early stopping says so."""
+  """Evaluates when that is due, logs the metrics, and ends the run when early stopping says so.
+
+  The state is saved before. A set that cannot be scored is named and counted, and the run goes on.
+  """
 
   def __init__(self, run: Run, session: Session):
     self._run, self._session = run, session
@@ -180,14 +183,19 @@ class Evaluation(Callback):
       return
     try:
       with self._session.monitor.paused("evaluation"):
-        scored = self._scored(moment)
+        scored, failed = self._scored(moment)
     except EvaluationInterrupted:
       moment.stopping = True
       return
-    averaged = bool(moment.state.ema)
+    averaged = bool(moment.state.ema and scored)
     metrics = evaluations.metrics_of(scored) | ({catalogue.AVERAGE: 1} if averaged else {})
     self._session.early_stopping.note(step, metrics)
-    self._log(step, metrics, scored, averaged)
+    unscored = {f"{name}/{metrics_log.UNSCORED}": 1 for name in failed}
+    self._session.writer.write(step, metrics | unscored)
+    if scored:
+      self._say(step, metrics, scored, averaged)
+    for reason in failed.values():
+      self._session.writer.say(f"Step {step}: {reason.rstrip('.')}. The run goes on.")
     if step == total or self._session.early_stopping.should_stop:
       with self._session.monitor.paused("plots"):
         self._write_details(scored, {"step": step, "average": averaged})
@@ -202,11 +210,10 @@ class Evaluation(Callback):
     # Others keep no predictions.
     perhaps_last = step == self._run.steps.total or session.early_stopping.may_stop
     context = dataclasses.replace(self._context, stop=stop, detailed=perhaps_last)
-    return evaluations.score_all(self._run.data.evaluations, context, for_evaluation(moment.state))
+    return evaluations.score_each(self._run.data.evaluations, context, for_evaluation(moment.state))
 
-  def _log(self, step, metrics, scored, averaged):
+  def _say(self, step, metrics, scored, averaged):
     writer, total = self._session.writer, self._run.steps.total
-    writer.write(step, metrics)
     for name, result in scored:
       for key, picture in result.pictures.items():
         writer.picture(step, f"{name}/{key}", tiles.png(picture))
@@ -221,7 +228,7 @@ class Evaluation(Callback):
       return
     try:
       results.write_details(self._session.folder, scored, origin)
-    except Exception as error:  # the last checkpoint is not saved yet: the run must go on
+    except Exception as error:  # the metrics are written: the run must go on
       reason = one_line(f"{type(error).__name__}: {error}")
       self._session.writer.say(
         f"The details of the evaluation cannot be written ({reason}). The run goes on."

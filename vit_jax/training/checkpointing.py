@@ -23,18 +23,20 @@ class Checkpointing(Callback):
 
   def __init__(self, run: Run, session: Session, retry: Retry | None = None):
     self.session, self._steps, self._meta = session, run.steps, run.description()
+    self._scores = bool(run.data.evaluations)
     self._retry = retry or Retry(run.config.checkpoint.retry_seconds)
-    self._due = False
+    self._due = self._scored = False
 
   def wants(self, step):
-    """Whether to save after `step`.
+    """Whether to save after `step`: where that is due, and before each evaluation.
 
     Several processes ask how a save went only where one is due and where metrics are logged.
 
     Raises:
       SaveError: a save failed, and there is no time left to try again.
     """
-    self._due = due(step, self._steps.save)
+    self._scored = self._scores and due(step, self._steps.evaluate)
+    self._due = self._scored or due(step, self._steps.save)
     if jax.process_count() > 1 and not (self._due or due(step, self._steps.log)):
       return False
     checkpoints = self.session.checkpoints
@@ -45,14 +47,24 @@ class Checkpointing(Callback):
     return self._due
 
   def after_step(self, moment):
-    """Saves what is due, the best state so far, and the last one."""
-    best = self.session.early_stopping.best.step
+    """Saves what is due, and the last state; waits for a state that is scored next."""
     if moment.stopping:
       self.session.writer.say(
         f"Stopping after step {moment.step}; saving ... (a second Ctrl-C ends it at once, unsaved)"
       )
-    if moment.last or self._due or moment.step == best:
-      self.save(moment.state, best=best, last=moment.last)
+    if moment.last or self._due:
+      self.save(moment.state, best=self._best(), last=moment.last)
+
+  def end(self, moment):
+    """Waits for the last save if the evaluation after it ended the run; keeps the best state."""
+    if not self.session.left:
+      return
+    with self.session.monitor.paused("checkpoint"):
+      self._complete(moment.state, self._best())
+    self.session.checkpoints.prune(best=self._best())
+
+  def _best(self) -> int:
+    return self.session.early_stopping.best.step
 
   def save(self, state: TrainState, *, best: int, last: bool):
     """Starts to save the state; the checkpoint of step `best` is kept as well (0: none).
@@ -67,9 +79,15 @@ class Checkpointing(Callback):
     """
     with self.session.monitor.paused("checkpoint"):
       self._start(state, best)
-      while last and not self._saved():
-        self._retry.wait(self._alive)
-        self._start(state, best)
+      if last:
+        self._complete(state, best)
+      elif self._scored:
+        self._saved()
+
+  def _complete(self, state, best):
+    while not self._saved():
+      self._retry.wait(self._alive)
+      self._start(state, best)
 
   def _alive(self):
     self.session.watchdog.beat("a checkpoint")

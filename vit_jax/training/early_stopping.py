@@ -112,7 +112,7 @@ class EarlyStopping:
   def note(self, step: int, metrics: dict[str, float]):
     """Updates the best with the metrics of the evaluation after `step`."""
     metric = self._settings.metric
-    if metric:
+    if metric in metrics:  # not if its set could not be scored
       self.best = self.best.after(step, metrics[metric], metric=metric)
 
   @property

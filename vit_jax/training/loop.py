@@ -72,8 +72,8 @@ class Loop:
     2. while the devices work, call `dispatched`: metrics of the step before are read there;
     3. ask every callback whether it wants the state, and agree with all hosts whether to stop;
     4. if so, call `after_step`. Metrics come first, so that a state that is not finite is neither
-       evaluated nor saved; then the evaluation; then the checkpoint, which keeps the best state
-       and must know what the evaluation found.
+       saved nor evaluated; then the checkpoint; then the evaluation, which may fail and must not
+       cost the state.
   At the end, `end` is called in the opposite order: what is told last knows all that was done.
   In 1 and 2 arrays move between host and devices only by explicit calls.
 

@@ -147,7 +147,7 @@ class RunStore:
   def saved(self, job: Job) -> bool:
     """Whether a job is done and the checkpoint of its last step is there, to start from.
 
-    A run that was killed between its last evaluation and its last save has no such checkpoint.
+    One whose checkpoint was removed, or could not be saved, has none.
     """
     metrics = self.done(job)
     if metrics is None:
