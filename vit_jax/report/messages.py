@@ -68,7 +68,7 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
     + origins(run)
     + f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}{attention_of(run)}, {begin}; "
-    f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
+    f"their shapes and sharding: {one_line(str(folder / workdir.PARAMETERS))}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, run.changed)
     + mix(run)
@@ -107,7 +107,8 @@ def setting_in_words(config: Config, key: str) -> str:
 
 def other_settings(start: int, changed: Sequence[str]) -> str:
   """Says which settings differ from those of the steps up to `start`; "" if none differs."""
-  return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
+  text = one_line(f"Other settings than up to step {start}: {'; '.join(changed)}")
+  return f"{text}\n" if changed else ""
 
 
 def slow_type(compute_dtype: str, platform: str) -> str:
@@ -131,7 +132,7 @@ def mix(run: Run) -> str:
     f"{seen * part.weight / weights / part.examples:.2f} times)"
     for name, part in zip(names, parts, strict=True)
   ]
-  return f"The training images are a mix: {', '.join(shares)}\n"
+  return one_line(f"The training images are a mix: {', '.join(shares)}") + "\n"
 
 
 def advice_on_fsdp(run: Run) -> str:
@@ -168,10 +169,11 @@ def conclusion(
   """
   spent = time_spent(account)
   if not finished:
-    return (
+    stopped = (
       f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
-      f"Start the same command again to go on.\n{spent}"
+      "Start the same command again to go on."
     )
+    return f"{one_line(stopped)}\n{spent}"
   lines = metrics_log.read(folder)
   metrics = results.evaluations_in(folder)[-1:]
   reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]

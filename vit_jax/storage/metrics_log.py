@@ -121,10 +121,11 @@ class Writer:
         with workdirs.writing(self._workdir):
           raise
       if not failing:
-        self.say(
+        waiting = (
           f"Metrics cannot be written to {self._workdir} ({error}). They wait in memory, and are "
           f"tried again for {self._retry.seconds:g} s (config.checkpoint.retry_seconds)."
         )
+        self.say(one_line(waiting))
     else:
       self._retry.succeeded()
 
@@ -134,7 +135,7 @@ class Writer:
     print(f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", flush=True)
 
   def say(self, line: str):
-    """Shows a line that stays."""
+    """Shows lines that stay; names in them must be on one line, as of `one_line`."""
     print(f"\r\x1b[K{line}" if self._live else line, flush=True)
 
   def close(self):

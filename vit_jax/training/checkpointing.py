@@ -7,6 +7,7 @@ import jax
 from vit_jax.learning.state import TrainState
 from vit_jax.process import agreement
 from vit_jax.process.retry import Retry
+from vit_jax.process.text import one_line
 from vit_jax.storage.saving import SaveError
 from vit_jax.training.callbacks import Session
 from vit_jax.training.loop import Callback
@@ -123,6 +124,6 @@ class Checkpointing(Callback):
       )
     if not failing:
       self.session.writer.say(
-        f"{failure}. The run goes on, and tries again for {self._retry.seconds:g} s "
+        f"{one_line(failure)}. The run goes on, and tries again for {self._retry.seconds:g} s "
         "(config.checkpoint.retry_seconds)."
       )
