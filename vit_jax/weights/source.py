@@ -12,10 +12,11 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, inside
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import arrays, card, pickled, timm_hub, workdir
+from vit_jax.weights import arrays, card, pickled, workdir
 from vit_jax.weights.fixed_positions import with_table, without_table
 from vit_jax.weights.format import WeightFormat, Weights
 
+CONFIG = "config.json"  # what other libraries write beside weights
 NEEDED = (".json", ".safetensors", ".md")  # of a folder: what formats read, or do not replace
 
 
@@ -61,7 +62,7 @@ def _here(path: Path) -> Iterator[pathlib.Path]:
       paths = [inner for inner in below if inner.suffix in NEEDED and files.is_file(inner)]
       files.copy_files(path, place, [inner.name for inner in paths], most=arrays.MAX_BYTES)
     else:
-      beside = path, card.path_beside(path), path.parent / timm_hub.CONFIG
+      beside = path, card.path_beside(path), path.parent / CONFIG
       names = [inner.name for inner in beside if files.is_file(inner)]
       files.copy_files(path.parent, place.parent, names, most=arrays.MAX_BYTES)
     yield place
