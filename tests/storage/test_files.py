@@ -110,6 +110,12 @@ def test_other_names_are_those_of_files_in_a_folder(tmp_path, name):
   assert inside(tmp_path, name) == tmp_path / name
 
 
+@pytest.mark.parametrize("url", ["gs://b/run/..", "s3://b/../c", "gs://.."])
+def test_a_url_does_not_lead_upwards(url):
+  with pytest.raises(ConfigError, match=r'has "\.\.", which means nothing in a bucket'):
+    path_of(url)
+
+
 @pytest.mark.parametrize("text", ["/etc/x.png", "../../x.png", "/../x.png", "a/../../../x.png"])
 def test_a_table_in_a_bucket_names_no_file_of_this_machine(text):
   with pytest.raises(ConfigError, match="leads out of the bucket"):

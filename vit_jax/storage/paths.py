@@ -43,9 +43,13 @@ def path_of(text: str | pathlib.PurePath) -> Path:
   """The path that a user gives for something that may lie on any kind of storage.
 
   Raises:
-    ConfigError: as `local_path`, or the kind of storage is not known.
+    ConfigError: as `local_path`, the kind of storage is not known, or a URL has "..".
   """
-  return UrlPath(str(text)) if is_url(text) else local_path(text)
+  if not is_url(text):
+    return local_path(text)
+  if ".." in (path := UrlPath(str(text))).parts:
+    raise ConfigError(f'{path} has "..", which means nothing in a bucket; give the whole path.')
+  return path
 
 
 def is_url(text: str | pathlib.PurePath) -> bool:

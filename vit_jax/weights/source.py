@@ -16,6 +16,7 @@ from vit_jax.weights import arrays, card, pickled, workdir
 from vit_jax.weights.fixed_positions import with_table, without_table
 from vit_jax.weights.format import WeightFormat, Weights
 
+CONFIG = "config.json"  # what other libraries write beside weights
 NEEDED = (".json", ".safetensors", ".md")  # of a folder: what formats read, or do not replace
 
 
