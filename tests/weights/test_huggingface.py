@@ -139,20 +139,18 @@ OF_DEIT = dict(
 
 
 @pytest.mark.parametrize("processor", [{}, OF_DEIT])
-def test_mean_deviation_and_crop_come_with_weights(folder, caplog, processor):
+def test_mean_deviation_and_crop_come_with_weights(folder, processor):
   before = load(folder)
   change(folder / "preprocessor_config.json", **IMAGENET, **processor)
   images = families.images()
   mean, deviation = (np.float32(IMAGENET[f"image_{key}"]) for key in ("mean", "std"))
   theirs = ((images + 1) / 2 - mean) / deviation
   expected, _ = before.module.apply({"params": before.params}, theirs, train=False)
-  assert "squeezes" not in caplog.text
   loaded = load(folder)
   got, _ = loaded.module.apply({"params": loaded.params}, images, train=False)
   np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
-  assert loaded.card.resize == processor.get("size", 0)
-  told = ("by bicubic", "squeezes images for it to a square")
-  assert [words in caplog.text for words in told] == [bool(processor)] * 2
+  assert (loaded.card.resize, loaded.card.squeeze) == (processor.get("size", 0), bool(processor))
+  assert loaded.card.resampling == ("pillow_bicubic" if processor else "bilinear")
 
 
 def change(path, **settings):
@@ -187,15 +185,26 @@ MODEL, IMAGES = "config.json", "preprocessor_config.json"
     (MODEL, dict(id2label=["a"]), "id2label must name the classes 0, 1, 2"),
     (MODEL, dict(id2label={"0": "a"}), "names 1 classes; the head of the weights has 5"),
     (IMAGES, dict(image_mean=[0.485, 0.456]), r"image_mean is \[0\.485"),
-    (IMAGES, OF_DEIT | dict(crop_size=20), "crop_size is {'height': 20, 'width': 20}"),
-    (IMAGES, OF_DEIT | dict(size=10), "size is 10 and must be a number from 16"),
+    (IMAGES, OF_DEIT | dict(crop_size=20), "makes images of 20 pixels, and image_size is 16"),
+    (IMAGES, OF_DEIT | dict(size=10), "crop_size is .*16}, no square inside the size .*10}"),
     (MODEL, dict(model_type="deit"), r"it has a distillation token \(model_type 'deit'\)"),
-    (IMAGES, dict(do_normalize=False), "do_normalize is False"),
-    (IMAGES, dict(do_center_crop=True), "do_center_crop is True"),
-    (IMAGES, dict(resample=0), "resample is 0"),
+    (IMAGES, dict(do_resize=False), "do_resize is False"),
+    (IMAGES, dict(do_center_crop=True), "crop_size is .*224}, no square inside the size .*16}"),
+    (IMAGES, dict(resample=6), "resample is 6"),
+    (IMAGES, dict(resample=True), "resample is True"),
     (IMAGES, dict(size={"shortest_edge": 256}), "size is {'shortest_edge': 256}"),
-    (IMAGES, dict(rescale_factor=1.0), "rescale_factor is 1.0"),
-    (IMAGES, dict(image_processor_type="CLIPImageProcessor"), "image_processor_type is 'CLIPImage"),
+    (IMAGES, dict(size={"height": 16, "width": 18}), "size is .*18}, no square"),
+    (IMAGES, dict(size={"shortest_edge": 16, "longest_edge": 20}), "size is .*20}, no square"),
+    (IMAGES, dict(size={}), "size is {}, no square"),
+    (IMAGES, dict(size=0), "size is 0 and must be"),
+    (IMAGES, dict(size=True), "size is True and must be"),
+    (IMAGES, dict(rescale_factor=0), "rescale_factor is 0"),
+    (IMAGES, dict(do_pad=True), "do_pad is True"),
+    (IMAGES, dict(do_flip_channel_order=True), "do_flip_channel_order is True"),
+    (IMAGES, dict(auto_map={"AutoImageProcessor": "x"}), "has auto_map, which this project does"),
+    (IMAGES, dict(crop_pct=0.875, offset=True), "has crop_pct, offset, which this project does"),
+    (IMAGES, dict(image_processor_type="ConvNextImageProcessor"), "is of a 'ConvNextImageProc"),
+    (IMAGES, dict(image_processor_type=7), "is of a 7; known are the processors of ViT, DeiT"),
   ],
 )
 def test_what_we_compute_otherwise_is_refused(folder, file, settings, message):

@@ -245,6 +245,7 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
       image_size=side or SIDE,
       **(dict(crop_area=CROPPED) if card.resize else dict(train_resize_ratio=RESIZE_RATIO)),
       evaluate_resize=card.resize,
+      evaluate_squeeze=card.squeeze,
     ),
     evaluate={"held_out": Classification(**vars(own.held_out))},
     checkpoint=Checkpoint(every=every),

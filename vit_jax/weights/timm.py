@@ -93,6 +93,8 @@ _BIT = Table(
 _TABLES = (_VIT, _WITH_ROOT, _HYBRID, _BIT)
 
 ACTIVATION = "gelu"  # of timm's models, unless they ask for another
+RESAMPLING, POSITION_RESIZING = "torchvision_bicubic", "bicubic_antialiased"
+MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # Parts of timm's models that ours do not have, by the names of their parameters.
 _LACKING = {
@@ -154,6 +156,18 @@ def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
     )
   ours = table.ours(flat, heads or heads_of(flat))
   return nest(_for_all_tokens(ours))
+
+
+def position_resizing(names) -> str:
+  """The rule for position embeddings of a file with these names.
+
+  Of DINOv2's own files, those without registers have the rule of its own code.
+  """
+  return (
+    "bicubic_offset"
+    if {MASKED} <= {*names} and "register_tokens" not in names
+    else POSITION_RESIZING
+  )
 
 
 def stem_norms(params: dict) -> str:

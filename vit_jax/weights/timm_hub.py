@@ -9,6 +9,7 @@ import pathlib
 
 from vit_jax import models
 from vit_jax.config import MAX_SIDE, model_names
+from vit_jax.config.data import FILTERS
 from vit_jax.models.layers import GELU_FORMS
 from vit_jax.weights import card, pickled, pixels, safetensors, timm
 from vit_jax.weights.card import Card
@@ -49,7 +50,7 @@ IMAGES = {
   "input_size": (three(whole(1, MAX_SIDE)), [3, 224, 224]),
   "crop_pct": (number(0.1, 1), 1.0),
   "crop_mode": (one_of("center", "squash"), "center"),
-  "interpolation": (Rule(lambda x: isinstance(x, str), "a name"), "bilinear"),
+  "interpolation": (one_of(*FILTERS), "bicubic"),
   "label_names": (or_none(TEXTS), None),
 }
 
@@ -103,10 +104,12 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     return None  # nothing tells what they were trained on
   settings, images, arguments = _settings(path)
   side = card.inferred(params).image_size or images["input_size"][-1]
-  pixels.warn_of_resizing("timm", images["interpolation"])
   return Card(
     image_size=side,
     resize=_resize(side, images["crop_pct"], images["crop_mode"]),
+    squeeze=images["crop_mode"] == "squash" and images["crop_pct"] < 1,
+    resampling=f"torchvision_{images['interpolation']}",
+    position_resizing=timm.POSITION_RESIZING,
     class_names=tuple(settings["label_names"] or images["label_names"] or ()),
     stem_norms=timm.stem_norms(params),
     activation=arguments["act_layer"]
@@ -115,11 +118,9 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
 
 
 def _resize(side: int, share: float, mode: str) -> int:
-  if mode == "center":
-    return math.floor(side / share)
-  if share != 1:
-    raise ValueError(f"images are cropped by {mode!r} with crop_pct {share}, not known here")
-  return 0
+  """The side that images are resized to; 0 if they become the square at once."""
+  resize = math.floor(side / share)
+  return 0 if mode == "squash" and resize == side else resize
 
 
 def _usual(architecture: str, field: str, otherwise):
