@@ -65,6 +65,8 @@ def test_outputs(tmp_path, registers, caplog):
     ),
     (dict(architectures=["Dinov2ForImageClassification"]), "architectures is"),
     (dict(apply_layernorm=False), "apply_layernorm is False"),
+    (dict(image_size=84), "image_size is 84 in config.json, and 56 by the position embeddings"),
+    (dict(image_size=[28, 112]), r"image_size is \[28, 112\] and must be a number"),
   ],
 )
 def test_what_we_do_not_have_is_named(tmp_path, changes, message):

@@ -40,6 +40,19 @@ def test_the_overlay_is_bright_where_the_map_is_high():
   np.testing.assert_array_equal(drawn[0, 0], drawn[0, -1])
 
 
+def test_a_few_very_high_patches_leave_the_others_visible():
+  """As in DINOv2, of whose 1,369 patches one gets 20 times the attention of the 27th."""
+  image, usual = np.zeros((74, 74, 3), np.uint8), np.linspace(0, 0.05, 37 * 37).reshape(37, 37)
+  outliers = usual.copy()
+  outliers[0, :9] = 1.0
+  plain, drawn = (overlay.overlay(image, each).astype(int) for each in (usual, outliers))
+  assert np.abs(plain[4:] - drawn[4:]).max() <= 8  # of 255
+  assert (drawn[0, :15] == drawn[-1, -1]).all()
+  one = np.zeros((37, 37))
+  one[5, 5] = 1
+  assert overlay.overlay(image, one)[10, 10].sum() > 100
+
+
 def test_what_the_model_does_not_see_is_dark():
   image = np.full((30, 60, 3), 200, np.uint8)
   drawn = overlay.overlay(image, np.ones((2, 2)), Box(0, 15, 30, 30))

@@ -49,6 +49,7 @@ def test_prefixes(tmp_path, prefix):
     flat["opt/state/param_states/cls/momentum"] = np.zeros(3, np.float32)
   if prefix == "params/img/":
     flat |= {"params/txt/head/bias": np.zeros(3, np.float32), "params/t": np.float32(1)}
+  flat |= {"chrono/accum_train_time": np.float64(9.5), "chrono/accum_examples_seen": np.int64(5)}
   if prefix.startswith("params/"):
     flat["opt/0/mu/cls"] = np.zeros(3, np.float32)
   assert_same_bits(read(tmp_path, flat), params)

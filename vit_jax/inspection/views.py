@@ -117,7 +117,7 @@ def attention(
   what = f"Attention of layer {raw[0]}, head {raw[1]}" if raw else "Attention Rollout"
   return Shown(
     f"{what} over {gallery.in_words()}: the brightest fifth of the patches gets {share:.0%} of "
-    "the map.",
+    f"the map. {overlay.CAPTION}",
     dict(images=len(gallery), brightest_fifth=share),
     _attention_pictures(model, gallery, maps, best),
     {"attention.npz": dict(maps=maps, logits=logits), "attention.csv": [_header(best), *rows]},

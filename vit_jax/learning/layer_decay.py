@@ -31,7 +31,8 @@ def factors(params, decay: float):
 
   Layer 0 is all that comes before the blocks: patch and position embeddings, the class token, other
   tokens, a hybrid's ResNet. Layers 1 to L are the blocks. Layer L + 1 is all behind them: the final
-  LayerNorm, pooling and the head.
+  LayerNorm, pooling and the head. The final LayerNorm has the factor of the head, 1, as in BEiT and
+  MAE; timm counts it to the last block, with the factor `decay`.
 
   Args:
     params: all parameters, or their shapes; blocks single or stacked.

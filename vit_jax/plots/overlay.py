@@ -5,6 +5,8 @@ import numpy as np
 
 from vit_jax.data.crops import Box
 
+RANGE = 0.98  # quantile of the map that gets its brightest colour, as all above it
+CAPTION = f"Yellow is the {RANGE:.0%} quantile of a map or more, black is 0."
 SHARE = 0.55  # of the colours of the map in the overlay; the rest is the image
 UNSEEN = 0.3  # brightness of what the model does not see
 GAP = 4  # white pixels between the image and its overlay
@@ -12,7 +14,11 @@ LEAST = 160  # height of the result, pixels
 
 
 def overlay(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np.ndarray:
-  """The image under the colours of the map: black is 0, yellow the map's largest value.
+  """The image under the colours of the map: black is 0, yellow the quantile `RANGE` or more.
+
+  In large models a few patches get many times the attention of all others, which they keep for
+  themselves (Darcet et al., "Vision Transformers need registers", 2023). In units of the largest
+  value, the rest of the map would be black.
 
   Args:
     image: (H, W, 3) uint8, of any size and aspect.
@@ -23,7 +29,8 @@ def overlay(image: np.ndarray, attention: np.ndarray, box: Box | None = None) ->
     (H, W, 3) uint8.
   """
   box = box or Box(0, 0, *image.shape[:2])
-  scaled = attention.astype(np.float32) / max(float(attention.max()), 1e-30)
+  bright = np.quantile(attention, RANGE, method="higher") or attention.max()
+  scaled = np.minimum(attention.astype(np.float32) / max(float(bright), 1e-30), 1)
   smooth = cv2.resize(scaled, (box.width, box.height), interpolation=cv2.INTER_LINEAR)
   colours = cv2.applyColorMap(np.round(255 * smooth).astype(np.uint8), cv2.COLORMAP_INFERNO)
   result = image * np.float32(UNSEEN)

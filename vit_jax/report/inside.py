@@ -120,7 +120,7 @@ def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: s
     data = resized(Image.fromarray(overlay.pair(image, attention)), PAIR)
     pictures.append(Picture(data, "png", f"An image of {caption}, and its rollout.", caption))
   words = "Each image, and how much of the output comes from each part of it (Figures 6 and 14)."
-  return Section(title, [words], pictures=pictures)
+  return Section(title, [f"{words} {overlay.CAPTION}"], pictures=pictures)
 
 
 def inked(draw, values) -> bytes:

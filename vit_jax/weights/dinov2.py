@@ -8,10 +8,9 @@ training is left out when they are read.
 import logging
 import pathlib
 
-import numpy as np
-
+from vit_jax.models.recognition import module_of
 from vit_jax.storage.tree import nest
-from vit_jax.weights import huggingface_images, pixels, rules, safetensors
+from vit_jax.weights import huggingface_images, pixels, position_count, rules, safetensors
 from vit_jax.weights.card import RULES, Card, inferred
 from vit_jax.weights.format import WeightFormat
 from vit_jax.weights.huggingface import ACTIVATIONS, CONFIG, WEIGHTS
@@ -56,6 +55,7 @@ COMPUTED = {
   "layer_norm_eps": (RULES["norm_epsilon"], 1e-6),
   "num_attention_heads": (whole(1, 10**4), 12),
   "num_channels": (one_of(3), 3),
+  "image_size": (RULES["image_size"], 224),
   "qkv_bias": (one_of(True), True),
   "apply_layernorm": (one_of(True), True),
   "use_swiglu_ffn": (Rule(lambda x: x is False, "False: no model here has SwiGLU"), False),
@@ -83,18 +83,31 @@ def _load(folder: pathlib.Path) -> dict:
     params = nest(_with_positions(NAMES.ours(flat, settings["num_attention_heads"])))
   except KeyError as error:
     raise ValueError(f"{error} is not part of a {settings['architectures'][0]}") from error
+  _check_size(params, settings["image_size"])
   prepared = _prepared(folder, params)
   return pixels.folded(params, prepared.mean, prepared.deviation)
 
 
 def _with_positions(flat: dict) -> dict:
-  """Zeros for the registers, which stand between class token and patches, without positions."""
-  registers = flat.get("register_tokens", np.zeros((1, 0))).shape[1]
-  if not registers or POSITIONS not in flat:
+  """Zeros for the registers, which have no positions."""
+  if "register_tokens" not in flat or POSITIONS not in flat:
     return flat
-  table = flat[POSITIONS]
-  zeros = np.zeros((1, registers, table.shape[-1]), table.dtype)
-  return flat | {POSITIONS: np.concatenate([table[:, :1], zeros, table[:, 1:]], axis=1)}
+  registers = flat["register_tokens"].shape[1]
+  return flat | {POSITIONS: position_count.with_registers(flat[POSITIONS], registers)}
+
+
+def _check_size(params: dict, stated: int):
+  """Checks that the position embeddings are for square images of the size that config.json says.
+
+  Raises:
+    ValueError: they are not.
+  """
+  module = module_of(params)
+  rest = stated % module.patch  # pixels at the edge that their model does not look at
+  if module.side_of(params) != stated - rest:
+    raise ValueError(
+      f"image_size is {stated} in {CONFIG}, and {module.side_of(params)} by the position embeddings"
+    )
 
 
 def _prepared(folder: pathlib.Path, params: dict) -> huggingface_images.Prepared:

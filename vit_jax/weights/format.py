@@ -43,6 +43,7 @@ class WeightFormat:
     recognises: whether an existing path has this format; None: by the suffix.
     card: what is known about the weights at a path. Gets their parameters too, or None, for what
       is recorded alone. Default: what its card beside it says.
+    beside: names of files beside a file of weights that `card` and `load` read too.
     notes: what whoever exports such parameters should know of the result.
   """
 
@@ -52,6 +53,7 @@ class WeightFormat:
   suffix: str = ""
   recognises: Callable[[pathlib.Path], bool] | None = None
   card: Callable[[pathlib.Path, dict | None], Card | None] = card.read_beside
+  beside: tuple[str, ...] = ()
   notes: Callable[[dict], list[str]] = lambda params: []
 
   def is_at(self, path: pathlib.Path) -> bool:

@@ -13,12 +13,13 @@ from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays
 from vit_jax.weights.translation import OURS, SAME, THEIRS, Layout, Row, Table
 
-# Prefixes of parameters, and the prefixes of other arrays beside them, which are left out: the
-# optimizer's state, and a text tower.
+STATE = ("chrono/", "extra/")  # of big_vision's training program
+# Prefixes of parameters, and the prefixes of other arrays beside them, which are left out: state,
+# the optimizer's too, and a text tower.
 PREFIXES = {
-  "opt/target/": ("opt/state/",),
-  "params/img/": ("params/", "opt/"),
-  "params/": ("opt/",),
+  "opt/target/": ("opt/state/", *STATE),
+  "params/img/": ("params/", "opt/", *STATE),
+  "params/": ("opt/", *STATE),
 }
 STACKED_BLOCK = r"(Transformer/encoderblock(?:_\d+)?/)"
 LINEN = (
@@ -50,7 +51,7 @@ _BIT = Table(
 def from_published(flat: dict[str, np.ndarray]) -> dict:
   """Makes our tree, blocks unstacked, from {"a/b": array} in any of the known spellings.
 
-  - a prefix opt/target/, params/img/ or params/; the optimizer's state and a text tower beside it
+  - a prefix opt/target/, params/img/ or params/; a text tower and the state of training beside it
     are left out;
   - bfloat16 stored as a type without name;
   - Linen's numbers within blocks (LayerNorm_1 for LayerNorm_2, ...), stacked blocks;

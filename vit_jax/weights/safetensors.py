@@ -17,7 +17,7 @@ import safetensors.numpy
 
 from vit_jax.storage.files import write_whole
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import arrays, card, published, timm
+from vit_jax.weights import arrays, card, prefixes, published, timm
 from vit_jax.weights.card import Card
 from vit_jax.weights.format import WeightFormat
 
@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 def _load(path: pathlib.Path) -> dict:
-  flat = _arrays(path)
+  flat, metadata = _arrays(path), _header(path)[1]
   if timm.recognised(flat):
-    return timm.from_timm(arrays.checked(flat), _heads(_header(path)[1]))
+    return timm.from_timm(arrays.checked(flat), _heads(metadata), ours=_ours(metadata))
   if any(name.startswith(TRANSFORMERS) for name in flat):
     raise ValueError("its names are those of transformers; give the folder with its config.json")
   return published.from_published(flat)
@@ -60,9 +60,9 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     return None
   _log.warning(
     "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
-    "GELU, as many heads as models of this width have, images resized bicubically, as "
-    "(pixel - 127.5) / 127.5. If they are not (DeiT, DINO and MAE have other images), put timm's "
-    "config.json beside it.",
+    "GELU, as many heads as models of this width have, the mean of the patches where there is no "
+    "class token, square images, resized bicubically, as (pixel - 127.5) / 127.5. If they are not "
+    "(DeiT, DINO and MAE have other images), put timm's config.json beside it.",
     path,
   )
   usual = dict(
@@ -92,6 +92,15 @@ def load_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     return arrays.checked(_arrays(path))
 
 
+def is_ours(path: pathlib.Path) -> bool:
+  """Whether this project wrote a file, so that it says itself how its model computes."""
+  try:
+    with arrays.reading(path, "safetensors"):
+      return _ours(_header(path)[1])
+  except ValueError:  # whoever reads its arrays will say why
+    return False
+
+
 def save_arrays(path: pathlib.Path, flat: dict[str, np.ndarray], metadata: dict[str, str]):
   """Writes {name: array}, with the metadata that PyTorch's readers need and `metadata`."""
   contiguous = {name: np.ascontiguousarray(array) for name, array in flat.items()}
@@ -106,9 +115,13 @@ def save_arrays(path: pathlib.Path, flat: dict[str, np.ndarray], metadata: dict[
 
 
 def _header(path) -> tuple[list[str], dict[str, str]]:
-  """The names of the arrays, and the metadata."""
+  """The names of the arrays without their prefix, and the metadata."""
   with _opened(path) as file:
-    return list(file.keys()), file.metadata() or {}
+    return list(prefixes.renamed(file.keys())), file.metadata() or {}
+
+
+def _ours(metadata: dict[str, str]) -> bool:
+  return CARD in metadata or HEADS in metadata
 
 
 def _heads_in(params: dict) -> int:
@@ -125,14 +138,16 @@ def _heads(metadata) -> int:
 
 
 def _arrays(path) -> dict[str, np.ndarray]:
-  """Reads the arrays of a file, after their types."""
+  """Reads the arrays of a file under their names without prefix, after their types."""
   with _opened(path) as file:
-    names = list(file.keys())
-    arrays.check_count(len(names))
-    for name in names:
+    arrays.check_count(len(file.keys()))
+    names = prefixes.renamed(file.keys())
+    for name in names.values():
       if (kind := file.get_slice(name).get_dtype()) not in DTYPES:
         raise ValueError(f"{name} holds {kind}; weights are floating-point numbers")
-    return {name: file.get_tensor(name) for name in names}
+    if words := prefixes.words(file.keys(), names):
+      _log.warning(words)
+    return {name: file.get_tensor(stored) for name, stored in names.items()}
 
 
 @contextlib.contextmanager

@@ -39,19 +39,23 @@ def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
     raise ConfigError(
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
     )
-  with _here(path) as place:
+  beside = {path.parent / name for form in _formats().values() for name in form.beside}
+  with _here(path, *beside) as place:
     return _read(_format_of(place, path), place, path)
 
 
 @contextlib.contextmanager
-def _here(path: Path) -> Iterator[pathlib.Path]:
-  """A path for libraries, which read files of this machine: `path`, or a copy with its card."""
+def _here(path: Path, *beside: Path) -> Iterator[pathlib.Path]:
+  """A path for libraries, which read files of this machine: `path`, or a copy with its card.
+
+  The files `beside` it are copied too, where they exist.
+  """
   if isinstance(path, pathlib.Path):
     yield path
     return
   with tempfile.TemporaryDirectory() as scratch:
     place = pathlib.Path(scratch, path.name)
-    for name in filter(files.exists, (path, card.path_beside(path))):
+    for name in filter(files.exists, (path, card.path_beside(path), *beside)):
       files.copy(name, place.with_name(name.name))
     yield place
 

@@ -3,16 +3,20 @@
 Names and layouts are those of timm's VisionTransformer, with or without a ResNet below it, and of
 its ResNetV2 with BiT's stem. Some of timm's models add position embeddings to the patches alone,
 and all with registers do; such embeddings get zeros for the other tokens here, and such zeros are
-left out where a model with registers is written.
+left out where a model with registers is written. Read are also the names of DINOv2's own files, of
+DeiT III's, and the representation layer of timm's earlier models.
 """
 
+import logging
 import re
 
 import numpy as np
 
+from vit_jax.process.text import listed
 from vit_jax.storage.tree import flatten, nest
+from vit_jax.weights import position_count
 from vit_jax.weights.card import STEM_NORMS
-from vit_jax.weights.published import POSITIONS, with_tokens
+from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
   CONVOLUTION,
@@ -91,6 +95,8 @@ _BIT = Table(
   ("head/bias", "head.fc.bias", SAME),
 )
 _TABLES = (_VIT, _WITH_ROOT, _HYBRID, _BIT)
+_EARLIER = Table(*layer("pre_logits", "pre_logits.fc", DENSE))  # timm has no such layer any more
+_READ = (*(table + _EARLIER for table in (_VIT, _WITH_ROOT, _HYBRID)), _BIT)
 
 ACTIVATION = "gelu"  # of timm's models, unless they ask for another
 RESAMPLING, POSITION_RESIZING = "torchvision_bicubic", "bicubic_antialiased"
@@ -99,7 +105,6 @@ _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # Parts of timm's models that ours do not have, by the names of their parameters.
 _LACKING = {
   r"dist_token|head_dist\..*": "a distillation token",
-  r"mask_token|decoder.*": "a decoder of masked pre-training",
   r"norm_pre\..*": "a norm before the blocks, as CLIP has",
   r"fc_norm\..*": "a norm after pooling (fc_norm)",
   r".*(relative_position|rel_pos).*": "timm's relative position embeddings",
@@ -107,7 +112,14 @@ _LACKING = {
   r"(.*\.)?rope\..*|.*\.attn\.[qv]_bias": "rotary positions, or another attention than timm's ViT",
   r"stem\.(conv|norm)[123]\..*": "a ResNet's deep stem",
 }
-_LAYER_SCALE = re.compile(r"(blocks\.[0-9]+)\.gamma_([12])")  # in files of DeiT III itself
+_TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # of masked patches: no image has them
+# Names in files of others, and timm's: those of DeiT III, and DINOv2 with its blocks in chunks.
+_SPELLINGS = (
+  (re.compile(r"(blocks\.[0-9]+)\.gamma_([12])"), r"\1.ls\2.gamma"),
+  (re.compile(r"blocks\.[0-9]+\.([0-9]+\..*)"), r"blocks.\1"),
+)
+_REGISTERS = "register_tokens"  # in files of DINOv2 itself
+_log = logging.getLogger(__name__)
 # Where the width does not tell the heads: up to 1,024, timm's models have 64 channels a head.
 _HEADS = dict.fromkeys((1152, 1280, 1408, 1664), 16)
 
@@ -130,7 +142,13 @@ def to_timm(params: dict) -> dict[str, np.ndarray]:
     raise ValueError(f"timm's models have no place for {error.args[0]}") from error
 
 
-def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
+def from_timm(
+  flat: dict[str, np.ndarray],
+  heads: int = 0,
+  side: int = 0,
+  *,
+  ours: bool = False,
+) -> dict:
   """Makes our tree from timm's state dictionary.
 
   Position embeddings without entries for the tokens before the patches get zeros for them.
@@ -138,24 +156,27 @@ def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
   Args:
     flat: {timm's name: array}.
     heads: attention heads; 0: as timm's models of this width have.
+    side: of the square images that the position embeddings are for, pixels; 0: unknown.
+    ours: whether this project wrote the file, so that nothing is ambiguous.
 
   Raises:
-    ValueError: the arrays are of a model with parts that ours do not have; names the part.
+    ValueError: the arrays are of a model with parts that ours do not have, which is named; or it is
+      unclear which tokens the position embeddings are for.
   """
   for name in flat:
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
-  flat = {_LAYER_SCALE.sub(r"\1.ls\2.gamma", name): array for name, array in flat.items()}
+  flat = _with_registers(_respelled(_for_images(flat)))
   _check_layers(flat)
-  table = nearest(_TABLES, flat, THEIRS)
+  table = nearest(_READ, flat, THEIRS)
   if lacking := table.lacking(flat, THEIRS):
     raise ValueError(
       f"{lacking[0]} is a part that neither the Vision Transformers, hybrids nor BiT of this "
       "project have"
     )
-  ours = table.ours(flat, heads or heads_of(flat))
-  return nest(_for_all_tokens(ours))
+  tree = nest(table.ours(flat, heads or heads_of(flat)))
+  return position_count.for_all_tokens(tree, side, sure=ours)
 
 
 def position_resizing(names) -> str:
@@ -187,8 +208,8 @@ def heads_of(flat: dict[str, np.ndarray]) -> int:
   heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
   if not heads or width % heads:
     raise ValueError(
-      f"nothing tells how many attention heads a model of width {width} has; put timm's "
-      "config.json of the model beside the file"
+      f"nothing tells how many attention heads a model of width {width} has; put a config.json "
+      'beside the file that says it, {"architecture": NAME, "model_args": {"num_heads": HEADS}}'
     )
   return heads
 
@@ -208,6 +229,45 @@ def _check_layers(flat):
     )
 
 
+def _for_images(flat):
+  """Leaves out what only training with masked patches needs."""
+  others = sorted(filter(_TRAINING.fullmatch, flat))
+  if others:
+    _log.warning(
+      "Left out, because only training with masked patches needs it: %s.", listed(others)
+    )
+  return {name: array for name, array in flat.items() if name not in others}
+
+
+def _respelled(flat):
+  """The arrays under timm's names of today.
+
+  Raises:
+    ValueError: two names mean the same.
+  """
+  renamed = {}
+  for name, array in flat.items():
+    for pattern, usual in _SPELLINGS:
+      name = pattern.sub(usual, name)
+    if name in renamed:
+      raise ValueError(f"two arrays mean {name}")
+    renamed[name] = array
+  return renamed
+
+
+def _with_registers(flat):
+  """DINOv2's own registers under timm's name; position embeddings of zeros for them."""
+  if _REGISTERS not in flat:
+    return flat
+  if "reg_token" in flat:
+    raise ValueError(f"two arrays are the registers: reg_token and {_REGISTERS}")
+  registers = flat[_REGISTERS]
+  renamed = {name: array for name, array in flat.items() if name != _REGISTERS}
+  if "pos_embed" in renamed:
+    renamed["pos_embed"] = position_count.with_registers(renamed["pos_embed"], registers.shape[1])
+  return renamed | {"reg_token": registers}
+
+
 def _of_patches_alone(flat):
   """Leaves out zeros for the tokens before the patches, as timm's models with registers do."""
   if "register_tokens" not in flat or POSITIONS not in flat:
@@ -216,22 +276,5 @@ def _of_patches_alone(flat):
   return flat if table[:, :before].any() else flat | {POSITIONS: table[:, before:]}
 
 
-def _for_all_tokens(flat):
-  """Adds zeros for the tokens before the patches, if the embeddings are of patches alone."""
-  tokens, before = np.shape(flat.get(POSITIONS))[1:2], _before(flat)
-  if not tokens or not before or not _is_square(tokens[0]):
-    return flat
-  if tokens[0] > before and _is_square(tokens[0] - before):
-    raise ValueError(
-      f"its {tokens[0]} position embeddings may be of that many patches or, with {before} tokens "
-      f"before them, of {tokens[0] - before}"
-    )
-  return flat | {POSITIONS: with_tokens(flat[POSITIONS], before)}
-
-
 def _before(flat) -> int:
   return sum(flat[name].shape[1] for name in ("cls", "register_tokens") if name in flat)
-
-
-def _is_square(number: int) -> bool:
-  return round(number**0.5) ** 2 == number
