@@ -15,9 +15,11 @@ from vit_jax import weights
 from vit_jax.data.images import decode, evaluate_image
 from vit_jax.inference import load
 from vit_jax.inference.predict import predict
+from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
 from vit_jax.weights.huggingface import ACTIVATIONS
+from vit_jax.weights.resized_positions import resize_table
 
 NAMES = ("bag", "boot", "coat", "dress", "shirt")
 
@@ -151,6 +153,42 @@ def test_mean_deviation_and_crop_come_with_weights(folder, processor):
   np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
   assert (loaded.card.resize, loaded.card.squeeze) == (processor.get("size", 0), bool(processor))
   assert loaded.card.resampling == ("pillow_bicubic" if processor else "bilinear")
+
+
+def test_what_nobody_of_ours_wrote_is_resized_as_transformers_does(folder):
+  """Our own folders keep our rules, those of earlier versions too, until the filter is edited."""
+  read = lambda: (weights.read(folder).card.resampling, weights.read(folder).card.position_resizing)
+  assert read() == ("bilinear", "bilinear_aligned")
+  model, images = folder / "config.json", folder / "preprocessor_config.json"
+  change(images, resample=3)
+  assert read() == ("pillow_bicubic", "bilinear_aligned")
+  change(images, resample=2)
+  change(model, resampling=None, position_resizing=None)
+  assert read() == ("bilinear", "bilinear_aligned")
+  values = json.loads(model.read_text())
+  model.write_text(json.dumps({key: x for key, x in values.items() if "vit_jax" not in key}))
+  assert read() == ("pillow_bilinear", "bicubic")
+  images.unlink()
+  assert read() == ("pillow_bilinear", "bicubic")
+
+
+def test_a_folder_is_for_images_of_the_size_that_the_card_says(tmp_path):
+  """The positions of the weights may be for others; a ViT of Transformers does not resize them."""
+  params, card = families.params("vit"), Card(image_size=24, position_resizing="bicubic")
+  weights.write(tmp_path / "hf", Weights(params, card))
+  read, table = weights.read(tmp_path / "hf"), "Transformer/posembed_input/pos_embedding"
+  assert read.card.image_size == 24
+  expected = resize_table(flatten(params)[table], (4, 4), (6, 6), before=1, rule="bicubic")
+  np.testing.assert_array_equal(flatten(read.params)[table], expected)
+
+
+def test_notes_do_not_warn_of_a_filter_that_is_the_same(tmp_path):
+  card = Card(image_size=16, resampling="pillow_bicubic")
+  for _ in range(2):
+    weights.write(tmp_path / "hf", Weights(families.params("vit"), card))
+    notes = (tmp_path / "hf/README.md").read_text()
+    assert "In two cases" in notes
+    assert "larger than" not in notes
 
 
 def change(path, **settings):

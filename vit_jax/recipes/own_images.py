@@ -254,6 +254,7 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
       ("model.name", weights),
       ("data.image_size", weights if side else "usual; the weights do not tell it"),
       *((("data.evaluate_resize", weights), ("data.crop_area", weights)) if card.resize else ()),
+      *((("data.resampling", weights),) if card.resampling != Data().resampled() else ()),
       *((key, own.number) for key in ("batch_size", "duration", "schedule.warmup")),
     ),
   )

@@ -16,6 +16,7 @@ from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import huggingface_images as images
 from vit_jax.weights import pickled, pixels, rules, safetensors
 from vit_jax.weights.card import DEEP, RULES, Card, inferred
+from vit_jax.weights.fit import fit
 from vit_jax.weights.format import WeightFormat
 from vit_jax.weights.rules import one_of, or_none, whole
 from vit_jax.weights.translation import (
@@ -223,6 +224,7 @@ def _class_names(settings: dict) -> tuple[str, ...]:
 
 def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
+  params = _at_size(params, card)
   try:
     flat = NAMES.theirs(flatten(params))
   except KeyError as error:
@@ -237,6 +239,15 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
     write_text(folder / name, json.dumps(content, indent=2) + "\n")
   if _unchanged(folder / NOTES):
     write_text(folder / NOTES, _notes_on_images(card))
+
+
+def _at_size(params: dict, card: Card) -> dict:
+  """The parameters with position embeddings for the images of the card, as their model needs."""
+  module, side = module_of(params), card.image_size
+  if side in (0, inferred(params).image_size) or not inferred(params).image_size:
+    return params
+  grid, shapes = module.grid(side, side), module.parameter_shapes(side)
+  return fit(params, shapes, grid, position_resizing=card.position_resizing)[0]
 
 
 def _notes_on_images(card: Card) -> str:

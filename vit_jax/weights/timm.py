@@ -184,11 +184,9 @@ def position_resizing(names) -> str:
 
   Of DINOv2's own files, those without registers have the rule of its own code.
   """
-  return (
-    "bicubic_offset"
-    if {MASKED} <= {*names} and "register_tokens" not in names
-    else POSITION_RESIZING
-  )
+  if MASKED in names and _REGISTERS not in names:
+    return "bicubic_offset"
+  return POSITION_RESIZING
 
 
 def stem_norms(params: dict) -> str:
