@@ -3,24 +3,28 @@
 import contextlib
 import errno
 import io
+import json
 import os
 import pathlib
 import tempfile
 
 import pytest
 from absl.testing import flagsaver
+from safetensors.numpy import save_file
 
 from tests.data import digit_files
 from tests.ends import assert_equal_ends
 from tests.seams.program import SMALL
+from tests.weights import families
 from tools import export, report
-from vit_jax import main, registry
+from vit_jax import main, registry, weights
 from vit_jax.config import command_line
 from vit_jax.data import sources
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp
 from vit_jax.storage.buckets.objects import Entry
 from vit_jax.storage.paths import UrlPath, path_of
+from vit_jax.weights import timm
 
 
 class Killed(BaseException):
@@ -210,6 +214,18 @@ def test_its_paths_are_never_opened_as_files_of_this_machine():
   assert path_of(str(path)) == path.absolute() == path
   with pytest.raises(TypeError, match="not on this machine"):
     os.stat(path)
+
+
+def test_a_configuration_beside_weights_is_read_from_it(tmp_path):
+  save_file(timm.to_timm(families.params("vit")), tmp_path / "w.safetensors")
+  settings = {"architecture": "mine", "model_args": {"num_heads": 2}}
+  (tmp_path / "config.json").write_text(json.dumps(settings))
+  files.copy(tmp_path, path_of("toy://b/timm"))
+  here, there = (
+    weights.read(path_of(f"{place}/w.safetensors")) for place in (tmp_path, "toy://b/timm")
+  )
+  assert here.card == there.card
+  families.assert_same_bits(here.params, there.params)
 
 
 def test_images_are_read_from_it(tmp_path):

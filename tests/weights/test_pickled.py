@@ -53,11 +53,14 @@ class Settings:
     return {}
 
 
+def within(prefix, state):
+  return {prefix + name: x for name, x in state.items()}
+
+
 def trainers_files(torch):
   """{trainer: (what its file holds, the key of the model that is taken, all keys)}."""
   plain = {"head.weight": torch.arange(6.0).reshape(2, 3).T, "steps": torch.tensor(3)}
   average = {name: x + 1 for name, x in plain.items()}
-  within = lambda prefix, state: {prefix + name: x for name, x in state.items()}
   args, moments = argparse.Namespace(lr=0.1), {"exp_avg": plain["head.weight"]}
   optimizer = {"state": {0: moments}, "param_groups": [{"params": [0]}]}
   module = torch.nn.Sequential()
@@ -124,7 +127,10 @@ def test_the_line_takes_the_model_that_is_named(tmp_path, monkeypatch):
   for key, name in {"student": "module.head.weight", "student.module": "head.weight"}.items():
     ((found, array),) = convert(path, monkeypatch, key).items()
     assert (found, array[1, 0]) == (name, 1)
-  with pytest.raises(SystemExit, match=r"Nothing is called 'ema'\. It has student, teacher\."):
+  torch.save(within("teacher.", {"head.weight": torch.ones(2)}), path)
+  assert convert(path, monkeypatch, "teacher").keys() == {"head.weight"}
+  torch.save(trainers_files(torch)["DINO"][0], path)
+  with pytest.raises(SystemExit, match=r"has no model called 'ema'\. It has student, teacher\."):
     convert(path, monkeypatch, "ema")
 
 

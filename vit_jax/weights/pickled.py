@@ -34,10 +34,10 @@ _PROGRAM = "; ".join(
     'parts = find({"": torch.load(source, "cpu", reader, weights_only=False)}, "", 5)',
     'key = (sys.argv[1:] or [k for k in parts if "ema" in k or "teacher" in k] or [*parts, ""])[0]',
     'taken = {n[len(key):].strip("."): v.detach().clone().contiguous() for k, x in parts.items() '
-    'for n, v in ((k + "." + n, v) for n, v in x.items()) '
-    'if n.startswith(key + ".") and v.is_floating_point()}',
+    'for n, v in (((k + "." + n).strip("."), v) for n, v in x.items()) '
+    'if n.startswith(key and key + ".") and v.is_floating_point()}',
     'has = "It has " + (", ".join(parts) or "no arrays of a model") + "."',
-    'taken or sys.exit("Nothing is called " + repr(key) + ". " + has)',
+    'taken or sys.exit(source + " has no model called " + repr(key) + ". " + has)',
     "save_file(taken, result)",
     'print(result, "has", key or "the model", "of", source + ".", (has + " To take another one, '
     'add its name at the end of the command.") * (len(parts) > 1))',

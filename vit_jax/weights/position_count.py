@@ -83,8 +83,8 @@ def _of_patches(count: int, before: int, patches: int, *, sure: bool) -> int:
   squares = sorted(number for number in readings if number > 0 and _is_square(number))
   if not squares:
     raise ValueError(
-      f"its {count} position embeddings, with {before} tokens before the patches, are of no square "
-      "grid of patches, and this project has models for square images only"
+      f"its {count} position embeddings are of no square grid of patches, with or without tokens "
+      "before them, and this project has models for square images only"
     )
   if len(squares) > 1:
     raise ValueError(
@@ -112,7 +112,7 @@ def _other_reading(count: int, before: int, patches: int):
   if patches:
     raise ValueError(f"{words}; its config.json says {patches} patches, which is neither")
   _log.warning(
-    "The file is ambiguous: %s. Taken as %d x %d; put timm's config.json beside the file to tell.",
+    "The file is ambiguous: %s. Taken as %d x %d; timm's config.json beside the file would tell.",
     words,
     side,
     side,

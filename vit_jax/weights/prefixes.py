@@ -27,7 +27,8 @@ def renamed(names: Collection[str]) -> dict[str, str]:
   if len(prefixes) > 1:
     raise ValueError(
       f"it holds {len(prefixes)} models, with names that begin with "
-      f"{listed(prefixes)}; keep the arrays of one of them"
+      f"{listed(prefixes)}; keep the arrays of one of them (the command that converts a "
+      "pickled file takes such a name at its end)"
     )
   prefix = prefixes[0] if prefixes else ""
   return {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
