@@ -133,6 +133,9 @@ def make_run(
   config: Config, data: OpenedData, recorded: Recorded, source: Weights | None
 ) -> tuple[Run, Initial | None]:
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
+  if starts_from_weights(config, recorded):
+    source = source or init_from.weights_of(config)
+    config = start.resized_as_for(config, source.card)
   model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
   config = dataclasses.replace(config, model=model)
   make = lambda parts: runs.make(

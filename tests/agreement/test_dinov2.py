@@ -32,7 +32,7 @@ def saved(folder, *, registers=0, **options):
     for x in model.parameters():
       x.copy_(torch.randn(x.shape, generator=generator) * (0.3 if x.ndim < 4 else 0.05))
   model.save_pretrained(folder)
-  prepared = dict(image_mean=MEAN, image_std=DEVIATION, do_rescale=True, do_normalize=True)
+  prepared = dict(image_mean=MEAN, image_std=DEVIATION, size=64, crop_size=56)
   (folder / "preprocessor_config.json").write_text(json.dumps(prepared))
   return model
 

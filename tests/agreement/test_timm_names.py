@@ -214,7 +214,7 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
     (dict(model_args=dict(act_layer="relu")), "act_layer is 'relu'"),
     (dict(model_args=dict(num_heads=True)), "num_heads is True and must be a number from 1"),
     (dict(pretrained_cfg=dict(crop_mode="border")), "crop_mode is 'border'"),
-    (dict(pretrained_cfg=dict(crop_mode="squash", crop_pct=0.9)), "cropped by 'squash'"),
+    (dict(pretrained_cfg=dict(interpolation="random")), "interpolation is 'random'"),
     (dict(pretrained_cfg=dict(std=[0, 1, 1])), r"std is \[0, 1, 1\] and must be three numbers"),
     (dict(pretrained_cfg=dict(mean=[float("nan")] * 3)), r"mean is \[nan, nan, nan\]"),
     (dict(pretrained_cfg=7), "does not describe a model of timm"),
@@ -227,6 +227,33 @@ def test_other_functions_are_refused(peer, tmp_path, changes, message):
   config.write_text(json.dumps(json.loads(config.read_text()) | changes))
   with pytest.raises(ValueError, match=message):
     weights.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ("images", "expected"),
+  [
+    (dict(), (35, False, "torchvision_bicubic")),  # 32 / 0.9
+    (dict(crop_pct=1.0, interpolation="bilinear"), (32, False, "torchvision_bilinear")),
+    (dict(crop_pct=None, interpolation="lanczos"), (36, False, "torchvision_lanczos")),  # 0.875
+    (dict(crop_mode="squash", crop_pct=0.9), (35, True, "torchvision_bicubic")),
+    (dict(crop_mode="squash", crop_pct=1.0), (0, False, "torchvision_bicubic")),
+  ],
+)
+def test_how_images_and_positions_are_resized(peer, tmp_path, images, expected):
+  """Positions at another size are those that timm makes of its own model."""
+  model, side = made(peer, "tiny")
+  model.pretrained_cfg = model.pretrained_cfg | dict(input_size=(3, side, side))
+  peer.timm.models.save_for_hf(model, tmp_path, safe_serialization=True)
+  config = tmp_path / "config.json"
+  settings = json.loads(config.read_text())
+  settings["pretrained_cfg"] |= images
+  config.write_text(json.dumps(settings))
+  loaded = read(tmp_path)
+  card = loaded.card
+  assert (card.resize, card.squeeze, card.resampling) == expected
+  ours = loaded.at_size(48).params["Transformer"]["posembed_input"]["pos_embedding"]
+  model.set_input_size(img_size=48)
+  np.testing.assert_allclose(ours, model.pos_embed.detach().numpy(), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ RULES = [
   ("data.crop_rule=random_resized", "", [*RESIZED, "data.train_pad=4"]),
   ("data.train_resize_ratio=1.5", "", ["data.train_resize=64"]),
   ("data.train_pad=4", "", RESIZED),
+  ("data.evaluate_squeeze=true", "data.evaluate_resize=256", [""]),
   ("data.cache_side=64", "data.cache=x", [""]),
   ("new_head=true", WEIGHTS, ["", f"{WEIGHTS} {MASKED}"]),
   ("new_positions=true", WEIGHTS, [""]),

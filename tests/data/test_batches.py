@@ -43,24 +43,28 @@ def test_each_image_comes_as_often_as_the_settings_say():
 
 def test_evaluation_batches_are_as_large_as_a_part_of_a_step():
   reader, source = Reader(DATA, MESH, 32, 2), digits("test")
-  for found in (reader.evaluation(source, resize=0), reader.squares(source)):
+  for found in (reader.evaluation(source, resize=0, squeeze=False), reader.squares(source)):
     read = list(found)
     assert {len(batch["mask"]) for batch in read} == {16}
     assert sum(batch["mask"].sum() for batch in read) == 360
 
 
 @pytest.mark.parametrize("resize", [0, 12])
-def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize):
-  reader, source = Reader(DATA, MESH, 16, 1), digits("test")
-  common = dict(size=8, max_pixels=DATA.max_pixels)
-  for read, expected in (
-    (reader.evaluation(source, resize=resize), images.evaluate_image),
-    (reader.squares(source), images.square_image),
+@pytest.mark.parametrize("resampling", ["", "pillow_bicubic"])
+def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize, resampling):
+  data = dataclasses.replace(DATA, resampling=resampling)
+  reader, source = Reader(data, MESH, 16, 1), digits("test")
+  common = dict(size=8, resampling=resampling or "bilinear", max_pixels=DATA.max_pixels)
+  square = dict(resize=round(8 * 256 / 224), squeeze=True)
+  kept, squeezed = dict(resize=resize, squeeze=False), dict(resize=resize, squeeze=True)
+  for read, how in (
+    (reader.evaluation(source, **kept), kept),
+    (reader.evaluation(source, **squeezed), squeezed),
+    (reader.squares(source), square),
   ):
-    side = resize if expected is images.evaluate_image else round(8 * 256 / 224)
     found = next(read)["image"]
     for row in range(16):
-      wanted = expected(source[row].image, resize=side, **common)
+      wanted = images.evaluate_image(source[row].image, **how, **common)
       np.testing.assert_array_equal(found[row], wanted)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.data.pictures import AREA, ASPECT, crop, picture, whole
 from vit_jax.config import Data
 from vit_jax.data import batches, crops, images, jpeg
+from vit_jax.data.resampling import PUBLISHED, resized
 
 
 @hypothesis.given(
@@ -132,7 +133,7 @@ def test_the_setting_chooses_the_rule():
     box = rule(np.random.default_rng(0), height=64, width=80, area=AREA, aspect=ASPECT)
     cut = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
     out = batches.train_crop(data)(pixels, rng=np.random.default_rng(0))
-    np.testing.assert_array_equal(out, images._resize(cut, height=size, width=size))
+    np.testing.assert_array_equal(out, resized(cut, height=size, width=size, resampling=PUBLISHED))
 
 
 def test_flip_with_p_half_and_only_if_asked():
@@ -193,7 +194,9 @@ def test_a_simple_random_crop_is_a_part_of_the_mirrored_image(height, width, pad
   out = images.train_padded(pixels, rng=rng, pad=pad, flip=False, **common)
   assert out.shape == (8, 8, 3)
   scale = 8 / min(height, width)
-  whole = images._resize(pixels, height=round(height * scale), width=round(width * scale))
+  whole = resized(
+    pixels, height=round(height * scale), width=round(width * scale), resampling=PUBLISHED
+  )
   mirrored = np.pad(whole, ((pad, pad), (pad, pad), (0, 0)), mode="reflect")
   again = np.random.default_rng(seed)
   top, left = (int((side - 7) * again.random()) for side in mirrored.shape[:2])

@@ -166,7 +166,7 @@ def test_a_random_square_is_cut_out_of_the_whole_resized_image():
 def test_square_image_is_the_centre_of_the_whole_image_made_square():
   pixels = np.random.default_rng(0).integers(0, 256, (40, 90, 3), np.uint8)
   whole = images.evaluate_image(pixels, size=32, resize=0, max_pixels=10**4)
-  cut = images.square_image(pixels, size=28, resize=32, max_pixels=10**4)
+  cut = images.evaluate_image(pixels, size=28, resize=32, squeeze=True, max_pixels=10**4)
   np.testing.assert_array_equal(cut, whole[2:30, 2:30])
   with pytest.raises(images.BadImage, match="more than the 3599 that are allowed"):
-    images.square_image(pixels, size=28, resize=32, max_pixels=3599)
+    images.evaluate_image(pixels, size=28, resize=32, squeeze=True, max_pixels=3599)

@@ -153,4 +153,4 @@ def test_top5_is_told_of_more_than_five_classes(classes, told):
 def test_a_set_may_be_resized_in_its_own_way(own, side, resize):
   """`resize` is a ratio: ObjectNet's 512 to 480 holds at every image size."""
   settings = classification.Classification("digits", "test", resize=own)
-  assert settings.pixels(c.Data(image_size=side, evaluate_resize=10)) == resize
+  assert settings.resizing(c.Data(image_size=side, evaluate_resize=10))["resize"] == resize

@@ -134,7 +134,9 @@ def features(tmp_path_factory):
   root = tmp_path_factory.mktemp("features")
   module, params = parameters(1)
   weights.write(root / "w.npz", weights.Weights(params, Card(image_size=SIDE)))
-  look = functools.partial(images.square_image, size=SIDE, resize=9, max_pixels=10**6)
+  look = functools.partial(
+    images.evaluate_image, size=SIDE, resize=9, squeeze=True, max_pixels=10**6
+  )
   known = {"pre_logits": {}, "patches": {}}
   for split in ("train", "test"):
     source = sources.open_source("digits", split=split)

@@ -18,6 +18,7 @@ from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.weights.card import Card
+from vit_jax.weights.resized_positions import resize_table
 
 MODEL = c.Model(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
 NOWHERE = pathlib.Path("/none-such")
@@ -193,6 +194,38 @@ def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, r
     unnamed(path, data=images), data(5), NOWHERE, frozenset(given)
   ).settings.data
   assert (found.image_size, found.evaluate_resize) == (side, resize)
+
+
+@pytest.mark.parametrize(
+  ("given", "changes", "expected"),
+  [
+    ((), dict(image_size=0), (True, "pillow_bicubic")),
+    (("data.image_size",), dict(image_size=32), (True, "pillow_bicubic")),
+    (("data.evaluate_squeeze",), dict(image_size=0), (False, "pillow_bicubic")),
+    (("data.evaluate_resize",), dict(image_size=0, evaluate_resize=24), (False, "pillow_bicubic")),
+    (("data.resampling",), dict(image_size=0, resampling="bilinear"), (True, "bilinear")),
+    ((), dict(image_size=24, evaluate_resize=24), (False, "pillow_bicubic")),  # a recipe's protocol
+  ],
+)
+def test_the_filter_is_that_of_the_weights(tmp_path, given, changes, expected):
+  card = dict(resize=20, squeeze=True, resampling="pillow_bicubic")
+  path = saved(tmp_path, families.params("vit"), **card)
+  config = unnamed(path, data=c.Data(**changes))
+  found = evaluated_model.read(config, data(5), NOWHERE, frozenset(given)).settings.data
+  assert (found.evaluate_squeeze, found.resampling) == expected
+
+
+def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path):
+  params, table = families.params("vit"), "Transformer/posembed_input/pos_embedding"
+  path = saved(tmp_path, params, position_resizing="bicubic_antialiased")
+  images, given = c.Data(image_size=8), frozenset(["data.image_size"])
+  for rule in ("", "bicubic"):
+    config = unnamed(path, data=images, position_resizing=rule)
+    found = evaluated_model.read(config, data(5), NOWHERE, given)
+    expected = resize_table(
+      flatten(params)[table], (4, 4), (2, 2), before=1, rule=rule or "bicubic_antialiased"
+    )
+    np.testing.assert_array_equal(flatten(found.params)[table], expected)
 
 
 def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):

@@ -108,4 +108,5 @@ def test_many_images_are_thinned_evenly(length, count):
 def test_the_part_that_the_model_sees():
   assert seen_box(20, 40, Card(image_size=16)) == Box(0, 0, 20, 40)
   assert seen_box(20, 40, Card(image_size=16, resize=20)) == Box(2, 12, 16, 16)
+  assert seen_box(20, 40, Card(image_size=16, resize=20, squeeze=True)) == Box(2, 4, 16, 32)
   assert seen_box(40, 20, Card(image_size=20, resize=20)) == Box(10, 0, 20, 20)

@@ -109,6 +109,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/data/order.py": below("data", "order"),
   "vit_jax/data/permutation.py": PERMUTATION,
   "vit_jax/data/pipeline.py": below("data", "pipeline broken_images"),
+  "vit_jax/data/resampling.py": below("data", "resampling evaluation_images"),
   "vit_jax/data/resizing.py": [*below("data", "resizing"), *RESIZES],
   "vit_jax/data/sources/subset.py": below("data", "subset overlap"),
   "vit_jax/evaluation/classification.py": [
@@ -135,6 +136,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/inspection/maps.py": below("inspection", "maps"),
   "vit_jax/inspection/representation.py": below("inspection", "representation"),
   "vit_jax/inspection/similarity.py": below("inspection", "similarity"),
+  "vit_jax/weights/resized_positions.py": below("weights", "resize"),
   "vit_jax/weights/fit.py": [
     *below("weights", "fit"),
     *below("weights", "resize"),

@@ -19,6 +19,7 @@ from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from
 from vit_jax.weights.card import Card
+from vit_jax.weights.resized_positions import resize_table
 
 NAMES = tuple("abcde")
 VIT = dict(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
@@ -42,6 +43,16 @@ def config(source, side=16, **model):
 def read(config, names=NAMES):
   objective = objectives.of_config(config)
   return init_from.read(config, objective, names)
+
+
+@pytest.mark.parametrize("rule", ["", "bicubic_offset"])
+def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path, rule):
+  path, params = tmp_path / "w.npz", families.params("vit")
+  weights.write(path, weights.Weights(params, Card(16, position_resizing="bicubic")))
+  asked = dataclasses.replace(config(path, side=24), position_resizing=rule)
+  table = "Transformer/posembed_input/pos_embedding"
+  expected = resize_table(flatten(params)[table], (4, 4), (6, 6), before=1, rule=rule or "bicubic")
+  np.testing.assert_array_equal(flatten(read(asked).params)[table], expected)
 
 
 def started(config, *, fsdp=1):

@@ -22,6 +22,7 @@ from vit_jax.report import messages
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import start
 from vit_jax.weights import timm
+from vit_jax.weights.card import Card
 
 
 def saved(workdir, step, settings):
@@ -79,6 +80,7 @@ def begun(folder, config=STARTED, step=9):
     (dict(init_from=""), "config.init_from: 'w.npz' -> ''"),
     (dict(new_head=False), "config.new_head: True -> False"),
     (dict(new_positions=True), "config.new_positions: False -> True"),
+    (dict(position_resizing="bicubic"), "config.position_resizing: '' -> 'bicubic'"),
     (dict(keep_representation=True), "config.keep_representation: False -> True"),
     (dict(class_names="data"), "config.class_names: '' -> 'data'"),
     (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
@@ -102,6 +104,23 @@ def test_other_settings_may_change_and_a_path_stays_as_it_was_written(tmp_path, 
   before, path = begun(tmp_path / "run"), str(tmp_path / "." / "w.npz")
   changed = dataclasses.replace(STARTED, init_from=path, batch_size=7, seed=5)
   assert start.resolved_settings(changed, before) == dataclasses.replace(changed, init_from="w.npz")
+
+
+@pytest.mark.parametrize("rule", ["", "bicubic_offset"])
+@pytest.mark.parametrize("resampling", ["", "pillow_box"])
+def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
+  tmp_path, resampling, rule
+):
+  """What the settings say goes before; a run that goes on does not look at the weights."""
+  data = dataclasses.replace(STARTED.data, resampling=resampling)
+  asked = dataclasses.replace(STARTED, data=data, position_resizing=rule)
+  card = Card(16, resampling="torchvision_bicubic", position_resizing="bicubic")
+  found = start.resized_as_for(asked, card)
+  expected = (resampling or card.resampling, rule or card.position_resizing)
+  assert (found.data.resampling, found.position_resizing) == expected
+  assert start.resized_as_for(asked, None) == asked
+  again = start.resolved_settings(asked, begun(tmp_path, found))
+  assert (again.data.resampling, again.position_resizing) == expected
 
 
 # --- a run without a step left ---

@@ -47,6 +47,8 @@ OTHERS = {
   "representation",
   "average",
   "positions",
+  "resampling",
+  "position_resizing",
   "input_size",
   "global_pool",
 }

@@ -7,7 +7,7 @@ import pytest
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights.fit import resize_axis, resize_table
+from vit_jax.weights.resized_positions import PUBLISHED, resize_axis, resize_table
 
 
 def shapes(module, side=families.SIDE):
@@ -117,7 +117,7 @@ def test_another_resolution_resizes_the_position_embeddings(family):
   old = families.module(family).grid(families.SIDE, families.SIDE)
   new = module.grid(side, side)
   assert old != new
-  expected = resize_table(table, old, new, before=int(family != "gap"))
+  expected = resize_table(table, old, new, before=int(family != "gap"), rule=PUBLISHED)
   got = fitted["Transformer"]["posembed_input"]["pos_embedding"]
   np.testing.assert_array_equal(got, expected)
   assert f"{old[0]} x {old[1]} -> {new[0]} x {new[1]} patches" in weights.table(rows)
@@ -132,7 +132,7 @@ def test_every_table_of_position_embeddings_is_resized(family):
   before = flatten(families.params(family))
   for name in tables:
     if name.endswith(("row", "column")):
-      np.testing.assert_array_equal(flatten(fitted)[name], resize_axis(before[name], 7))
+      np.testing.assert_array_equal(flatten(fitted)[name], resize_axis(before[name], 7, PUBLISHED))
 
 
 def test_a_table_for_no_square_of_patches():

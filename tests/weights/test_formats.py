@@ -39,6 +39,36 @@ def test_blocks_are_stored_apart_and_every_finite_number_survives(tmp_path, suff
   assert_same_bits(weights.load(tmp_path / f"w{suffix}"), params)
 
 
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ""])
+def test_how_images_and_positions_are_resized_comes_back(tmp_path, suffix):
+  names = tuple("abcde")
+  card = Card(
+    image_size=16,
+    resize=20,
+    squeeze=True,
+    resampling="torchvision_bicubic",
+    position_resizing="bicubic_antialiased",
+    class_names=names,
+  )
+  weights.write(tmp_path / f"w{suffix}", Weights(families.params("vit"), card))
+  assert weights.read(tmp_path / f"w{suffix}").card == card
+
+
+def test_a_card_of_an_earlier_version_is_of_the_published_code(tmp_path):
+  weights.write(tmp_path / "w.npz", Weights(families.params("vit"), Card(image_size=16)))
+  path = tmp_path / "w.npz.json"
+  later = ("squeeze", "resampling", "position_resizing")
+  values = {key: x for key, x in json.loads(path.read_text()).items() if key not in later}
+  path.write_text(json.dumps(values))
+  card = weights.read(tmp_path / "w.npz").card
+  assert card == Card(image_size=16)
+  assert (card.squeeze, card.resampling, card.position_resizing) == (
+    False,
+    "bilinear",
+    "bilinear_aligned",
+  )
+
+
 def in_type(params, kind):
   return jax.tree.map(lambda x: x.astype(kind), params)
 

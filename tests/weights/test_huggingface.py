@@ -15,9 +15,11 @@ from vit_jax import weights
 from vit_jax.data.images import decode, evaluate_image
 from vit_jax.inference import load
 from vit_jax.inference.predict import predict
+from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
 from vit_jax.weights.huggingface import ACTIVATIONS
+from vit_jax.weights.resized_positions import resize_table
 
 NAMES = ("bag", "boot", "coat", "dress", "shirt")
 
@@ -139,20 +141,54 @@ OF_DEIT = dict(
 
 
 @pytest.mark.parametrize("processor", [{}, OF_DEIT])
-def test_mean_deviation_and_crop_come_with_weights(folder, caplog, processor):
+def test_mean_deviation_and_crop_come_with_weights(folder, processor):
   before = load(folder)
   change(folder / "preprocessor_config.json", **IMAGENET, **processor)
   images = families.images()
   mean, deviation = (np.float32(IMAGENET[f"image_{key}"]) for key in ("mean", "std"))
   theirs = ((images + 1) / 2 - mean) / deviation
   expected, _ = before.module.apply({"params": before.params}, theirs, train=False)
-  assert "squeezes" not in caplog.text
   loaded = load(folder)
   got, _ = loaded.module.apply({"params": loaded.params}, images, train=False)
   np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
-  assert loaded.card.resize == processor.get("size", 0)
-  told = ("by bicubic", "squeezes images for it to a square")
-  assert [words in caplog.text for words in told] == [bool(processor)] * 2
+  assert (loaded.card.resize, loaded.card.squeeze) == (processor.get("size", 0), bool(processor))
+  assert loaded.card.resampling == ("pillow_bicubic" if processor else "bilinear")
+
+
+def test_what_nobody_of_ours_wrote_is_resized_as_transformers_does(folder):
+  """Our own folders keep our rules, those of earlier versions too, until the filter is edited."""
+  read = lambda: (weights.read(folder).card.resampling, weights.read(folder).card.position_resizing)
+  assert read() == ("bilinear", "bilinear_aligned")
+  model, images = folder / "config.json", folder / "preprocessor_config.json"
+  change(images, resample=3)
+  assert read() == ("pillow_bicubic", "bilinear_aligned")
+  change(images, resample=2)
+  change(model, resampling=None, position_resizing=None)
+  assert read() == ("bilinear", "bilinear_aligned")
+  values = json.loads(model.read_text())
+  model.write_text(json.dumps({key: x for key, x in values.items() if "vit_jax" not in key}))
+  assert read() == ("pillow_bilinear", "bicubic")
+  images.unlink()
+  assert read() == ("pillow_bilinear", "bicubic")
+
+
+def test_a_folder_is_for_images_of_the_size_that_the_card_says(tmp_path):
+  """The positions of the weights may be for others; a ViT of Transformers does not resize them."""
+  params, card = families.params("vit"), Card(image_size=24, position_resizing="bicubic")
+  weights.write(tmp_path / "hf", Weights(params, card))
+  read, table = weights.read(tmp_path / "hf"), "Transformer/posembed_input/pos_embedding"
+  assert read.card.image_size == 24
+  expected = resize_table(flatten(params)[table], (4, 4), (6, 6), before=1, rule="bicubic")
+  np.testing.assert_array_equal(flatten(read.params)[table], expected)
+
+
+def test_notes_do_not_warn_of_a_filter_that_is_the_same(tmp_path):
+  card = Card(image_size=16, resampling="pillow_bicubic")
+  for _ in range(2):
+    weights.write(tmp_path / "hf", Weights(families.params("vit"), card))
+    notes = (tmp_path / "hf/README.md").read_text()
+    assert "In two cases" in notes
+    assert "larger than" not in notes
 
 
 def change(path, **settings):
@@ -187,15 +223,26 @@ MODEL, IMAGES = "config.json", "preprocessor_config.json"
     (MODEL, dict(id2label=["a"]), "id2label must name the classes 0, 1, 2"),
     (MODEL, dict(id2label={"0": "a"}), "names 1 classes; the head of the weights has 5"),
     (IMAGES, dict(image_mean=[0.485, 0.456]), r"image_mean is \[0\.485"),
-    (IMAGES, OF_DEIT | dict(crop_size=20), "crop_size is {'height': 20, 'width': 20}"),
-    (IMAGES, OF_DEIT | dict(size=10), "size is 10 and must be a number from 16"),
+    (IMAGES, OF_DEIT | dict(crop_size=20), "makes images of 20 pixels, and image_size is 16"),
+    (IMAGES, OF_DEIT | dict(size=10), "crop_size is .*16}, no square inside the size .*10}"),
     (MODEL, dict(model_type="deit"), r"it has a distillation token \(model_type 'deit'\)"),
-    (IMAGES, dict(do_normalize=False), "do_normalize is False"),
-    (IMAGES, dict(do_center_crop=True), "do_center_crop is True"),
-    (IMAGES, dict(resample=0), "resample is 0"),
+    (IMAGES, dict(do_resize=False), "do_resize is False"),
+    (IMAGES, dict(do_center_crop=True), "crop_size is .*224}, no square inside the size .*16}"),
+    (IMAGES, dict(resample=6), "resample is 6"),
+    (IMAGES, dict(resample=True), "resample is True"),
     (IMAGES, dict(size={"shortest_edge": 256}), "size is {'shortest_edge': 256}"),
-    (IMAGES, dict(rescale_factor=1.0), "rescale_factor is 1.0"),
-    (IMAGES, dict(image_processor_type="CLIPImageProcessor"), "image_processor_type is 'CLIPImage"),
+    (IMAGES, dict(size={"height": 16, "width": 18}), "size is .*18}, no square"),
+    (IMAGES, dict(size={"shortest_edge": 16, "longest_edge": 20}), "size is .*20}, no square"),
+    (IMAGES, dict(size={}), "size is {}, no square"),
+    (IMAGES, dict(size=0), "size is 0 and must be"),
+    (IMAGES, dict(size=True), "size is True and must be"),
+    (IMAGES, dict(rescale_factor=0), "rescale_factor is 0"),
+    (IMAGES, dict(do_pad=True), "do_pad is True"),
+    (IMAGES, dict(do_flip_channel_order=True), "do_flip_channel_order is True"),
+    (IMAGES, dict(auto_map={"AutoImageProcessor": "x"}), "has auto_map, which this project does"),
+    (IMAGES, dict(crop_pct=0.875, offset=True), "has crop_pct, offset, which this project does"),
+    (IMAGES, dict(image_processor_type="ConvNextImageProcessor"), "is of a 'ConvNextImageProc"),
+    (IMAGES, dict(image_processor_type=7), "is of a 7; known are the processors of ViT, DeiT"),
   ],
 )
 def test_what_we_compute_otherwise_is_refused(folder, file, settings, message):

@@ -82,6 +82,13 @@ def test_names_of_dinov2_itself(tmp_path, caplog):
     weights.load(stored(tmp_path, twice, {}))
 
 
+def test_positions_are_resized_by_the_rule_of_the_files_own_code():
+  usual = ["blocks.0.norm1.weight", "pos_embed"]
+  assert timm.position_resizing(usual) == "bicubic_antialiased"
+  assert timm.position_resizing([*usual, "mask_token"]) == "bicubic_offset"
+  assert timm.position_resizing([*usual, "mask_token", "register_tokens"]) == "bicubic_antialiased"
+
+
 def test_the_representation_layer_of_earlier_timm(tmp_path):
   params = families.params("representation")
   layer = params["pre_logits"]

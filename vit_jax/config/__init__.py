@@ -5,7 +5,7 @@ A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
 back into frozen dataclasses. No other package defines defaults of settings.
 """
 
-from vit_jax.config.data import Augmentation, Data, Dataset, Weighted
+from vit_jax.config.data import RESAMPLING, Augmentation, Data, Dataset, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import AUTO, MAX_BATCH, MAX_NUMBER, MAX_PIXELS, MAX_SIDE, MAX_STEPS
 from vit_jax.config.learning import (
@@ -19,6 +19,7 @@ from vit_jax.config.learning import (
 from vit_jax.config.model import Model
 from vit_jax.config.parsing import from_dict, to_config_dict, to_dict
 from vit_jax.config.run import (
+  POSITION_RESIZING,
   Checkpoint,
   Config,
   EarlyStopping,
@@ -36,6 +37,8 @@ __all__ = [
   "MAX_PIXELS",
   "MAX_SIDE",
   "MAX_STEPS",
+  "POSITION_RESIZING",
+  "RESAMPLING",
   "Augmentation",
   "Checkpoint",
   "Config",

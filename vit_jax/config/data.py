@@ -49,6 +49,12 @@ class Dataset:
   )
 
 
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")  # of Pillow
+RESAMPLING = (
+  "bilinear",
+  *(f"{library}_{name}" for library in ("pillow", "torchvision") for name in FILTERS),
+)
+
 # Training images are cropped at random, unless they are resized.
 CROPPED = (("data.train_pad", 0), ("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
 
@@ -170,6 +176,19 @@ class Data:
     low=0,
     high=MAX_PIXELS,
   )
+  evaluate_squeeze: bool = setting(
+    False,
+    "evaluation images: resize both sides to evaluate_resize, and not only the smaller one, before "
+    "the centre is cropped",
+    used_if=(("data.evaluate_resize",),),
+  )
+  resampling: str = setting(
+    "",
+    "how training and evaluation images are resized: bilinear, as in the paper's code; or by a "
+    "filter of Pillow, with the rounding of Transformers' processors (pillow_) or of torchvision "
+    "and timm (torchvision_). Empty: as the weights in init_from expect, or bilinear",
+    choices=("", *RESAMPLING),
+  )
   repeats: int = setting(
     1,
     "times that each training image comes in a batch, each time augmented in another way; epochs "
@@ -219,6 +238,10 @@ class Data:
     0: the crops are of `crop_area`, or of padded images.
     """
     return self.train_resize or round(self.train_resize_ratio * self.image_size)
+
+  def resampled(self) -> str:
+    """How images are resized; bilinear if no weights say otherwise."""
+    return self.resampling or RESAMPLING[0]
 
   def mixed(self) -> dict[str, Weighted]:
     """The sources of the mix by name, in the order of their names; {} if there is no mix."""

@@ -12,6 +12,7 @@ from vit_jax.config.learning import Loss, NonFinite, ObjectiveSettings, Optimize
 from vit_jax.config.model import Model
 from vit_jax.registry import WEIGHT_FORMATS
 
+POSITION_RESIZING = ("bilinear_aligned", "bicubic", "bicubic_antialiased", "bicubic_offset")
 HEAD = (("objective.trains_head",),)
 WEIGHTS = (("init_from",),)
 
@@ -109,6 +110,14 @@ class Config:
     "start with new position embeddings instead of resizing those of the weights to another "
     "resolution (a comparison with Section 3.2)",
     used_if=WEIGHTS,
+  )
+  position_resizing: str = setting(
+    "",
+    "rule by which position embeddings are resized to another resolution, at the start and when "
+    "the run's own weights are used: that of the published code (bilinear_aligned), of "
+    "Transformers (bicubic), of timm (bicubic_antialiased) or of DINOv2's own code "
+    "(bicubic_offset). Empty: that of the weights in init_from, or bilinear_aligned",
+    choices=("", *POSITION_RESIZING),
   )
   keep_representation: bool = setting(
     False,

@@ -60,17 +60,14 @@ class Reader:
       count=count,
     )
 
-  def evaluation(self, source: Source, *, resize: int) -> pipeline.Batches:
-    """Every image once: its smaller side is resized to `resize` pixels, and its centre cut out.
-
-    0: the whole image is resized to the square.
-    """
-    return self._once(source, functools.partial(images.evaluate_image, resize=resize))
+  def evaluation(self, source: Source, *, resize: int, squeeze: bool) -> pipeline.Batches:
+    """Every image once, with arguments as of `images.evaluate_image`."""
+    return self._once(source, resize=resize, squeeze=squeeze)
 
   def squares(self, source: Source) -> pipeline.Batches:
     """Every image once: resized to a square of 8/7 of the image size, and its centre cut out."""
     side = resizing.square(self.settings.image_size)
-    return self._once(source, functools.partial(images.square_image, resize=side))
+    return self._once(source, resize=side, squeeze=True)
 
   @contextlib.contextmanager
   def ahead(self, batches: pipeline.Batches) -> Iterator[Iterator[dict]]:
@@ -79,11 +76,10 @@ class Reader:
     with contextlib.closing(batches):
       yield put_ahead(batches, sharding, ahead=self.settings.ahead)
 
-  def _once(self, source, transform):
-    bounds = dict(size=self.settings.image_size, max_pixels=self.settings.max_pixels)
+  def _once(self, source, **how):
     return pipeline.evaluate_batches(
       source,
-      transform=functools.partial(transform, **bounds),
+      transform=evaluation_transform(self.settings, **how),
       batch_size=self.batch_size // self.accumulation,
       **self._reading(),
     )
@@ -91,6 +87,18 @@ class Reader:
   def _reading(self):
     host, hosts = meshes.host_rows(self.mesh, self.batch_size)
     return dict(host=host, hosts=hosts, threads=self.settings.threads)
+
+
+def evaluation_transform(data: Data, *, resize: int, squeeze: bool):
+  """The preparation of an evaluation image: image -> (S, S, 3) uint8."""
+  return functools.partial(
+    images.evaluate_image,
+    size=data.image_size,
+    resize=resize,
+    squeeze=squeeze,
+    resampling=data.resampled(),
+    max_pixels=data.max_pixels,
+  )
 
 
 def train_transform(data: Data):
@@ -102,6 +110,7 @@ def train_transform(data: Data):
 def train_crop(data: Data):
   """The crop and the flip of a training image: (image, rng=generator) -> (S, S, 3) uint8."""
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
+  common |= dict(resampling=data.resampled())
   if side := data.resized_side():
     return functools.partial(images.train_square, resize=side, **common)
   if data.train_pad:

@@ -5,8 +5,8 @@ palette images are expanded, transparency becomes white, 16 bits are scaled to 8
 and the Exif orientation is applied.
 
 Everywhere here `image` is an encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3); an image
-of more than `max_pixels` pixels is refused; and the result is (H, W, 3) uint8 RGB. `BadImage` is
-raised as by `decode`.
+of more than `max_pixels` pixels is refused; `resampling` is how pixels are resized, by the names of
+the module of that name; and the result is (H, W, 3) uint8 RGB. `BadImage` is raised as by `decode`.
 """
 
 import math
@@ -18,6 +18,14 @@ from vit_jax.data import crops, jpeg, jpeg_segments, orientation, pillow
 from vit_jax.data.crops import Box
 from vit_jax.data.jpeg import BadImage as BadImage
 from vit_jax.data.pillow import check_size
+from vit_jax.data.resampling import (
+  PUBLISHED,
+  central,
+  filter_of,
+  margin,
+  resized,
+  smaller_side_to,
+)
 
 _MAX_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
 
@@ -50,6 +58,7 @@ def train_image(
   flip: bool,
   max_pixels: int,
   draw: crops.Draw = crops.inception,
+  resampling: str = PUBLISHED,
 ) -> np.ndarray:
   """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
 
@@ -68,7 +77,7 @@ def train_image(
   box = draw(rng, height=height, width=width, area=area, aspect=aspect)
   if partly:
     pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
-  out = _resize(_cut(pixels, box), height=size, width=size)
+  out = resized(_cut(pixels, box), height=size, width=size, resampling=resampling)
   return _flipped(out, rng) if flip else out
 
 
@@ -80,6 +89,7 @@ def train_square(
   resize: int,
   flip: bool,
   max_pixels: int,
+  resampling: str = PUBLISHED,
 ) -> np.ndarray:
   """Resizes the image to a square, cuts out a random smaller square, flips with probability 0.5.
 
@@ -89,7 +99,8 @@ def train_square(
 
   Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
   """
-  pixels = _resize(as_rgb(image, max_pixels=max_pixels), height=resize, width=resize)
+  pixels = as_rgb(image, max_pixels=max_pixels)
+  pixels = resized(pixels, height=resize, width=resize, resampling=resampling)
   top, left = (int((resize - size + 1) * rng.random()) for _ in range(2))
   out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
   return _flipped(out, rng) if flip else out
@@ -103,6 +114,7 @@ def train_padded(
   pad: int,
   flip: bool,
   max_pixels: int,
+  resampling: str = PUBLISHED,
 ) -> np.ndarray:
   """The simple random crop: a random square of the image whose smaller side is resized to `size`.
 
@@ -112,7 +124,8 @@ def train_padded(
 
   Source: Touvron et al., "DeiT III: Revenge of the ViT", 2022, Section 3; its code pads 4 pixels.
   """
-  pixels = _smaller_side(as_rgb(image, max_pixels=max_pixels), side=size, size=size)
+  pixels = as_rgb(image, max_pixels=max_pixels)
+  pixels = _smaller_side(pixels, side=size, size=size, resampling=resampling)
   pixels = cv2.copyMakeBorder(pixels, pad, pad, pad, pad, cv2.BORDER_REFLECT_101)
   top, left = (int((side - size + 1) * rng.random()) for side in pixels.shape[:2])
   out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
@@ -120,7 +133,13 @@ def train_padded(
 
 
 def evaluate_image(
-  image: bytes | np.ndarray, *, size: int, resize: int, max_pixels: int
+  image: bytes | np.ndarray,
+  *,
+  size: int,
+  resize: int,
+  max_pixels: int,
+  squeeze: bool = False,
+  resampling: str = PUBLISHED,
 ) -> np.ndarray:
   """Prepares an image for evaluation, with exact decoding and no randomness.
 
@@ -128,6 +147,7 @@ def evaluate_image(
     size: side of the result in pixels.
     resize: 0: the whole image is resized to the square, without keeping its aspect. Otherwise the
       smaller side is resized to `resize` pixels, and the central square of `size` is cut out.
+    squeeze: whether both sides, and not only the smaller one, become `resize` pixels.
 
   Raises:
     ValueError: `resize` is neither 0 nor at least `size`.
@@ -137,23 +157,12 @@ def evaluate_image(
       f"resize={resize} is smaller than the central crop size={size}; make it 0 or at least {size}."
     )
   pixels = as_rgb(image, max_pixels=max_pixels)
-  if resize == 0:
-    return _resize(pixels, height=size, width=size)
-  return _centre(_smaller_side(pixels, side=resize, size=size), size)
-
-
-def square_image(
-  image: bytes | np.ndarray, *, size: int, resize: int, max_pixels: int
-) -> np.ndarray:
-  """Resizes the image to a square, without keeping its aspect, and cuts out the centre.
-
-  Args:
-    size: side of the result in pixels.
-    resize: side in pixels of the square before the centre is cut out; at least `size`.
-
-  """
-  pixels = _resize(as_rgb(image, max_pixels=max_pixels), height=resize, width=resize)
-  return _centre(pixels, size)
+  if resize == 0 or squeeze:
+    side = resize or size
+    pixels = resized(pixels, height=side, width=side, resampling=resampling)
+  else:
+    pixels = _smaller_side(pixels, side=resize, size=size, resampling=resampling)
+  return _centre(pixels, size, resampling)
 
 
 def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarray:
@@ -173,7 +182,7 @@ def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarr
     return pixels
   new = (round(width * scale), round(height * scale))
   if (height, width) == (2 * new[1], 2 * new[0]):  # the same mean; INTER_AREA rounds its halves up
-    return _resize(pixels, height=new[1], width=new[0])
+    return resized(pixels, height=new[1], width=new[0], resampling=PUBLISHED)
   return cv2.resize(pixels, new, interpolation=cv2.INTER_AREA)
 
 
@@ -233,14 +242,17 @@ def _flipped(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
   return cv2.flip(pixels, 1) if rng.random() < 0.5 else pixels
 
 
-def _smaller_side(pixels: np.ndarray, *, side: int, size: int) -> np.ndarray:
+def _smaller_side(pixels: np.ndarray, *, side: int, size: int, resampling: str) -> np.ndarray:
   """Resizes the smaller side to `side` pixels; of a very thin image, only a middle of `size`."""
-  height, width = pixels.shape[:2]
-  scale = side / min(height, width)
-  if height * width * scale**2 > _MAX_RESIZED:
-    pixels = _middle(pixels, math.ceil(size / scale) + 2)  # interpolation needs a pixel at each end
-    height, width = pixels.shape[:2]
-  return _resize(pixels, height=round(height * scale), width=round(width * scale))
+  height, width = smaller_side_to(side, *pixels.shape[:2], resampling=resampling)
+  if height * width <= _MAX_RESIZED:
+    return resized(pixels, height=height, width=width, resampling=resampling)
+  if filter_of(resampling):
+    return central(pixels, height=height, width=width, size=size, resampling=resampling)
+  scale = side / min(pixels.shape[:2])
+  pixels = _middle(pixels, math.ceil(size / scale) + 2)  # interpolation needs a pixel at each end
+  height, width = (round(length * scale) for length in pixels.shape[:2])
+  return resized(pixels, height=height, width=width, resampling=resampling)
 
 
 def _middle(pixels: np.ndarray, most: int) -> np.ndarray:
@@ -250,18 +262,6 @@ def _middle(pixels: np.ndarray, most: int) -> np.ndarray:
   return _cut(pixels, Box(top, left, *sides))
 
 
-def _centre(pixels: np.ndarray, size: int) -> np.ndarray:
-  top, left = (pixels.shape[0] - size) // 2, (pixels.shape[1] - size) // 2
+def _centre(pixels: np.ndarray, size: int, resampling: str) -> np.ndarray:
+  top, left = (margin(side, size, resampling=resampling) for side in pixels.shape[:2])
   return np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
-
-
-def _resize(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:
-  """Bilinear with half-pixel centres and no antialiasing, as tf.image.resize, to the nearest level.
-
-  With 8 bits OpenCV has weights of few bits, and its results are darker by 0.12 levels on average;
-  with 16 bits it computes in float32 and rounds without bias.
-  """
-  if pixels.shape[:2] == (height, width):
-    return np.ascontiguousarray(pixels)
-  exact = cv2.resize(pixels.astype(np.uint16), (width, height), interpolation=cv2.INTER_LINEAR)
-  return exact.astype(np.uint8)

@@ -6,9 +6,19 @@ from vit_jax.config import ConfigError, Data
 SQUARE = 256 / 224
 
 
-def in_words(resize: int, side: int) -> str:
-  """Says how an image becomes a square of `side` pixels."""
-  return f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
+def in_words(data: Data, resize: int, *, squeeze: bool) -> str:
+  """Says how an image becomes a square of `data.image_size` pixels.
+
+  Args:
+    data: the settings.
+    resize, squeeze: as of `images.evaluate_image`.
+  """
+  side = data.image_size
+  square = f"{resize or side} x {resize or side} px"
+  first = f"smaller side to {resize} px" if resize and not squeeze else square
+  centre = f", centre of {side} px" if resize else ""
+  how = f", {data.resampling}" if data.resampled() != Data().resampled() else ""
+  return f"{first}{centre}{how}"
 
 
 def square(side: int) -> int:

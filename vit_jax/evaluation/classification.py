@@ -29,7 +29,8 @@ with epy.lazy_imports():
   import jax
   import jax.numpy as jnp
 
-  from vit_jax.data import by_label, datasets, device, images, resizing, sources
+  from vit_jax.data import batches as batches_of
+  from vit_jax.data import by_label, datasets, device, resizing, sources
   from vit_jax.data import classes as data_classes
   from vit_jax.evaluation import details, examples
   from vit_jax.learning import losses
@@ -83,12 +84,11 @@ class Classification(Dataset, EvaluationSpec):
         "0, at least 1, or -1 for config.data.evaluate_resize."
       )
 
-  def pixels(self, data: Data) -> int:
-    """To how many the smaller side of an image is resized before the centre is cut out.
-
-    0: the whole image is resized to the square.
-    """
-    return data.evaluate_resize if self.resize < 0 else round(self.resize * data.image_size)
+  def resizing(self, data: Data) -> dict:
+    """`resize` and `squeeze` of `images.evaluate_image` for the images of this set."""
+    if self.resize < 0:
+      return dict(resize=data.evaluate_resize, squeeze=data.evaluate_squeeze)
+    return dict(resize=round(self.resize * data.image_size), squeeze=False)
 
   def open(self, key: str, data: RunData) -> "LabelledSet":
     """Opens the set; also refuses classes that are not trained, and images that are."""
@@ -123,10 +123,11 @@ class LabelledSet(Evaluator):
   def score(self, context: EvalContext, params) -> Result:
     """As `evaluate`; adds tables and a picture if each image has one label."""
     source = self.head.source
-    resize = self.head.dataset.pixels(context.reader.settings)
+    data = context.reader.settings
+    how = self.head.dataset.resizing(data)
     step = context.compiled(make_step, context.loss, static=("classes",))
     kept = details.Kept() if context.detailed and not source.multi_label else None
-    with context.batches(context.reader.evaluation(source, resize=resize)) as batches:
+    with context.batches(context.reader.evaluation(source, **how)) as batches:
       metrics = evaluate(
         functools.partial(step, classes=self.classes),
         params,
@@ -134,16 +135,15 @@ class LabelledSet(Evaluator):
         keep=kept.add if kept else lambda rows: None,
       )
     note = lacking(source.class_names, kept) if kept and self.classes is None else ""
-    image = functools.partial(prepared, source, context.reader.settings, resize)
+    image = lambda row: batches_of.evaluation_transform(data, **how)(source[row].image)
     write = functools.partial(write_details, source=source, kept=kept, image=image)
-    seen = resizing.in_words(resize, context.reader.settings.image_size)
-    dataset = f"{datasets.in_words(self.head.dataset)} ({seen})"
+    dataset = f"{datasets.in_words(self.head.dataset)} ({resizing.in_words(data, **how)})"
     return Result(metrics, write if kept else None, note=note, dataset=dataset)
 
   def resizing_in_words(self, data: Data) -> str:
     """As `Evaluator.resizing_in_words`."""
     settings = self.head.dataset
-    return resizing.in_words(settings.pixels(data), data.image_size) if settings.resize >= 0 else ""
+    return resizing.in_words(data, **settings.resizing(data)) if settings.resize >= 0 else ""
 
   def of_head(self, names: Sequence[str]) -> "LabelledSet":
     """The set with the labels of a head, by name; as `Evaluator.of_head`."""
@@ -267,16 +267,6 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
   if bins is not None:
     result["ece"] = float(np.abs(bins[2] - bins[1]).sum() / count)
   return result | {"examples": int(count)}
-
-
-def prepared(source: "sources.Source", data: Data, resize: int, row: int) -> np.ndarray:
-  """An image of a set as the model sees it, (S, S, 3) uint8.
-
-  Raises:
-    BadImage, OSError: it cannot be read.
-  """
-  bounds = dict(size=data.image_size, max_pixels=data.max_pixels)
-  return images.evaluate_image(source[row].image, resize=resize, **bounds)
 
 
 def write_details(

@@ -93,11 +93,11 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
     evaluations: what is scored.
     known: as `Scored.resizing_known`.
   """
-  side = data.image_size
   if not evaluations.heads():
-    return f"{resizing.square(side)} x {resizing.square(side)} px, centre of {side} px"
+    return resizing.in_words(data, resizing.square(data.image_size), squeeze=True)
   guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
-  of_all = resizing.in_words(data.evaluate_resize, side) + ("" if known else guess)
+  of_all = resizing.in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)
+  of_all += "" if known else guess
   others = [(name, each.resizing_in_words(data)) for name, each in evaluations.evaluators]
   return "; ".join([of_all, *(f"{name}: {words}" for name, words in others if words)])
 

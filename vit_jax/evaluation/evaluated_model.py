@@ -155,7 +155,9 @@ def fitted(
   settings, resizing_known = settings_of(config, named, model)
   if heads:
     head = head_names(config.class_names, heads, model)
-  sized = model.at_size(settings.data.image_size)
+  rule = config.position_resizing or model.card.position_resizing
+  card = dataclasses.replace(model.card, position_resizing=rule)
+  sized = dataclasses.replace(model, card=card).at_size(settings.data.image_size)
   module = computing(sized.module, settings.model)
   params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
   of_objective = {key: part for key, part in model.read.params.items() if key == OBJECTIVE_PARAMS}
@@ -279,11 +281,12 @@ def preparation(config: Config, named: frozenset[str], model: LoadedModel) -> tu
   known = by_recipe or model.read.card is not None
   if by_recipe:
     side = requirements.largest_side(model.module, data.image_size, "these weights")
-    resize = data.evaluate_resize
+    resize, squeeze = data.evaluate_resize, data.evaluate_squeeze
   else:
     card = model.card.at_size(data.image_size) if size_named and data.image_size else model.card
     side = card.image_size or data.image_size
     resize = card.resize if known else data.evaluate_resize
+    squeeze = card.squeeze
   if not side:
     raise ValueError(
       "the weights do not tell the size of their images; give a size, such as "
@@ -291,7 +294,12 @@ def preparation(config: Config, named: frozenset[str], model: LoadedModel) -> tu
     )
   if "data.evaluate_resize" in named:
     resize, known = data.evaluate_resize, True
-  return dataclasses.replace(data, image_size=side, evaluate_resize=resize), known
+    squeeze = False
+  if "data.evaluate_squeeze" in named:
+    squeeze = data.evaluate_squeeze
+  prepared = dict(image_size=side, evaluate_resize=resize, evaluate_squeeze=squeeze)
+  resampling = data.resampling or model.card.resampling
+  return dataclasses.replace(data, **prepared, resampling=resampling), known
 
 
 def computing(module, model) -> models.Network:

@@ -83,7 +83,9 @@ class LoadedModel:
       raise ValueError("the weights do not tell the size of their images; give it")
     square = card.image_size, card.image_size
     wanted = self.module.parameter_shapes(card.image_size)
-    params, rows = weights.fit(self.params, wanted, self.module.grid(*square))
+    rule = card.position_resizing
+    grid = self.module.grid(*square)
+    params, rows = weights.fit(self.params, wanted, grid, position_resizing=rule)
     lost = [row.name for row in rows if row.what == "new"]
     if self.has_head and lost:
       raise ValueError(

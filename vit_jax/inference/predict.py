@@ -172,7 +172,7 @@ def outputs(
     images, batch_size, max_pixels: as for `predict`.
   """
   side = model.card.image_size
-  read = functools.partial(read_image, size=side, resize=model.card.resize, max_pixels=max_pixels)
+  read = functools.partial(read_image, max_pixels=max_pixels, **model.card.preparation())
   images = list(images)
   batch_size = min(batch_size, len(images))
   names = (name_of(image, place) for place, image in enumerate(images, start=1))
@@ -197,18 +197,15 @@ def name_of(image, place: int) -> str:
   return str(image) if isinstance(image, (str, os.PathLike)) else f"image {place}"
 
 
-def read_image(image, *, size: int, resize: int, max_pixels: int) -> np.ndarray | str:
-  """An image prepared as in an evaluation, (size, size, 3) uint8; or why it cannot be read.
+def read_image(image, **preparation) -> np.ndarray | str:
+  """An image prepared as in an evaluation, (S, S, 3) uint8; or why it cannot be read.
 
   Args:
     image: the path of a file, a Pillow image, or uint8 pixels (H, W) or (H, W, 3).
-    size: side of the result, pixels.
-    resize: pixels of the smaller side before the centre is cut out; 0: straight to the square.
-    max_pixels: larger images are not read.
+    **preparation: the other arguments of `evaluate_image`.
   """
   try:
-    pixels = encoded_or_pixels(image)
-    return evaluate_image(pixels, size=size, resize=resize, max_pixels=max_pixels)
+    return evaluate_image(encoded_or_pixels(image), **preparation)
   except (BadImage, OSError) as error:
     return str(error)
 

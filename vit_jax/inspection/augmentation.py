@@ -21,7 +21,13 @@ def augmented(data: Data, gallery: Gallery) -> Shown:
       "config.data.augment is empty, so there is nothing to show; give it, such as "
       "\"--config.data.augment=[{'kind': 'rand_augment'}]\"."
     )
-  images = gallery.squares(Card(image_size=data.image_size, resize=data.evaluate_resize))
+  card = Card(
+    image_size=data.image_size,
+    resize=data.evaluate_resize,
+    squeeze=data.evaluate_squeeze,
+    resampling=data.resampled(),
+  )
+  images = gallery.squares(card)
   rows = [Sample("as it is", [""] * len(gallery), images), *samples(data.augment, images)]
   table = [
     [row.name, name, drawn]

@@ -51,9 +51,7 @@ class Gallery:
     Raises:
       ConfigError: one cannot be read.
     """
-    prepared = lambda data: evaluate_image(
-      data, size=card.image_size, resize=card.resize, max_pixels=self.max_pixels
-    )
+    prepared = lambda data: evaluate_image(data, max_pixels=self.max_pixels, **card.preparation())
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
       return np.stack(list(pool.map(lambda i: self._decoded(i, prepared), range(len(self)))))
 
@@ -145,5 +143,7 @@ def seen_box(height: int, width: int, card: Card) -> Box:
   """The part of an image that `evaluate_image` cuts out for the model."""
   if not card.resize:
     return Box(0, 0, height, width)
-  side = max(1, round(min(height, width) * card.image_size / card.resize))
-  return Box((height - side) // 2, (width - side) // 2, side, side)
+  share = card.image_size / card.resize
+  sides = (height, width) if card.squeeze else (min(height, width),) * 2
+  down, across = (max(1, round(side * share)) for side in sides)
+  return Box((height - down) // 2, (width - across) // 2, down, across)

@@ -246,6 +246,7 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
       image_size=side or SIDE,
       **(dict(crop_area=CROPPED) if card.resize else dict(train_resize_ratio=RESIZE_RATIO)),
       evaluate_resize=card.resize,
+      evaluate_squeeze=card.squeeze,
     ),
     evaluate={"held_out": Classification(**vars(own.held_out))},
     checkpoint=Checkpoint(every=every),
@@ -254,6 +255,7 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
       ("model.name", weights),
       ("data.image_size", weights if side else "usual; the weights do not tell it"),
       *((("data.evaluate_resize", weights), ("data.crop_area", weights)) if card.resize else ()),
+      *((("data.resampling", weights),) if card.resampling != Data().resampled() else ()),
       *((key, own.number) for key in ("batch_size", "duration", "schedule.warmup")),
     ),
   )

@@ -39,6 +39,18 @@ class Initial:
   report: str
 
 
+def weights_of(config: Config) -> weights.Weights:
+  """Reads config.init_from.
+
+  Raises:
+    ConfigError: the path does not exist, or its content is not of the kind that its name says.
+  """
+  try:
+    return weights.read(path_of(config.init_from))
+  except (ValueError, OSError, RunError) as error:
+    raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
+
+
 def read(
   config: Config,
   objective: Objective,
@@ -59,8 +71,8 @@ def read(
   """
   path, settings = path_of(config.init_from), config.model
   defaults = {key: getattr(settings, key) for key in UNSEEN}
+  source = source or weights_of(config)
   try:
-    source = source or weights.read(path)
     model = inference.of_weights(source, **defaults)
     model.check_is(settings)
     order = AS_IT_IS
@@ -72,6 +84,7 @@ def read(
       objective,
       config.data.image_size,
       outputs=order.outputs,
+      position_resizing=config.position_resizing or model.card.position_resizing,
       **{name: getattr(config, name) for name in RENEWED},
     )
     params = stack_blocks(params) if settings.scan else params

@@ -33,11 +33,12 @@ from vit_jax.training.run import Run
 from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import START, ImageCount, taken
 from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
 
 PATHS = ("init_from", "class_names")
 OF_THE_START = (
   *(*PATHS, "new_head", "new_positions", "keep_representation"),
-  *("model.head_bias", "model.head_std", "data.repeats"),
+  *("position_resizing", "model.head_bias", "model.head_std", "data.repeats"),
   *("optimizer.ema", "optimizer.ema_corrected"),  # an average has one factor from its first step
 )
 # Settings that count although no step is left; those of evaluations only if one is missing.
@@ -176,12 +177,26 @@ def resolved_settings(config: Config, run: Recorded) -> Config:
   model = with_recorded_attention(resolved_type(config.model, run.settings), run.settings)
   parts = config.accumulation or run.settings.get("accumulation", 0)
   config = dataclasses.replace(config, model=model, accumulation=parts, **same)
+  data = run.settings.get("data", {})
+  config = resized_as(config, data.get("resampling", ""), run.settings.get("position_resizing", ""))
   if late := changed(run.settings, config, OF_THE_START):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
     )
   return config
+
+
+def resized_as(config: Config, resampling: str, position_resizing: str) -> Config:
+  """The settings, with how images and positions are resized where they leave it to the weights."""
+  data = dataclasses.replace(config.data, resampling=config.data.resampling or resampling)
+  rule = config.position_resizing or position_resizing
+  return dataclasses.replace(config, data=data, position_resizing=rule)
+
+
+def resized_as_for(config: Config, card: Card | None) -> Config:
+  """As `resized_as`, for the weights that a run starts from."""
+  return resized_as(config, card.resampling, card.position_resizing) if card else config
 
 
 def is_same(path: str, other: str) -> bool:

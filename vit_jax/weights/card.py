@@ -4,7 +4,7 @@ import dataclasses
 import json
 import pathlib
 
-from vit_jax.config import MAX_PIXELS, MAX_SIDE
+from vit_jax.config import MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.layers import EPSILON, GELU_FORMS
@@ -38,6 +38,9 @@ class Card:
     image_size: side of the square images in pixels; 0: unknown.
     resize: pixels of the smaller side before the centre is cut out; 0: images are resized straight
       to the square.
+    squeeze: whether both sides, and not only the smaller one, become `resize` pixels.
+    resampling: how pixels are resized, one of `config.data.resampling`.
+    position_resizing: how position embeddings are resized, one of `config.position_resizing`.
     class_names: names of the classes as `nfc` gives them, in the order of the logits; (): unknown.
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
     activation, norm_epsilon, stem_norms, positions: as in config.model; the parameters do not show
@@ -50,6 +53,9 @@ class Card:
 
   image_size: int
   resize: int = 0
+  squeeze: bool = False
+  resampling: str = RESAMPLING[0]
+  position_resizing: str = POSITION_RESIZING[0]
   class_names: tuple[str, ...] = ()
   loss: str = LOSSES[0]
   activation: str = ACTIVATIONS[0]
@@ -62,6 +68,15 @@ class Card:
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
+
+  def preparation(self) -> dict:
+    """How `images.evaluate_image` prepares an image, as its arguments."""
+    return dict(
+      size=self.image_size,
+      resize=self.resize,
+      squeeze=self.squeeze,
+      resampling=self.resampling,
+    )
 
   def at_size(self, side: int) -> "Card":
     """The card for images of another size; the part of an image that is cut out stays the same."""
@@ -82,8 +97,12 @@ RULES = {
   "average": Rule(lambda x: isinstance(x, bool), "true or false"),
   "image_size": whole(0, MAX_SIDE),
   "resize": whole(0, MAX_PIXELS),
+  "squeeze": Rule(lambda x: isinstance(x, bool), "true or false"),
+  "resampling": one_of(*RESAMPLING),
+  "position_resizing": one_of(*POSITION_RESIZING),
   "class_names": TEXTS,
 }
+LATER = ("positions", "squeeze", "resampling", "position_resizing")  # older cards lack them
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
@@ -120,7 +139,7 @@ def of_values(values, path: pathlib.Path) -> Card:
     ValueError: it is not a card.
   """
   try:
-    values = {"positions": Card.positions} | values  # older cards do not have it
+    values = {key: getattr(Card, key) for key in LATER} | values
     wrong = [text for key, rule in RULES.items() if (text := rule.broken(key, values[key]))]
     if not wrong and 0 < values["resize"] < values["image_size"]:
       wrong.append(f"resize is {values['resize']}, below its image_size")

@@ -15,7 +15,7 @@ from vit_jax.weights.card import RULES, Card, inferred
 from vit_jax.weights.format import WeightFormat
 from vit_jax.weights.huggingface import ACTIVATIONS, CONFIG, WEIGHTS
 from vit_jax.weights.published import POSITIONS
-from vit_jax.weights.rules import Rule, number, one_of, three, whole
+from vit_jax.weights.rules import Rule, one_of, whole
 from vit_jax.weights.translation import (
   CONVOLUTION,
   DENSE,
@@ -61,13 +61,8 @@ COMPUTED = {
   "use_swiglu_ffn": (Rule(lambda x: x is False, "False: no model here has SwiGLU"), False),
   "quantization_config": (one_of(None), None),
 }
-# Of their BitImageProcessor: a centre is cut out of an image whose smaller side is `size`.
-PREPARED = {
-  "image_mean": (three(number(-10, 10)), [0.485, 0.456, 0.406]),
-  "image_std": (three(number(0.001, 1000)), [0.229, 0.224, 0.225]),
-  "do_rescale": (one_of(True), True),
-  "do_normalize": (one_of(True), True),
-}
+# How their position embeddings are resized; without registers, Transformers does not smooth them.
+POSITION_RESIZING = dict(zip(KINDS, ("bicubic", "bicubic_antialiased"), strict=True))
 _log = logging.getLogger(__name__)
 
 
@@ -89,8 +84,8 @@ def _load(folder: pathlib.Path) -> dict:
   except KeyError as error:
     raise ValueError(f"{error} is not part of a {settings['architectures'][0]}") from error
   _check_size(params, settings["image_size"])
-  images = _images(folder)
-  return pixels.folded(params, images["image_mean"], images["image_std"])
+  prepared = _prepared(folder, params)
+  return pixels.folded(params, prepared.mean, prepared.deviation)
 
 
 def _with_positions(flat: dict) -> dict:
@@ -115,22 +110,30 @@ def _check_size(params: dict, stated: int):
     )
 
 
-def _images(folder: pathlib.Path) -> dict:
-  path = folder / huggingface_images.FILE
-  return rules.checked(rules.read_json(path) if path.is_file() else {}, PREPARED, path)
+def _prepared(folder: pathlib.Path, params: dict) -> huggingface_images.Prepared:
+  """How images are prepared; without a file that says it, at the size of the position embeddings.
+
+  As of their published processors, the smaller side then becomes 8/7 of the size.
+  """
+  side = inferred(params).image_size
+  usual = huggingface_images.Prepared(
+    *huggingface_images.IMAGENET, side, round(side * 256 / 224), False, "pillow_bicubic"
+  )
+  return huggingface_images.read(folder, "Bit") or usual
 
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
-  """The size of the images is that of the position embeddings; of it, 224 of 256 are cut out."""
   if not params:
     return None  # nothing tells what they were trained on
   settings = rules.read(folder / CONFIG, COMPUTED)
-  side = inferred(params).image_size
-  pixels.warn_of_resizing("Hugging Face", "bicubic")
+  prepared = _prepared(folder, params)
   activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
   return Card(
-    image_size=side,
-    resize=round(side * 256 / 224),
+    image_size=prepared.size,
+    resize=prepared.resize,
+    squeeze=prepared.squeeze,
+    resampling=prepared.resampling,
+    position_resizing=POSITION_RESIZING[settings["model_type"]],
     activation=activations[0],
     norm_epsilon=settings["layer_norm_eps"],
   )

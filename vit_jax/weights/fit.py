@@ -1,18 +1,15 @@
-"""Fits loaded parameters to a model, and reports each that is resized, replaced or dropped.
-
-Position embeddings are resized to another grid of patches as in Section 3.2.
-"""
+"""Fits loaded parameters to a model, and reports each that is resized, replaced or dropped."""
 
 import dataclasses
 import re
 from collections.abc import Callable
 
 import numpy as np
-import scipy.ndimage
 
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.recognition import patch_grid
 from vit_jax.storage.tree import flatten, nest
+from vit_jax.weights.resized_positions import PUBLISHED, resize_axis, resize_table
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
@@ -42,6 +39,7 @@ def fit(
   new_positions: bool = False,
   keep_representation: bool = False,
   outputs: tuple[int, ...] | None = None,
+  position_resizing: str = PUBLISHED,
 ) -> tuple[dict, list[Row]]:
   """Fits loaded parameters to a model.
 
@@ -56,6 +54,7 @@ def fit(
     new_positions: whether to make new position embeddings even if the old ones can be resized.
     keep_representation: whether the representation layer stays under a new head.
     outputs: for each output of the model, its index in the head that is kept; None: the same.
+    position_resizing: the rule for position embeddings, of `resized_positions`.
 
   Returns:
     The tree, without the parameters that are new, and a row for each name.
@@ -80,7 +79,7 @@ def fit(
       fitted[name], row = _taken(name, array, outputs)
       rows.append(row)
     else:
-      fitted[name], detail = _resized(params, name, array, target, grid)
+      fitted[name], detail = _resized(params, name, array, target, grid, position_resizing)
       rows.append(Row(name, "resized", detail))
   rows += [Row(name, "dropped", f"{x.shape}") for name, x in surplus.items()]
   return nest(fitted), rows
@@ -151,45 +150,13 @@ def table(rows: list[Row]) -> str:
   return "\n".join(lines)
 
 
-def _resized(params, name, array, target, grid):
+def _resized(params, name, array, target, grid, rule):
   table = name.endswith("pos_embedding")
   before = target.shape[1] - grid[0] * grid[1] if table else 0
   old = patch_grid(params, before)
   if table:
-    resized = resize_table(array, old, grid, before=before)
+    resized = resize_table(array, old, grid, before=before, rule=rule)
   else:
-    resized = resize_axis(array, grid[0] if name.endswith("row") else grid[1])
+    resized = resize_axis(array, grid[0] if name.endswith("row") else grid[1], rule)
   shape = lambda sides: f"{sides[0]} x {sides[1]}"
   return resized, f"{shape(old)} -> {shape(grid)} patches"
-
-
-def resize_table(
-  table: np.ndarray, old: tuple[int, int], new: tuple[int, int], *, before: int
-) -> np.ndarray:
-  """Interpolates 1-D position embeddings over the places of their patches in the image.
-
-  Bilinear with aligned corners, as in the published code; those before the patches stay unchanged.
-
-  Args:
-    table: (1, before + N, D); N = rows * columns of `old`.
-    old, new: rows and columns of patches.
-    before: entries of tokens before the patches, such as the class token.
-
-  Returns:
-    (1, before + M, D), in the dtype of `table`.
-  """
-  tokens, patches = table[:, :before], table[0, before:]
-  grid = _zoom(patches.reshape(*old, -1), (*new, table.shape[-1]))
-  return np.concatenate([tokens, grid.reshape(1, new[0] * new[1], -1)], axis=1)
-
-
-def resize_axis(table: np.ndarray, new: int) -> np.ndarray:
-  """The same along one axis, for 2-D position embeddings: (rows or columns, D/2)."""
-  return _zoom(table, (new, table.shape[-1]))
-
-
-def _zoom(array, shape):
-  factors = [n / o for n, o in zip(shape, array.shape, strict=True)]
-  # "nearest", because rounding may place the last entry slightly outside the table.
-  zoomed = scipy.ndimage.zoom(array.astype(np.float64), factors, order=1, mode="nearest")
-  return zoomed.astype(array.dtype)

@@ -16,8 +16,9 @@ from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import huggingface_images as images
 from vit_jax.weights import pickled, pixels, rules, safetensors
 from vit_jax.weights.card import DEEP, RULES, Card, inferred
+from vit_jax.weights.fit import fit
 from vit_jax.weights.format import WeightFormat
-from vit_jax.weights.rules import one_of, whole
+from vit_jax.weights.rules import one_of, or_none, whole
 from vit_jax.weights.translation import (
   CONVOLUTION,
   DENSE,
@@ -86,18 +87,23 @@ COMPUTED = {
   "representation": (RULES["representation"], Card.representation),
   "average": (RULES["average"], Card.average),
   "positions": (RULES["positions"], Card.positions),
+  "resampling": (or_none(RULES["resampling"]), None),
+  "position_resizing": (or_none(RULES["position_resizing"]), None),
 }
 _log = logging.getLogger(__name__)
+POSITION_RESIZING = "bicubic"  # of Transformers' models
 TRAINED_ON = "vit_jax_trained_on"  # a key of our own, as "representation" and "average" are
 README = f"""# Images for this model
 
-preprocessor_config.json says how images are prepared. vit_jax trained this model. In three cases
+preprocessor_config.json says how images are prepared. vit_jax trained this model. In [CASES] cases
 transformers gives other pixels than vit_jax, and so other probabilities:
 
 - {DEEP}
 - Images with transparent parts: these are white for vit_jax. transformers.pipeline, as Pillow's
   convert('RGB'), shows the colour that is stored there, often black. Put such images on
   white first.
+"""
+LARGE = """\
 - Images that are larger than the model's, [SIDE] pixels: Hugging Face's processors average
   pixels (antialiasing), and vit_jax interpolates the four nearest pixels. Measured on 200 test
   images of Fashion-MNIST (28 pixels) with a model that gets 84% right: at 28 pixels no difference;
@@ -146,8 +152,24 @@ def _load(folder: pathlib.Path) -> dict:
   for key, size in _sizes(params).items():
     if settings.get(key) != size:
       raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
-  prepared = images.read(folder, settings["image_size"])
+  prepared = _prepared(folder, settings)
   return pixels.folded(params, prepared.mean, prepared.deviation)
+
+
+def _prepared(folder: pathlib.Path, settings: dict) -> images.Prepared:
+  """How images are prepared; without a file that says it, as usual for a ViT of this size.
+
+  Raises:
+    ValueError: it is another way than this project knows, or for another size than the model's.
+  """
+  side = settings["image_size"]
+  prepared = images.read(folder, "ViT") or images.usual(side)
+  if prepared.size != side:
+    raise ValueError(
+      f"{folder / images.FILE} makes images of {prepared.size} pixels, and image_size is {side} in "
+      f"{CONFIG}"
+    )
+  return prepared
 
 
 def _within_vit(flat: dict, architectures: list[str]) -> dict:
@@ -168,13 +190,17 @@ def _within_vit(flat: dict, architectures: list[str]) -> dict:
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card:
   settings = _settings_in(folder)
-  prepared = images.read(folder, settings["image_size"])
-  if params:
-    images.warn(folder)
+  prepared = _prepared(folder, settings)
+  ours = TRAINED_ON in settings  # an older export of ours does not say how images are resized
+  resampling = settings["resampling"] or (Card.resampling if ours else "")
+  rule = settings["position_resizing"] or (Card.position_resizing if ours else POSITION_RESIZING)
   activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
   return Card(
     image_size=settings["image_size"],
     resize=prepared.resize,
+    squeeze=prepared.squeeze,
+    resampling=images.resampling_of(prepared, resampling),
+    position_resizing=rule,
     class_names=_class_names(settings),
     loss="sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax",
     activation=activations[0],
@@ -198,6 +224,7 @@ def _class_names(settings: dict) -> tuple[str, ...]:
 
 def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
+  params = _at_size(params, card)
   try:
     flat = NAMES.theirs(flatten(params))
   except KeyError as error:
@@ -207,17 +234,30 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
     rules.read(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_arrays(folder / WEIGHTS, flat, {})
-  prepared = images.written(card.image_size, card.resize)
+  prepared = images.written(card)
   for name, content in ((CONFIG, settings), (images.FILE, prepared)):
     write_text(folder / name, json.dumps(content, indent=2) + "\n")
   if _unchanged(folder / NOTES):
     write_text(folder / NOTES, _notes_on_images(card))
 
 
+def _at_size(params: dict, card: Card) -> dict:
+  """The parameters with position embeddings for the images of the card, as their model needs."""
+  module, side = module_of(params), card.image_size
+  if side in (0, inferred(params).image_size) or not inferred(params).image_size:
+    return params
+  grid, shapes = module.grid(side, side), module.parameter_shapes(side)
+  return fit(params, shapes, grid, position_resizing=card.position_resizing)[0]
+
+
 def _notes_on_images(card: Card) -> str:
   """The text for whoever prepares images for the model."""
-  text = README.replace("[RESIZED]", SMALLER_SIDE if card.resize else SQUARE)
-  return text.replace("[SIDE]", str(card.image_size)).replace("[RESIZE]", str(card.resize))
+  differs = card.resampling == Card.resampling
+  smaller = card.resize and not card.squeeze
+  text = README.replace("[CASES]", "three" if differs else "two") + LARGE * differs
+  text = text.replace("[RESIZED]", SMALLER_SIDE if smaller else SQUARE)
+  side = card.resize if card.squeeze else card.image_size
+  return text.replace("[SIDE]", str(side)).replace("[RESIZE]", str(card.resize))
 
 
 def _unchanged(path: pathlib.Path) -> bool:
@@ -225,7 +265,8 @@ def _unchanged(path: pathlib.Path) -> bool:
   if not path.exists():
     return True
   without_sizes = lambda text: re.sub(r"\d+", "0", text)
-  written = [without_sizes(_notes_on_images(Card(0, resize=resize))) for resize in (0, 1)]
+  cards = Card(0), Card(0, resize=1), Card(0, resampling=f"pillow_{images.FILTERS[0]}")
+  written = [without_sizes(_notes_on_images(card)) for card in cards]
   return without_sizes(path.read_text(encoding="utf-8", errors="replace")) in written
 
 
@@ -272,6 +313,8 @@ def _settings(params: dict, card: Card) -> dict:
     "representation": card.representation,
     "average": card.average,
     "positions": card.positions,
+    "resampling": card.resampling,
+    "position_resizing": card.position_resizing,
     TRAINED_ON: history.written(card.trained_on),
     "torch_dtype": "float32",
   }

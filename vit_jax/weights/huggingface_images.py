@@ -1,19 +1,37 @@
 """How images are prepared for a model of Hugging Face: its preprocessor_config.json."""
 
-import logging
+import math
 import pathlib
 from typing import NamedTuple
 
-from vit_jax.config import MAX_SIDE
-from vit_jax.weights import pixels, rules
-from vit_jax.weights.rules import Rule, one_of, or_none, three, whole
+from vit_jax.config import MAX_PIXELS
+from vit_jax.data.resampling import filter_of
+from vit_jax.weights import rules
+from vit_jax.weights.card import Card
+from vit_jax.weights.rules import Rule, number, one_of, three, whole
 
 FILE = "preprocessor_config.json"
-SQUARES, CROPS = "ViT", ("Bit", "DeiT")  # processors by the first word of their names
+FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+IMAGENET = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+_HALF = [0.5] * 3, [0.5] * 3
+_CLIP = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+# What Transformers' processors do where a file does not say it, by the first word of their names:
+# size, whether a number is the side of a square, filter, whether a centre is cut out, mean and std.
+_USUAL = {
+  "ViT": ({"height": 224, "width": 224}, True, 2, False, _HALF),
+  "DeiT": ({"height": 256, "width": 256}, True, 3, True, _HALF),
+  "Bit": ({"shortest_edge": 224}, False, 3, True, _CLIP),
+  "CLIP": ({"shortest_edge": 224}, False, 3, True, _CLIP),
+}
 _ENDINGS = ("ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor")
-_NAMES = tuple(f"{kind}{ending}" for kind in (SQUARES, *CROPS) for ending in _ENDINGS)
-_RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-_log = logging.getLogger(__name__)
+_KINDS = {f"{kind}{ending}": kind for kind in _USUAL for ending in _ENDINGS}
+# Keys that change no pixel here: whose processor it is, and in which form arrays come and go.
+_IGNORED = {
+  *("image_processor_type", "feature_extractor_type", "processor_class", "_processor_class"),
+  *("transformers_version", "_name_or_path", "_valid_processor_keys"),
+  *("return_tensors", "data_format", "input_data_format", "device", "disable_grouping"),
+  "do_convert_rgb",  # all images are made RGB
+}
 
 
 class Prepared(NamedTuple):
@@ -21,102 +39,168 @@ class Prepared(NamedTuple):
 
   Attributes:
     mean, deviation: that are subtracted and divided by, of pixels from 0 to 1.
-    resize: as that of a `Card`.
+    size, resize, squeeze, resampling: as of `images.evaluate_image`.
   """
 
-  mean: list[float] = [0.5] * 3
-  deviation: list[float] = [0.5] * 3
-  resize: int = 0
+  mean: list[float]
+  deviation: list[float]
+  size: int
+  resize: int
+  squeeze: bool
+  resampling: str
 
 
-def read(folder: pathlib.Path, side: int) -> Prepared:
-  """What the file in a folder says, or what is usual without one.
+def read(folder: pathlib.Path, kind: str) -> Prepared | None:
+  """What the file in the folder of a model says; None without one.
 
   Args:
     folder: of the model.
-    side: of the model's images, pixels.
+    kind: of its processor, a name of `_USUAL`, if the file does not say it.
 
   Raises:
     ValueError: images are prepared in a way that this project does not know.
   """
   path = folder / FILE
   if not path.is_file():
-    return Prepared()
+    return None
   values = rules.read_json(path)
-  name = values.get("image_processor_type") or values.get("feature_extractor_type") or SQUARES
-  crops = str(name).startswith(CROPS)
-  values = rules.checked(values, _CROPPED if crops else _SQUARE, path)
-  return Prepared(values["image_mean"], values["image_std"], _resize(values, side, path))
+  table = _rules(_kind(values, path) or kind)
+  unknown = sorted(
+    key for key in values.keys() - table.keys() - _IGNORED if values[key] not in (None, False)
+  )
+  if unknown:
+    raise ValueError(f"{path} has {', '.join(unknown)}, which this project does not know.")
+  given = {key: value for key, value in values.items() if value is not None}  # null: not given
+  return _prepared(rules.checked(given, table, path), path)
 
 
-def warn(folder: pathlib.Path):
-  """Says in what else than bounds Hugging Face prepares images otherwise than this project."""
-  values = rules.read_json(folder / FILE) if (folder / FILE).is_file() else {}
-  pixels.warn_of_resizing("Hugging Face", _RESAMPLING[values.get("resample", 2)])
-  if values.get("do_center_crop") and "shortest_edge" not in _size(values.get("size")):
-    _log.warning(
-      "Hugging Face squeezes images for it to a square and cuts out its centre; this project keeps "
-      "their proportions, as the authors of DeiT do."
-    )
+def usual(side: int) -> Prepared:
+  """How a ViTImageProcessor prepares images for a model of this size."""
+  return Prepared(*_HALF, side, 0, False, "pillow_bilinear")
 
 
-def written(side: int, resize: int) -> dict:
-  """The contents of the file for a model of this project; `resize` as that of a `Card`."""
-  square = {"height": side, "width": side}
-  cropped = {"size": {"shortest_edge": resize}, "do_center_crop": True, "crop_size": square}
+def written(card: Card) -> dict:
+  """The contents of the file for a model of this project."""
+  square = _square(card.image_size)
+  size = _square(card.resize) if card.squeeze else {"shortest_edge": card.resize}
+  cropped = {"size": size, "do_center_crop": True, "crop_size": square}
+  mean, deviation = _HALF
   return {
-    "image_processor_type": "BitImageProcessor" if resize else "ViTImageProcessor",
+    "image_processor_type": "BitImageProcessor" if card.resize else "ViTImageProcessor",
     "do_convert_rgb": True,
     "do_resize": True,
-    **(cropped if resize else {"size": square}),
-    "resample": 2,
+    **(cropped if card.resize else {"size": square}),
+    "resample": {name: key for key, name in FILTERS.items()}[_filter(card.resampling)],
     "do_rescale": True,
     "rescale_factor": 1 / 255,
     "do_normalize": True,
-    "image_mean": [0.5] * 3,
-    "image_std": [0.5] * 3,
+    "image_mean": mean,
+    "image_std": deviation,
   }
 
 
-def _size(value) -> dict:
-  """A size as old and new files write it, in the new form."""
-  return {"height": value, "width": value} if isinstance(value, int) else value or {}
+def resampling_of(prepared: Prepared, recorded: str) -> str:
+  """How images are resized: as an export of this project recorded it, if the filter is the same."""
+  same = recorded and _filter(recorded) == _filter(prepared.resampling)
+  return recorded if same else prepared.resampling
 
 
-def _resize(values: dict, side: int, path: pathlib.Path) -> int:
-  square, size = {"height": side, "width": side}, _size(values["size"])
+def _filter(resampling: str) -> str:
+  return filter_of(resampling) or "bilinear"
+
+
+def _kind(values: dict, path: pathlib.Path) -> str:
+  name = values.get("image_processor_type") or values.get("feature_extractor_type")
+  if name is None:
+    return ""
+  if not isinstance(name, str) or name not in _KINDS:
+    raise ValueError(
+      f"{path} is of a {name!r:.60}; known are the processors of {', '.join(_USUAL)}."
+    )
+  return _KINDS[name]
+
+
+def _rules(kind: str) -> rules.Rules:
+  size, square, resample, crops, (mean, deviation) = _USUAL[kind]
+  flag, colours = one_of(True, False), lambda rule: _either(three(rule), rule)
+  return {
+    "do_resize": (one_of(True), True),
+    "size": (_IS_SIZE, size),
+    "default_to_square": (flag, square),
+    "resample": (Rule(lambda x: type(x) is int and x in FILTERS, "from 0 to 5"), resample),
+    "do_center_crop": (flag, crops),
+    "crop_size": (_IS_SIZE, 224),
+    "do_rescale": (flag, True),
+    "rescale_factor": (number(1e-6, 1000), 1 / 255),
+    "do_normalize": (flag, True),
+    "image_mean": (colours(number(-1000, 1000)), mean),
+    "image_std": (colours(number(1e-6, 1000)), deviation),
+    "do_pad": (one_of(False), False),
+    "do_flip_channel_order": (one_of(False), False),
+  }
+
+
+def _either(rule: Rule, other: Rule) -> Rule:
+  return Rule(lambda x: rule.test(x) or other.test(x), f"{rule.words}, or a number {other.words}")
+
+
+def _prepared(values: dict, path: pathlib.Path) -> Prepared:
+  size, resize, squeeze = _sizes(values, path)
+  factor = 255 * values["rescale_factor"] if values["do_rescale"] else 255
+  factor = 1 if math.isclose(factor, 1, rel_tol=1e-6) else factor
+  colours = [values["image_mean"], values["image_std"]] if values["do_normalize"] else [0, 1]
+  mean, deviation = (x if isinstance(x, list) else [x] * 3 for x in colours)
+  return Prepared(
+    [x / factor for x in mean],
+    [x / factor for x in deviation],
+    size,
+    resize,
+    squeeze,
+    f"pillow_{FILTERS[values['resample']]}",
+  )
+
+
+def _sizes(values: dict, path: pathlib.Path) -> tuple[int, int, bool]:
+  """`size`, `resize` and `squeeze` of `images.evaluate_image`.
+
+  Raises:
+    ValueError: images do not become squares of one size.
+  """
+  size = _sides(values["size"], square=values["default_to_square"])
+  resize, squeeze = size.get("height", size.get("shortest_edge")), "height" in size
+  if size not in (_square(resize), {"shortest_edge": resize}):
+    raise _refused(path, f"size is {size}, no square and no shortest_edge")
   if not values["do_center_crop"]:
-    wrong = Rule(lambda x: x == square, f"{square}, the size of the model").broken("size", size)
-    resize = 0
-  else:
-    wrong = one_of(square).broken("crop_size", _size(values["crop_size"]))
-    resize = size.get("shortest_edge", size.get("height"))
-    wrong = wrong or whole(side, MAX_SIDE).broken("size", resize)
-  if wrong:
-    raise ValueError(f"{path} asks for what this project does not compute: {wrong}.")
-  return resize
+    if not squeeze:
+      raise _refused(path, f"size is {size}, and no square is cut out (do_center_crop)")
+    return resize, 0, False
+  crop = _sides(values["crop_size"], square=True)
+  side = crop.get("height")
+  if crop != _square(side) or side > resize:
+    raise _refused(path, f"crop_size is {crop}, no square inside the size {size}")
+  return (side, 0, False) if squeeze and side == resize else (side, resize, squeeze)
 
 
+def _sides(value, *, square: bool) -> dict:
+  """A size as old and new files write it, in the new form; a number is a square or an edge."""
+  if isinstance(value, int):
+    return _square(value) if square else {"shortest_edge": value}
+  return {key: length for key, length in value.items() if length is not None}
+
+
+def _square(side: int) -> dict:
+  return {"height": side, "width": side}
+
+
+def _refused(path: pathlib.Path, what: str) -> ValueError:
+  return ValueError(f"{path} asks for what this project does not compute: {what}.")
+
+
+_LENGTH = whole(1, MAX_PIXELS)
 _IS_SIZE = Rule(
-  lambda x: type(x) is int or (isinstance(x, dict) and all(type(n) is int for n in x.values())),
+  lambda x: (
+    _LENGTH.test(x)
+    or (isinstance(x, dict) and all(n is None or _LENGTH.test(n) for n in x.values()))
+  ),
   "a number of pixels, or a height and a width",
 )
-_SQUARE = {
-  "do_convert_rgb": (one_of(True, False, None), None),
-  "image_processor_type": (one_of(*_NAMES, None), None),
-  "feature_extractor_type": (one_of(*_NAMES, None), None),
-  "do_resize": (one_of(True), True),
-  "size": (_IS_SIZE, 224),
-  "resample": (one_of(*_RESAMPLING), 2),
-  "do_center_crop": (one_of(False, None), None),
-  "do_pad": (one_of(False, None), None),
-  "do_rescale": (one_of(True), True),
-  "rescale_factor": (one_of(1 / 255), 1 / 255),
-  "do_normalize": (one_of(True), True),
-  "image_mean": (three(rules.number(-10, 10)), [0.5] * 3),
-  "image_std": (three(rules.number(0.001, 1000)), [0.5] * 3),
-}
-_CROPPED = _SQUARE | {
-  "do_center_crop": (one_of(True, False), True),
-  "crop_size": (or_none(_IS_SIZE), 224),
-}

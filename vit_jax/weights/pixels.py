@@ -1,11 +1,8 @@
 """Parameters for pixels of another mean and deviation, made to take this project's, -1 to 1."""
 
-import logging
 from collections.abc import Sequence
 
 import numpy as np
-
-_log = logging.getLogger(__name__)
 
 
 def folded(params: dict, mean: Sequence[float], deviation: Sequence[float]) -> dict:
@@ -30,9 +27,3 @@ def folded(params: dict, mean: Sequence[float], deviation: Sequence[float]) -> d
   kernel = kernel * (0.5 / deviation)[:, None]
   bias = params["embedding"]["bias"] + shift
   return params | {"embedding": {"kernel": np.float32(kernel), "bias": np.float32(bias)}}
-
-
-def warn_of_resizing(library: str, kind: str):
-  """Says that a library resizes images for a model in another way than this project."""
-  if kind != "bilinear":
-    _log.warning("%s resizes images for it by %s; this project does so bilinearly.", library, kind)

@@ -61,11 +61,16 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   _log.warning(
     "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
     "GELU, as many heads as models of this width have, the mean of the patches where there is no "
-    "class token, square images as (pixel - 127.5) / 127.5. If they are not (DeiT, DINO and MAE "
-    "have other images), put timm's config.json beside it.",
+    "class token, square images, resized bicubically, as (pixel - 127.5) / 127.5. If they are not "
+    "(DeiT, DINO and MAE have other images), put timm's config.json beside it.",
     path,
   )
-  usual = dict(activation=timm.ACTIVATION, stem_norms=timm.stem_norms(params))
+  usual = dict(
+    activation=timm.ACTIVATION,
+    stem_norms=timm.stem_norms(params),
+    resampling=timm.RESAMPLING,
+    position_resizing=timm.position_resizing(names),
+  )
   return dataclasses.replace(card.inferred(params), **usual)
 
 

@@ -99,6 +99,8 @@ _EARLIER = Table(*layer("pre_logits", "pre_logits.fc", DENSE))  # timm has no su
 _READ = (*(table + _EARLIER for table in (_VIT, _WITH_ROOT, _HYBRID)), _BIT)
 
 ACTIVATION = "gelu"  # of timm's models, unless they ask for another
+RESAMPLING, POSITION_RESIZING = "torchvision_bicubic", "bicubic_antialiased"
+MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # Parts of timm's models that ours do not have, by the names of their parameters.
 _LACKING = {
@@ -175,6 +177,16 @@ def from_timm(
     )
   tree = nest(table.ours(flat, heads or heads_of(flat)))
   return position_count.for_all_tokens(tree, side, sure=ours)
+
+
+def position_resizing(names) -> str:
+  """The rule for position embeddings of a file with these names.
+
+  Of DINOv2's own files, those without registers have the rule of its own code.
+  """
+  if MASKED in names and _REGISTERS not in names:
+    return "bicubic_offset"
+  return POSITION_RESIZING
 
 
 def stem_norms(params: dict) -> str:

@@ -10,6 +10,7 @@ import pathlib
 
 from vit_jax import models
 from vit_jax.config import MAX_SIDE, model_names
+from vit_jax.config.data import FILTERS
 from vit_jax.models.layers import GELU_FORMS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
@@ -67,7 +68,7 @@ IMAGES = {
   "input_size": (or_none(three(_SIDE)), None),
   "crop_pct": (number(0.1, 1), 0.875),
   "crop_mode": (one_of("center", "squash"), "center"),
-  "interpolation": (_A_NAME, "bicubic"),
+  "interpolation": (one_of(*FILTERS), "bicubic"),
   "label_names": (or_none(TEXTS), None),
   "global_pool": (or_none(_A_NAME), None),
 }
@@ -97,6 +98,7 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
   images, arguments = settings.get("pretrained_cfg", settings), settings.get("model_args") or {}
   if not isinstance(images, dict) or not isinstance(arguments, dict):
     raise ValueError(f"its {CONFIG} does not describe a model of timm")
+  images = {key: value for key, value in images.items() if value is not None}
   if unknown := sorted(set(arguments) - _ARGUMENTS - set(ARGUMENTS)):
     raise ValueError(
       f"its model was made with {', '.join(unknown)}, which this project does not know"
@@ -194,10 +196,12 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   settings, images, arguments = _settings(path)
   usual = functools.partial(_usual, settings["architecture"])
   side = _side_of_images(images, arguments) or card.inferred(params).image_size
-  pixels.warn_of_resizing("timm", images["interpolation"])
   return Card(
     image_size=side,
     resize=_resize(side, images["crop_pct"], images["crop_mode"]),
+    squeeze=images["crop_mode"] == "squash" and images["crop_pct"] < 1,
+    resampling=f"torchvision_{images['interpolation']}",
+    position_resizing=timm.POSITION_RESIZING,
     class_names=tuple(settings["label_names"] or images["label_names"] or ()),
     stem_norms=timm.stem_norms(params),
     activation=arguments["act_layer"] or usual("activation", timm.ACTIVATION),
@@ -206,11 +210,9 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
 
 
 def _resize(side: int, share: float, mode: str) -> int:
-  if mode == "center":
-    return math.floor(side / share)
-  if share != 1:
-    raise ValueError(f"images are cropped by {mode!r} with crop_pct {share}, not known here")
-  return 0
+  """The side that images are resized to; 0 if they become the square at once."""
+  resize = math.floor(side / share)
+  return 0 if mode == "squash" and resize == side else resize
 
 
 def _usual(architecture: str, field: str, otherwise):

@@ -70,6 +70,9 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
   card = Card(
     image_size=data["image_size"],
     resize=data["evaluate_resize"],
+    squeeze=data.get("evaluate_squeeze", Card.squeeze),
+    resampling=data.get("resampling") or Card.resampling,
+    position_resizing=meta["config"].get("position_resizing") or Card.position_resizing,
     class_names=tuple(meta["class_names"]),
     loss=meta["config"]["loss"]["kind"],
     **{key: model[key] for key in UNSEEN if key in model},
