@@ -6,6 +6,10 @@ def load(source, image_size: int = 0, *, average: bool = True):
   from vit_jax.process import variables
 
   variables.check()
-  from vit_jax import inference  # imports JAX, which the command line does without
+  with variables.said_of_devices():
+    import jax  # late: the command line does without
 
-  return inference.load(source, image_size, average=average)
+    from vit_jax import inference
+
+    jax.devices()  # which predictions need: a refusal comes now
+    return inference.load(source, image_size, average=average)
