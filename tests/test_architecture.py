@@ -124,7 +124,7 @@ OF_THIS_MACHINE = (
   *("vit_jax.process.huge_pages", "vit_jax.devices.hosts"),  # devices
   *("vit_jax.config.python_file", "vit_jax.config.suggestions"),  # recipes
   "vit_jax.experiments.studies.loading",
-  "vit_jax.report.provenance",  # the program
+  "vit_jax.process.program",  # its code
   *("vit_jax.inference.predict", "vit_jax.inspection.gallery"),  # images that the user names
   # Formats of weights, which libraries read: vit_jax.weights.source brings them here.
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),

@@ -3,6 +3,13 @@
 
 def load(source, image_size: int = 0, *, average: bool = True):
   """A model that predicts: `vit_jax.inference.load`, which documents the arguments."""
-  from vit_jax import inference  # imports JAX, which the command line does without
+  from vit_jax.process import variables
 
-  return inference.load(source, image_size, average=average)
+  variables.check()
+  with variables.said_of_devices():
+    import jax  # late: the command line does without
+
+    from vit_jax import inference
+
+    jax.devices()  # which predictions need: a refusal comes now
+    return inference.load(source, image_size, average=average)

@@ -2,15 +2,15 @@
 
 import contextlib
 import dataclasses
-import os
-import pathlib
 import signal
 from collections.abc import Sequence
 
 import jax
 
 from vit_jax.config import Config, ConfigError, Data, to_dict
+from vit_jax.data import identity
 from vit_jax.data.batches import Reader
+from vit_jax.devices import comparison
 from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
@@ -20,6 +20,7 @@ from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.experiments import memory, pace
 from vit_jax.models import requirements
 from vit_jax.plots import curves
+from vit_jax.process import variables
 from vit_jax.process.retry import Retry
 from vit_jax.process.signals import StopRequest
 from vit_jax.report.messages import Messages
@@ -30,7 +31,7 @@ from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, init_from, start, steps, verification
+from vit_jax.training import checks, fingerprint, init_from, start, steps, together, verification
 from vit_jax.training import run as runs
 from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
 from vit_jax.training.checkpointing import Checkpointing
@@ -41,8 +42,6 @@ from vit_jax.training.run import OpenedData, Run
 from vit_jax.training.speed import DeviceTimer, Monitor
 from vit_jax.training.start import Recorded
 from vit_jax.weights import Weights
-
-CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
@@ -81,6 +80,7 @@ def launch(
     RunError: the run cannot go on.
   """
   workdir.check_links(folder)
+  variables.check_jax()
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given, average=average)
     return True
@@ -90,9 +90,11 @@ def launch(
       "the parameters of a run and not from their average, export them: python tools/export.py "
       "--no-average --source=RUN --output=FILE."
     )
-  recorded = start.read(folder)
-  config, data, source = open_run(config, recorded, hosts)
-  connect(config, hosts)
+  with together.refusal_told(config, hosts):
+    recorded = start.read(folder)
+    config, data, source = open_run(config, recorded, hosts)
+  facts = lambda: fingerprint.of_start(config, recorded.step, data.identities)
+  together.connect(config, hosts, facts)
   if jax.process_count() > 1:
     stop.join()
   run, initial = make_run(config, data, recorded, source)
@@ -121,6 +123,8 @@ def open_run(
   checks.check_early_stopping(config.early_stopping, catalogue.names(config))  # of these classes
   total = steps.of_run(config, len(data.train), recorded.images).total
   start.check_changes_count(config, recorded, total)
+  if start.steps_left(recorded, config.early_stopping, total):
+    start.check_data(recorded, config, data.identities)
   return config, data, source
 
 
@@ -144,10 +148,15 @@ def make_run(
     step=recorded.step,
     images=recorded.images.images,
   )
-  run, initial = make(config.accumulation), None
-  verification.check(config, run.mesh.devices.flat[0])
-  if starts_from_weights(config, recorded):
-    initial = init_from.read(config, run.objective, data.train.class_names, source)
+  initial = None
+  with comparison.told("weights"):
+    run = make(config.accumulation)
+    verification.check(config, run.mesh.devices.flat[0])
+    if starts_from_weights(config, recorded):
+      initial = init_from.read(config, run.objective, data.train.class_names, source)
+  if jax.process_count() > 1:
+    weights = fingerprint.of_weights(initial.params) if initial else {}
+    comparison.compare("weights", weights, seconds=config.stall_seconds)
   if not recorded.settings:
     new = flatten(run.abstract.params).keys() - flatten(initial.params if initial else {}).keys()
     config.optimizer.check_start(config, new)
@@ -255,15 +264,18 @@ def launch_evaluation(
   config: Config, folder: Path, hosts: Hosts, given: frozenset[str], *, average: bool
 ):
   """Evaluates; training data and a length of training are not needed."""
-  checks.check_evaluation(config)
-  joining.check(hosts)
-  place = str(folder) if checkpoint.available(folder) else config.init_from
-  settings = start.settings_of(place, config.evaluate_step)
-  trained_on = start.history_of(place, config.evaluate_step)
-  evaluations = evaluation.open_alone(config, trained_on)
-  if not evaluations.heads():
-    checks.check_without_head(given)
-  connect(config, hosts)
+  with together.refusal_told(config, hosts):
+    checks.check_evaluation(config)
+    joining.check(hosts)
+    place = str(folder) if checkpoint.available(folder) else config.init_from
+    settings = start.settings_of(place, config.evaluate_step)
+    trained_on = start.history_of(place, config.evaluate_step)
+    evaluations = evaluation.open_alone(config, trained_on)
+    if not evaluations.heads():
+      checks.check_without_head(given)
+  step = max(checkpoint.available(folder), default=0)
+  images = lambda: identity.of_all(evaluations.datasets)
+  together.connect(config, hosts, lambda: fingerprint.of_start(config, step, images()))
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   model = start.resolved_type(config.model, settings, jax.default_backend())
@@ -288,28 +300,3 @@ def reader_of(config: Config, data: Data) -> Reader:
   split = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, **split)
   return Reader(data, mesh, **split)
-
-
-def connect(config: Config, hosts: Hosts):
-  """Connects the processes of this command, before any of them touches a device."""
-  joining.connect(hosts, stall_seconds=config.stall_seconds)
-  keep_compiled_programs()
-
-
-def keep_compiled_programs():
-  """Keeps compiled programs on disk, so that the next start is quick.
-
-  They are not in the workdir: JAX runs the programs that it finds, and a workdir may come from a
-  stranger.
-  """
-  if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-    return
-  try:
-    folder = CACHE.expanduser()
-    files.make_folder(folder)
-    files.check_writable(folder)
-  except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home folder
-    print(f"Compiled programs are not kept for the next start: {error}", flush=True)
-    return
-  jax.config.update("jax_compilation_cache_dir", str(folder))
-  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -10,7 +10,7 @@ interrupted by a second Ctrl-C, or by the first one before there was anything to
 else.
 """
 
-from vit_jax.process import console, exit_status, huge_pages, limits, signals
+from vit_jax.process import console, exit_status, huge_pages, limits, signals, variables
 
 _STOP = signals.StopRequest()
 if __name__ == "__main__":  # before the imports below, which are slow
@@ -91,9 +91,6 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
 def main(command: command_line.CommandLine):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
-  from vit_jax import launch
-  from vit_jax.devices.hosts import Hosts
-
   logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
   try:
     if _WRITE_RECIPE.value:
@@ -102,17 +99,22 @@ def main(command: command_line.CommandLine):
     folder = folder_of(command.recipe)
     if not files.exists(folder) and (line := huge_pages.in_words()):  # a new run
       print(line, flush=True)
+    variables.check()
+    from vit_jax import launch
+    from vit_jax.devices.hosts import Hosts
+
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-    finished = launch.launch(
-      command.config,
-      folder,
-      _STOP,
-      mode=_MODE.value,
-      hosts=hosts,
-      began=began,
-      given=command.given,
-      average=not _NO_AVERAGE.value,
-    )
+    with variables.said_of_devices():
+      finished = launch.launch(
+        command.config,
+        folder,
+        _STOP,
+        mode=_MODE.value,
+        hosts=hosts,
+        began=began,
+        given=command.given,
+        average=not _NO_AVERAGE.value,
+      )
   except ConfigError as error:
     console.leave(str(error), exit_status.WRONG_USAGE)
   except StorageError as error:

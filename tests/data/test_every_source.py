@@ -8,7 +8,7 @@ import pytest
 from tests.data import digit_files
 from tests.data.digit_files import COUNT, MAKERS
 from tests.data.opened import open_source
-from vit_jax.data import by_label, cache, images, leakage, order, pipeline
+from vit_jax.data import by_label, cache, identity, images, leakage, order, pipeline
 from vit_jax.data.duplicates import fingerprint
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Listed, Mixed, Remaining, Selected, Subset, webdataset
@@ -74,6 +74,9 @@ def test_what_it_holds(format_of):
   assert [source[i].labels for i in range(3)] == [digits.labels(i) for i in range(3)]
   assert len({source.name(i) for i in range(COUNT)}) == COUNT
   assert opened(format_of).identity == source.identity
+  again = identity.of(opened(format_of))
+  assert identity.changes(identity.of(source), again) == []
+  assert again.content
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 8])

@@ -24,19 +24,21 @@ from vit_jax.storage.tree import flatten
 from vit_jax.training import run as runs
 
 
-def group(workdir, *overrides, devices=1, first=programs.MAIN, others=programs.MAIN):
+def group(workdir, *overrides, devices=1, first=programs.MAIN, others=programs.MAIN, own=()):
   """Starts the two processes of a run, each with some simulated devices.
 
   `first` and `others` are the programs that the first and the other process run, with the same
-  flags.
+  flags, and with those of `own` for each. `devices`: for each, if it is a pair.
   """
+  devices = devices if isinstance(devices, tuple) else (devices, devices)
+  own = own or ((), ())
   with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
   flags = [*programs.digits(workdir, *overrides)[len(programs.MAIN) :], "--processes=2"]
   flags.append(f"--coordinator=127.0.0.1:{port}")
   return [
-    programs.start([*program, *flags, f"--process={i}"], devices=devices)
+    programs.start([*program, *flags, *own[i], f"--process={i}"], devices=devices[i])
     for i, program in enumerate((first, others))
   ]
 
@@ -113,6 +115,46 @@ def assert_nearly_equal_lines(workdir, other):
     assert a.keys() == b.keys()
     for key in a.keys() - TIMING:
       assert b[key] == pytest.approx(a[key], rel=1e-4, abs=1e-8), (key, a["step"])
+
+
+DIFFERENT = [
+  "--config.seed=2",
+  "--config.schedule.learning_rate=1e-3",
+  "--config.verify_every=3",
+  "--config.data.train.subset=1400",
+]
+
+
+@pytest.mark.parametrize(
+  ("other", "devices", "words"),
+  [
+    (
+      DIFFERENT,
+      1,
+      (
+        "config.seed is 0 in process 0",
+        "and 2 in process 1",
+        "config.schedule.learning_rate is 0.003",
+        "config.verify_every is 0",
+        "config.data.train.subset is 0",
+        "more differ",
+      ),
+    ),
+    ([], (1, 2), ("the number and kind of devices is 1 x cpu in process 0", "and 2 x cpu in")),
+    (["--config.data.train.source=folder:/no"], 1, ("Process 1 on host", "no folder")),
+  ],
+  ids=["settings", "devices", "a refusal"],
+)
+def test_processes_that_are_not_alike_end_before_the_first_step(tmp_path, other, devices, words):
+  begin = time.monotonic()
+  (text, status), second = outputs(group(tmp_path, devices=devices, own=((), other)))
+  assert (status, second[1]) == (2, 2), text + second[0]
+  (said,) = [line for line in text.splitlines() if line.startswith("vit_jax: ")]
+  for word in words:
+    assert word in said
+  assert "Traceback" not in text + second[0]
+  assert time.monotonic() - begin < 60
+  assert not (tmp_path / "config.json").exists()
 
 
 def test_a_device_that_computes_wrongly_ends_both_and_is_named(tmp_path):

@@ -30,7 +30,10 @@ def cudnn(monkeypatch):
   """In place of cuDNN's attention, XLA's with the same arguments."""
 
   def instead(query, key, value, *, implementation, **others):
-    assert query.shape[1] % 2 == key.shape[1] % 2 == 0
+    for tokens in (query.shape[1], key.shape[1]):
+      assert tokens % 2 == 0
+      assert tokens % 128 != 64
+    assert others["key_value_seq_lengths"] is not None
     if others.get("bias") is not None:
       assert others["bias"].shape[2:] == (query.shape[1], key.shape[1])
     return BY_XLA(query, key, value, **others)
@@ -74,7 +77,9 @@ def _by_xla_alone(*args, implementation, **others):
   return BY_XLA(*args, **others)
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (4, 4), (1, 6), (3, 8)])
+@pytest.mark.parametrize(
+  ("queries", "keys"), [(5, 5), (4, 4), (1, 6), (3, 8), (64, 64), (63, 192), (1, 128)]
+)
 @pytest.mark.parametrize("biased", [False, True])
 def test_any_number_of_tokens(queries, keys, biased):
   of = lambda tokens, seed: draw(2, tokens, 3, 8, seed=seed)
@@ -88,6 +93,12 @@ def test_any_number_of_tokens(queries, keys, biased):
   padding = lambda *a: attention.attend_by_cudnn(*a, keys)
   expected = lambda q, k, v, b: BY_XLA(q, k, v, bias=b)
   assert_near(both(padding), both(expected))
+
+
+def test_numbers_of_tokens_that_are_relied_on():
+  expected = {1: 2, 2: 2, 62: 62, 63: 66, 64: 66, 65: 66, 128: 128, 191: 194, 192: 194, 197: 198}
+  assert {tokens: attention.fitting(tokens) for tokens in expected} == expected
+  assert attention.fitting(576) == 578  # 24 x 24 patches
 
 
 def test_keys_that_do_not_count_change_nothing():

@@ -149,7 +149,8 @@ FINITE = dict(
     (dict(update_norm=np.inf), NonFinite("skip", 3), None, r"update norm inf\. Last .*start again"),
   ],
 )
-def test_an_update_that_is_not_finite(changes, settings, said, raised):
+@pytest.mark.parametrize("attention", ["cudnn", "xla", ""])
+def test_an_update_that_is_not_finite(changes, settings, said, raised, attention):
   lines = []
   session = types.SimpleNamespace(
     since=SinceLine(),
@@ -161,11 +162,14 @@ def test_an_update_that_is_not_finite(changes, settings, said, raised):
     config=types.SimpleNamespace(non_finite=settings, data=types.SimpleNamespace(bad_limit=0.01)),
     steps=types.SimpleNamespace(log=10, total=20),
     begun=ImageCount(0, 0, 8),
+    attention=attention,
   )
   metrics = Metrics(run, session)
   metrics.dispatched(7, FINITE | dict(skipped=0) | changes)
-  with pytest.raises(TrainingError, match=raised) if raised else contextlib.nullcontext():
+  with pytest.raises(TrainingError, match=raised) if raised else contextlib.nullcontext() as caught:
     metrics.dispatched(8, None)
+  suggested = "config.model.attention=xla" in str(caught and caught.value)
+  assert suggested == bool(raised and attention == "cudnn")
   assert len(lines) == bool(said)
   assert all(re.search(said, line) for line in lines)
 

@@ -14,6 +14,7 @@ from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import launch, models, recipes, weights
+from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.description import differences
@@ -121,6 +122,43 @@ def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
   assert start.resized_as_for(asked, None) == asked
   again = start.resolved_settings(asked, begun(tmp_path, found))
   assert (again.data.resampling, again.position_resizing) == expected
+
+
+# --- the images of a run that goes on ---
+
+IMAGES = Identity(9, "2 ('a', 'b')", "n", "s", "c")
+
+
+@pytest.mark.parametrize(
+  ("other", "said"),
+  [
+    (IMAGES._replace(images=8), "9 -> 8 images"),
+    (IMAGES._replace(classes="2 ('b', 'a')", names="m"), r"classes 2 \('a', 'b'\) -> 2 "),
+    (IMAGES._replace(names="m"), "other names or labels"),
+    (IMAGES._replace(sizes="t"), "files of other sizes"),
+    (IMAGES._replace(content="d"), "images with other content"),
+  ],
+)
+@pytest.mark.parametrize("key", ["config.data.train", "config.evaluate.test"])
+def test_a_run_goes_on_with_other_images_only_if_told_to(tmp_path, key, other, said):
+  before = dataclasses.replace(begun(tmp_path), data={key: IMAGES})
+  start.check_data(before, STARTED, {key: IMAGES, "config.evaluate.new": other})
+  with pytest.raises(c.ConfigError, match=rf"9 steps already, of other images: {key}: {said}"):
+    start.check_data(before, STARTED, {key: other})
+  go_on = dataclasses.replace(STARTED, data=c.Data(changed="continue"))
+  start.check_data(before, go_on, {key: other})
+  start.check_data(begun(tmp_path / "old"), STARTED, {key: other})  # it does not tell its images
+
+
+def test_images_that_a_setting_asks_for_are_no_surprise(tmp_path):
+  before = dataclasses.replace(begun(tmp_path), data={"config.data.train": IMAGES})
+  other, moved = IMAGES._replace(images=8), c.Dataset("folder:/moved")
+  asked = dataclasses.replace(STARTED, data=c.Data(train=c.Dataset(subset=8)))
+  start.check_data(before, asked, {"config.data.train": other})
+  copied = dataclasses.replace(STARTED, data=c.Data(train=moved))
+  start.check_data(before, copied, {"config.data.train": IMAGES})
+  with pytest.raises(c.ConfigError, match="9 -> 8 images"):
+    start.check_data(before, copied, {"config.data.train": other})
 
 
 # --- a run without a step left ---

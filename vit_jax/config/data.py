@@ -112,6 +112,12 @@ class Data:
     "training data from several sources, each with a weight, in place of `train`; an epoch is as "
     "many images as all of them have together",
   )
+  changed: str = setting(
+    "refuse",
+    "if the images of training or evaluation are not those of the checkpoint from which the run "
+    "goes on: refuse to go on, or continue with what is there now",
+    choices=("refuse", "continue"),
+  )
   allow_overlap: bool = setting(
     False, "allow evaluation on images that are also trained on; otherwise such a run is refused"
   )

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from vit_jax.process import console, exit_status, limits
+from vit_jax.process import console, exit_status, limits, variables
 from vit_jax.process.errors import ConfigError, Stopped
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, path_of
@@ -13,11 +13,14 @@ from vit_jax.storage.paths import Path, path_of
 def ending(tool: str) -> Iterator[None]:
   """Turns an error inside into one line on stderr and an exit status.
 
-  The status is 2 for a ConfigError (wrong usage), 75 for a run that a signal stopped, 130 for
-  Ctrl-C, and 1 for any other error of the data, the disk or the machine.
+  Variables that `process.variables` refuses are an error too. The status is 2 for a ConfigError
+  (wrong usage), 75 for a run that a signal stopped, 130 for Ctrl-C, and 1 for any other error of
+  the data, the disk or the machine.
   """
   try:
-    yield
+    variables.check()
+    with variables.said_of_devices():
+      yield
   except ConfigError as error:
     console.leave(str(error), exit_status.WRONG_USAGE, tool)
   except Stopped as error:

@@ -21,6 +21,7 @@ from vit_jax.process.text import shown
 
 MAX_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
+JOINING = 300  # seconds
 MAX_SILENCE = 300  # seconds; longer than the watchdog's limit, because its message says more
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
@@ -47,8 +48,10 @@ class Hosts:
   process: int = -1
 
 
-def connect(hosts: Hosts, *, stall_seconds: float):
+def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
   """Joins the processes of a run. Call it before anything uses a device.
+
+  The other processes may begin up to `seconds` later.
 
   On a Cloud TPU, and under SLURM with more than one task, the machine tells which processes there
   are. JAX ends all processes when one of them sends no heartbeat for the time of `heartbeat`.
@@ -71,7 +74,11 @@ def connect(hosts: Hosts, *, stall_seconds: float):
     return
   before_abort(say_that_others_are_gone)
   try:
-    jax.distributed.initialize(**known, heartbeat_timeout_seconds=heartbeat(stall_seconds))
+    jax.distributed.initialize(
+      **known,
+      heartbeat_timeout_seconds=heartbeat(stall_seconds),
+      initialization_timeout=seconds,
+    )
   except (RuntimeError, ValueError) as error:
     raise RunError(
       f"The processes of this run could not be joined: {error}. Every host must run the same "

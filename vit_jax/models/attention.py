@@ -165,18 +165,21 @@ def attend_by_cudnn(
 ) -> jax.Array:
   """`attend` as one kernel of cuDNN, which never writes the logits to memory.
 
-  JAX refuses its gradient for odd numbers of tokens, so they are padded to an even one.
+  Tokens are padded to a number that `fitting` gives. The number of keys that count is always given:
+  without it, or with explicit logits to add, gradients of some lengths are NaN on Hopper where all
+  logits of a query are far below zero (pytorch/pytorch issue 196678; NVIDIA/cudnn-frontend issues
+  160 and 1072).
 
   Args:
     query, key, value, bias: as of `attend`, in bfloat16.
     count: number of keys that get weight; those behind them are padding.
   """
   queries = query.shape[1]
-  query, key, value = (padded(x, even(x.shape[1])) for x in (query, key, value))
+  query, key, value = (padded(x, fitting(x.shape[1])) for x in (query, key, value))
   if bias is not None:
-    sides = [(0, even(size) - size) for size in bias.shape[2:]]
+    sides = [(0, fitting(size) - size) for size in bias.shape[2:]]
     bias = jnp.pad(bias, ((0, 0), (0, 0), *sides))
-  counts = None if count == key.shape[1] else jnp.full(len(key), count, jnp.int32)
+  counts = jnp.full(len(key), count, jnp.int32)
   y = jax.nn.dot_product_attention(
     query, key, value, bias=bias, key_value_seq_lengths=counts, implementation="cudnn"
   )
@@ -189,9 +192,14 @@ def padded(x: jax.Array, tokens: int) -> jax.Array:
   return jnp.pad(x, ((0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2))) if missing else x
 
 
-def even(number: int) -> int:
-  """The number, or the next one if it is odd."""
-  return number + number % 2
+def fitting(tokens: int) -> int:
+  """The least number, from this one on, for which cuDNN's gradient can be relied on.
+
+  JAX refuses odd ones. Those that leave 64 when divided by 128 can give NaN (pytorch/pytorch issue
+  196678).
+  """
+  tokens += tokens % 2
+  return tokens + 2 * (tokens % 128 == 64)
 
 
 def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.attention import Attention, even, padded
+from vit_jax.models.attention import Attention, fitting, padded
 from vit_jax.models.layers import (
   EPSILON,
   GELU_FORMS,
@@ -168,7 +168,7 @@ class Encoder(nn.Module):
       shared = PositionEmbedding(**position, name="posembed_shared")()
     if self.attention == "cudnn" and not self.axial:
       # Padded once: padding for each attention would move twelve times the bytes.
-      x = batch_first(padded(x, even(count)))
+      x = batch_first(padded(x, fitting(count)))
     options = self._block_options(count) | dict(position=self._position("every_layer", x.shape[-1]))
     block = AxialBlock if self.axial else EncoderBlock
     block = remat(block, self.remat, scan=self.scan, static_argnums=(3,))

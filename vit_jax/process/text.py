@@ -45,7 +45,11 @@ def command(words: Iterable) -> str:
 
 def shown(value) -> str:
   """A value for a message, shortened."""
-  text = repr(value)
+  return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+  """The beginning of a text for a message."""
   return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 

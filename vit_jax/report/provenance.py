@@ -2,10 +2,7 @@
 
 import dataclasses
 import datetime
-import importlib.metadata
-import pathlib
 import platform
-import subprocess
 import sys
 
 import jax
@@ -15,16 +12,15 @@ from vit_jax.data import datasets, tiles
 from vit_jax.data.augmentation.samples import samples
 from vit_jax.data.datasets import in_words
 from vit_jax.evaluation import examples
+from vit_jax.process import program
 from vit_jax.storage import files, starts, workdir
 from vit_jax.storage.paths import Path
 from vit_jax.training.callbacks import Session
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
 
-PACKAGES = ("vit_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 SHOWN = 8  # training images that are kept
 AUGMENTED = 4  # images on which each operation of an augmentation is kept
-GIT_SECONDS = 5
 
 
 class Provenance(Callback):
@@ -52,8 +48,10 @@ def facts(run: Run) -> dict:
     "step": run.begun.step,
     "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     "command": sys.argv,
-    "revision": revision(),
-    "versions": versions(),
+    "revision": program.revision(),
+    "code": program.code(),
+    "versions": program.versions(),
+    "variables": program.variables(),
     "platform": platform.platform(),
     "devices": run.mesh.size,
     "device_kind": device.device_kind,
@@ -69,36 +67,6 @@ def facts(run: Run) -> dict:
     "trained_parameters": run.trained_count(),
     "changed": list(run.changed),
   }
-
-
-def versions() -> dict[str, str]:
-  """The version of Python and of each package that is installed."""
-  installed = {"python": platform.python_version()}
-  for name in PACKAGES:
-    try:
-      installed[name] = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-      continue
-  return installed
-
-
-def revision() -> str:
-  """The git revision of this code, followed by "-dirty" if files were changed; "" if not known."""
-  file = pathlib.Path(__file__).resolve()
-  git = ["git", "-C", str(file.parent)]
-  # An installed copy may lie inside the repository of another project, which does not track it.
-  if not output([*git, "ls-files", "--", file.name]):
-    return ""
-  return output([*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"])
-
-
-def output(command: list[str]) -> str:
-  """What a command prints; "" if it fails or is not installed."""
-  try:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS)
-  except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-    return ""
-  return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def write_images(run: Run, folder: Path):

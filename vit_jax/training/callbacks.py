@@ -134,6 +134,8 @@ class Metrics(Callback):
       "skip": ", or raise config.non_finite.limit",
     }
     advice = "Lower config.schedule.learning_rate" + (also[settings.action] if left_out else "")
+    if self._run.attention == "cudnn":
+      advice += ", or set config.model.attention=xla, if it is cuDNN's attention that fails"
     raise TrainingError(
       f"Not finite at {what}. Last good checkpoint: {good}. {advice}; then start again."
     )

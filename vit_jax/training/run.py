@@ -11,10 +11,11 @@ import optax
 
 from vit_jax.config import Config, ConfigError, Schedule, to_dict
 from vit_jax.config import Data as DataSettings
-from vit_jax.data import cache, datasets, history, sources
+from vit_jax.data import cache, datasets, history, identity, sources
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import NamedDataset, Training
 from vit_jax.data.history import History
+from vit_jax.data.identity import Identity
 from vit_jax.data.kept import Kept
 from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
@@ -24,6 +25,7 @@ from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
+from vit_jax.process import program
 from vit_jax.training import steps as durations
 from vit_jax.training.steps import ImageCount, Steps
 
@@ -101,6 +103,8 @@ class Run:
       "representation": self.config.objective.representation,
       "trained_on": history.written((*self.data.earlier, *self.data.current)),
       "images": list(self.begun),
+      "data": {key: known._asdict() for key, known in self.data.identities.items()},
+      "program": program.fingerprint(),
     }
 
   @property
@@ -195,6 +199,11 @@ class OpenedData:
   earlier: History = ()
   current: History = ()
   datasets: tuple[NamedDataset, ...] = ()
+
+  @functools.cached_property
+  def identities(self) -> dict[str, Identity]:
+    """What tells the images of each dataset, by the name of its setting."""
+    return identity.of_all(self.datasets)
 
 
 def open_data(config: Config, trained_on: History = ()) -> OpenedData:

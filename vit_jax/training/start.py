@@ -17,17 +17,19 @@ from vit_jax.config import (
 )
 from vit_jax.config.model import ARCHITECTURE
 from vit_jax.config.recorded import changes
-from vit_jax.data import history
+from vit_jax.data import history, identity
 from vit_jax.data.history import History
+from vit_jax.data.identity import Identity
 from vit_jax.evaluation import results
 from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
+from vit_jax.process import program
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
-from vit_jax.training import early_stopping
+from vit_jax.training import early_stopping, fingerprint
 from vit_jax.training.early_stopping import Best
 from vit_jax.training.run import Run
 from vit_jax.training.since_line import SinceLine
@@ -56,6 +58,7 @@ class Recorded:
     settings: of the last of them, plain; {}: there is no checkpoint, so the run is a new one.
     trained_on: what the parameters were trained on.
     images: the training images of those steps; without a batch size of later ones.
+    data: what tells the images of its datasets, by the names of their settings; {}: not known.
     meta: the whole description of the checkpoint.
   """
 
@@ -64,6 +67,7 @@ class Recorded:
   settings: Mapping = dataclasses.field(default_factory=dict)
   trained_on: History = ()
   images: ImageCount = START
+  data: Mapping[str, Identity] = dataclasses.field(default_factory=dict)
   meta: Mapping = dataclasses.field(default_factory=dict)
 
 
@@ -79,7 +83,8 @@ def read(folder: Path) -> Recorded:
   try:
     images = ImageCount(step, taken(meta, step), batch_size=0)  # of now: not known yet
     trained_on = history.read(meta.get("trained_on"))
-    return Recorded(folder, step, meta["config"], trained_on, images, meta)
+    data = identity.read(meta.get("data"))
+    return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 
@@ -274,6 +279,41 @@ def changed(settings: Mapping, config: Config, keys: Collection[str] = ("",)) ->
   return [line for line in changes(dict(settings), to_dict(config)) if line.startswith(prefixes)]
 
 
+OF_IMAGES = ("split", "image_key", "label_key", "exclude", "subset")  # settings of a dataset
+
+
+def data_changes(
+  settings: Mapping, known: Mapping[str, Identity], config: Config, data: Mapping[str, Identity]
+) -> list[str]:
+  """How the images differ from those of the steps so far, where no setting asks for others.
+
+  Args:
+    settings: those of the steps so far.
+    known: what tells the images of their datasets.
+    config: the settings now.
+    data: what tells the images of the datasets now.
+  """
+  asked = lambda key: changed(settings, config, [f"{key}.{name}" for name in OF_IMAGES])
+  known = identity.all_changes(known, data)
+  return [f"{key}: {how}" for key, how in known.items() if not asked(key.removeprefix("config."))]
+
+
+def check_data(run: Recorded, config: Config, data: Mapping[str, Identity]):
+  """Checks that a run goes on with the images that it had, or that it is to take others.
+
+  Raises:
+    ConfigError: the images are others, and config.data.changed is "refuse".
+  """
+  if config.data.changed == "refuse" and (
+    said := data_changes(run.settings, run.data, config, data)
+  ):
+    raise ConfigError(
+      f"{run.folder} has {run.step:,} steps already, of other images: {'; '.join(said)}. Bring the "
+      "images back as they were, go on with those of now by --config.data.changed=continue, or "
+      "begin a run with another --workdir."
+    )
+
+
 class StartState(NamedTuple):
   """The state from which a run starts or goes on.
 
@@ -305,6 +345,9 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   step = int(state.step)
   meta = checkpoints.meta(step)
   differing, since = changes(meta["config"], config), SinceLine.recorded(meta)
+  known = identity.read(meta.get("data"))
+  differing += data_changes(meta["config"], known, run.config, run.data.identities)
+  differing += fingerprint.changes(meta.get("program", {}), program.fingerprint())
   best = early_stopping.recorded(meta, run.config.early_stopping.metric)
   return StartState(
     state,

@@ -15,8 +15,8 @@ from PIL import Image
 from tests import buckets, programs
 from tests.experiments.studies import stub
 from vit_jax import models, recipes
-from vit_jax.config import ConfigError, Dataset, RunError, Stopped
-from vit_jax.data.history import Trained
+from vit_jax.config import ConfigError, RunError, Stopped
+from vit_jax.data.identity import Identity
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import (
   Cell,
@@ -66,10 +66,14 @@ def test_order_sharing_and_choice(tmp_path, monkeypatch):
 
 def test_scores_of_runs_on_changed_images_are_not_compared(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
-  photos = lambda folder: Trained(Dataset("folder:photos"), str("seed1" in folder.name))
-  read = lambda folder: start.Recorded(folder, trained_on=(photos(folder),))
+  settings = {"data": {"train": {"source": "folder:photos"}}}
+
+  def read(folder):
+    images = Identity(9, "none", "n", "s", str("seed1" in folder.name))
+    return start.Recorded(folder, settings=settings, data={"config.data.train": images})
+
   monkeypatch.setattr(start, "read", read)
-  with pytest.raises(RunError, match="images of folder:photos have changed between the runs pre"):
+  with pytest.raises(RunError, match=r"images of folder:photos .* the runs pre.*other content"):
     stub.done(tmp_path, stub.study(0.0, seeds=2))
   stub.done(tmp_path / "one", stub.study(0.0, seeds=1))
 

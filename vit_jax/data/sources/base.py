@@ -97,6 +97,15 @@ class Source(abc.ABC):
     """The name of an example; reads nothing. Different examples have different names."""
     return f"{self.identity} example {index}"
 
+  def size(self, index: int) -> int:
+    """The bytes of an example's file, without reading it; 0 if no example is a file of its own.
+
+    Raises:
+      OSError: the file is not there.
+    """
+    del index
+    return 0
+
   def blocks(self) -> Iterator[Block]:
     """Where the images are stored, for `leakage.shared`. Reads none.
 

@@ -82,6 +82,10 @@ class Csv(table.Table):
     """The image's path."""
     return str(self._path(index))
 
+  def size(self, index: int) -> int:
+    """The bytes of the file."""
+    return (self._stamps[self.rows[index]] or files.stamp(self._path(index))).size
+
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them, as those of a folder."""
     return placed(self._folder, self._paths, range(len(self)))

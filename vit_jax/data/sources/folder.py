@@ -73,6 +73,10 @@ class Folder(Table):
     """The file's path."""
     return str(self._path(index))
 
+  def size(self, index: int) -> int:
+    """The bytes of the file."""
+    return (self._stamps[self.rows[index]] or files.stamp(self._path(index))).size
+
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them."""
     for number, folder in enumerate(self._folders):

@@ -34,6 +34,10 @@ class View(Source):
     """As of the source."""
     return self._source.name(self._row(index))
 
+  def size(self, index: int) -> int:
+    """As of the source."""
+    return self._source.size(self._row(index))
+
   def blocks(self) -> Iterator[Block]:
     """As of the source."""
     return self._source.blocks()
@@ -172,6 +176,11 @@ class Mixed(Source):
     """The name that the source of the example gives."""
     source, row = self._at(index)
     return source.name(row)
+
+  def size(self, index: int) -> int:
+    """As in the source of the example."""
+    source, row = self._at(index)
+    return source.size(row)
 
   def blocks(self) -> Iterator[Block]:
     """The blocks of all sources."""

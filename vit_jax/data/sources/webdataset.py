@@ -96,6 +96,10 @@ class WebDataset(table.Table):
     """The path of the tar file, and the key of the example in it."""
     return f"{self._paths[self._files[index]]}/{os.fsdecode(bytes(self._keys[index]))}"
 
+  def size(self, index: int) -> int:
+    """The bytes of the image in its tar file."""
+    return int(self._places[index, 1])
+
   def blocks(self) -> Iterator[Block]:
     """The places of the images in each tar file."""
     for number, path in enumerate(self._paths):

@@ -34,14 +34,15 @@ class RunStore:
     overrides: --config.KEY=VALUE of every run.
     choices: what was chosen, by the trials; it does not change again.
     metrics: of the runs that are done, by name; they do not change either.
-    trained_on: the images of a dataset in these runs, and the first run that was trained on them.
+    trained_on: by the settings of a dataset, what tells its images, and the first run that was
+      trained on them.
   """
 
   folder: Path
   overrides: tuple[str, ...] = ()
   choices: dict[str, Option] = dataclasses.field(default_factory=dict, repr=False, compare=False)
   metrics: dict[str, dict] = dataclasses.field(default_factory=dict, repr=False, compare=False)
-  trained_on: dict[cfg.Dataset, tuple[str, str]] = dataclasses.field(
+  trained_on: dict[str, tuple[tuple, str]] = dataclasses.field(
     default_factory=dict, repr=False, compare=False
   )
 
@@ -111,15 +112,21 @@ class RunStore:
     return self.metrics.get(run.folder.name) if run else None
 
   def _check_images(self, folder: Path):
+    from vit_jax.data import identity
     from vit_jax.training import start  # imports JAX, which --help does not need
 
-    for dataset, identity in start.read(folder).trained_on:
-      other, earlier = self.trained_on.setdefault(dataset, (identity, folder.name))
-      if other != identity:
+    recorded = start.read(folder)
+    for key, images in recorded.data.items():
+      if not key.startswith("config.data."):
+        continue
+      names = key.split(".")[1:]
+      dataset = functools.reduce(lambda group, name: group[name], names, recorded.settings)
+      other, earlier = self.trained_on.setdefault(json.dumps(dataset), (images, folder.name))
+      if how := identity.changes(other, images):
         raise cfg.RunError(
-          f"The images of {dataset.source} have changed between the runs {earlier} and "
-          f"{folder.name}, so their scores cannot be compared: remove the older one of the two in "
-          f"{self.folder / 'runs'}, or start again with another --workdir."
+          f"The images of {dataset['source']} have changed between the runs {earlier} and "
+          f"{folder.name} ({', '.join(how)}), so their scores cannot be compared: remove the older "
+          f"one of the two in {self.folder / 'runs'}, or start again with another --workdir."
         )
 
   def score(self, job: Job, score: Score) -> float | None:

@@ -1,0 +1,122 @@
+"""Processes of a run tell one another what they run, and end together where it differs."""
+
+import threading
+
+import jax
+import pytest
+
+from vit_jax.config import ConfigError, RunError
+from vit_jax.devices import comparison
+from vit_jax.devices.comparison import Told
+
+
+def told(*facts, refusal=""):
+  return [Told(f"host{i}", refusal, one) for i, one in enumerate(facts)]
+
+
+def test_equal_facts_are_no_difference():
+  assert comparison.differences(told({"a": "1"}, {"a": "1"}, {"a": "1"})) == ""
+
+
+@pytest.mark.parametrize(
+  ("facts", "words"),
+  [
+    (
+      ({"config.seed": "1"}, {"config.seed": "2"}),
+      "config.seed is 1 in process 0 (host0) and 2 in process 1 (host1). Give",
+    ),
+    (({"x": "1"}, {}), "x is 1 in process 0 (host0) and not there in process 1 (host1)"),
+    (({}, {"x": "1"}), "x is not there in process 0 (host0) and 1 in process 1"),
+    (({"x": "1"}, {"x": "1"}, {"x": "2"}), "x is 1 in processes 0, 1 and 2 in process 2 (host2)"),
+    (({"x": "1"},) * 9 + ({"x": "2"},), "x is 1 in processes 0, 1, 2, 3 and more and 2 in proc"),
+    (({"x": "y" * 999}, {"x": "z"}), f"x is {'y' * 200}... in process 0"),
+    (
+      (dict.fromkeys("abcdef", "1"), dict.fromkeys("abcdef", "2")),
+      "d is 1 in process 0 (host0) and 2 in process 1 (host1); 2 more differ. Give",
+    ),
+  ],
+)
+def test_each_difference_is_named_with_its_values_and_processes(facts, words):
+  assert words in comparison.differences(told(*facts))
+
+
+def test_a_process_that_does_not_start_is_named_first():
+  some = [Told("one", "", {"a": "1"}), Told("two", "There is no folder.", {})]
+  said = comparison.differences(some)
+  assert said == "Process 1 on host two does not start: There is no folder."
+
+
+class Store:
+  """The store of a coordinator, with threads for processes."""
+
+  def __init__(self):
+    self._values, self._changed = {}, threading.Condition()
+
+  def key_value_set(self, key, value):
+    with self._changed:
+      assert key not in self._values
+      self._values[key] = value
+      self._changed.notify_all()
+
+  def blocking_key_value_get(self, key, milliseconds):
+    with self._changed:
+      if not self._changed.wait_for(lambda: key in self._values, milliseconds / 1000):
+        raise jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED")
+      return self._values[key]
+
+
+def compared(monkeypatch, *calls, processes=None):
+  """What each process raises, in words; "" for nothing."""
+  store, raised, here = Store(), [""] * len(calls), threading.local()
+
+  class State:
+    client, num_processes = store, processes or len(calls)
+    process_id = property(lambda _: here.process)
+
+  monkeypatch.setattr(comparison.distributed, "global_state", State())
+  monkeypatch.setattr(comparison, "SLACK", 5)
+
+  def run(process, call):
+    here.process = process
+    try:
+      call()
+    except (ConfigError, RunError) as error:
+      raised[process] = f"{type(error).__name__} {error}"
+
+  threads = [threading.Thread(target=run, args=pair) for pair in enumerate(calls)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(30)
+  return raised
+
+
+def test_all_processes_hear_the_verdict(monkeypatch):
+  facts = lambda value, **options: lambda: comparison.compare("x", {"a": value}, **options)
+  assert compared(monkeypatch, facts("1"), facts("1"), facts("1")) == ["", "", ""]
+  first, *others = compared(monkeypatch, facts("1"), facts("2"), facts("1"))
+  assert "a is 1 in processes 0, 2 and 2 in process 1" in first
+  assert others == [first, first]
+  assert first.startswith("ConfigError ")
+
+
+def test_a_refusal_ends_all_and_the_refused_one_says_its_own(monkeypatch):
+  def refused():
+    with comparison.told("x"):
+      raise ConfigError("Mine.")
+
+  first, second = compared(monkeypatch, lambda: comparison.compare("x", {}), refused)
+  assert first.startswith("ConfigError Process 1 on host ")
+  assert first.endswith(" does not start: Mine.")
+  assert second == "ConfigError Mine."
+
+
+def test_a_silent_process_is_named(monkeypatch):
+  call = lambda: comparison.compare("x", {}, seconds=0.05)
+  first, second = compared(monkeypatch, call, call, processes=3)
+  assert first.startswith("RunError Process 2 has not answered within 0.05 s")
+  assert second == first
+
+
+def test_one_process_compares_nothing():
+  comparison.compare("x", {"a": "1"})

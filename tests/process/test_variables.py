@@ -1,0 +1,105 @@
+"""Variables that decide numbers, or with which a library would end the program, are refused."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from tests import programs
+from vit_jax.config import ConfigError
+from vit_jax.process import program, variables
+
+
+@pytest.mark.parametrize(
+  ("name", "value"),
+  [
+    ("jax_enable_x64", True),
+    ("jax_disable_jit", True),
+    ("jax_numpy_dtype_promotion", "strict"),
+    ("jax_numpy_rank_promotion", "raise"),
+    ("jax_default_prng_impl", "rbg"),
+    ("jax_threefry_partitionable", False),
+    ("jax_random_seed_offset", 5),
+  ],
+)
+def test_settings_of_jax_that_change_numbers_are_refused(monkeypatch, name, value):
+  before = jax.config.values[name]
+  before = getattr(before, "value", before)
+  variables.check_jax()
+  jax.config.update(name, value)
+  try:
+    with pytest.raises(ConfigError, match=rf"jax\.config\.{name} is {value!r}"):
+      variables.check_jax()
+    monkeypatch.setenv(name.upper(), str(value))
+    with pytest.raises(ConfigError, match=rf"^{name.upper()}={value} "):
+      variables.check()
+  finally:
+    jax.config.update(name, before)
+  variables.check_jax()
+
+
+def test_every_setting_that_is_refused_is_one_of_jax():
+  there = {name for name in variables.FIXED if name in jax.config.values}
+  assert there >= variables.FIXED.keys() - {"eager_constant_folding"}  # older versions lack it
+
+
+WRONG = [
+  (dict(XLA_FLAGS="--xla_bananas=3"), "XLA_FLAGS=--xla_bananas=3", "Unknown flag"),
+  (dict(XLA_FLAGS="--xla_cpu_enable_fast_math=maybe"), "XLA_FLAGS=", "value maybe"),
+  (dict(JAX_ENABLE_X64="banana"), "JAX_ENABLE_X64=banana", "invalid truth value"),
+  (dict(PYTHONWARNINGS="error"), "PYTHONWARNINGS=error", "Warnings of libraries"),
+]
+
+
+@pytest.mark.parametrize(("given", "named", "cause"), WRONG)
+def test_what_ends_a_library_is_said_in_one_sentence(given, named, cause):
+  code = "from vit_jax.config.tool_ending import ending\nwith ending('tool'): pass"
+  result = subprocess.run(
+    [sys.executable, "-c", code],
+    env={**os.environ, "XLA_FLAGS": ""} | given,
+    cwd=programs.ROOT,
+    capture_output=True,
+    text=True,
+  )
+  (said,) = result.stderr.splitlines()
+  assert (result.returncode, said[:6]) == (2, "tool: "), result.stderr
+  assert named in said
+  assert cause in said
+
+
+@pytest.mark.parametrize("platform", ["banana", "cuda"])
+def test_devices_that_are_not_there(platform):
+  code = (
+    "from vit_jax.config.tool_ending import ending\n"
+    "import jax\n"
+    "with ending('tool'): jax.devices()\n"
+  )
+  env = programs.environment(JAX_PLATFORMS=platform)
+  command = [sys.executable, "-c", code]
+  result = subprocess.run(command, env=env, cwd=programs.ROOT, capture_output=True, text=True)
+  said = result.stderr.splitlines()[-1]
+  assert (result.returncode, said[:32]) == (2, "tool: JAX cannot use its devices"), result.stderr
+  assert f"JAX_PLATFORMS={platform}" in said
+  assert "Traceback" not in result.stderr
+
+
+def test_errors_that_are_not_of_devices_stay_as_they_are():
+  for error in (AssertionError("x"), RuntimeError("Unable to read")):
+    with pytest.raises(type(error)) as caught, variables.said_of_devices():
+      raise error
+    assert caught.value is error
+
+
+def test_variables_of_one_machine_do_not_decide_numbers():
+  flags = "--xla_b=1 --xla_dump_to=/x --xla_a=2 --xla_force_host_platform_device_count=4"
+  given = {
+    "XLA_FLAGS": flags,
+    "JAX_COMPILATION_CACHE_DIR": "/x",
+    "JAX_LOG_COMPILES": "1",
+    "JAX_DEFAULT_MATMUL_PRECISION": "float32",
+  }
+  shared = {"XLA_FLAGS": "--xla_a=2 --xla_b=1", "JAX_DEFAULT_MATMUL_PRECISION": "float32"}
+  assert program.deciding(given) == shared
+  assert program.deciding({"XLA_FLAGS": "--xla_dump_to=/x"}) == {}

@@ -1,0 +1,81 @@
+"""What processes of a run, and starts of it, must have in common."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.tiny_run import CONFIG
+from vit_jax import config as c
+from vit_jax.data.identity import Identity
+from vit_jax.evaluation.classification import Classification
+from vit_jax.process import program
+from vit_jax.training import fingerprint
+
+DATA = {"config.data.train": Identity(9, "2 ('a', 'b')", "n", "s", "c")}
+FACTS = fingerprint.of_start(CONFIG, 0, DATA)
+
+
+def differing(config=CONFIG, step=0, data=None):
+  now = fingerprint.of_start(config, step, DATA if data is None else data)
+  return {name for name in now.keys() | FACTS.keys() if now.get(name) != FACTS.get(name)}
+
+
+@pytest.mark.parametrize(
+  ("changes", "name"),
+  [
+    (dict(seed=1), "config.seed"),
+    (dict(schedule=c.Schedule(learning_rate=1.0)), "config.schedule.learning_rate"),
+    (dict(duration=c.Duration(steps=6)), "config.duration.steps"),
+    (dict(evaluate_every=c.Duration(steps=6)), "config.evaluate_every.steps"),
+    (dict(verify_every=2), "config.verify_every"),
+    (dict(stall_seconds=2.0), "config.stall_seconds"),
+    (dict(evaluate={"test": Classification("digits", "train")}), "config.evaluate.test.split"),
+    (dict(data=dataclasses.replace(CONFIG.data, flip=False)), "config.data.flip"),
+  ],
+)
+def test_a_setting_that_differs_is_named(changes, name):
+  assert name in differing(dataclasses.replace(CONFIG, **changes))
+
+
+def test_hosts_may_have_their_own_paths_and_threads():
+  data = dataclasses.replace(CONFIG.data, threads=1, train=c.Dataset("folder:/mine", "train"))
+  own = dataclasses.replace(CONFIG, data=data, init_from="/mine/w.npz", origins=(("a", "b"),))
+  assert differing(own) == set()
+
+
+def test_data_checkpoints_and_program_are_compared(monkeypatch):
+  assert differing(step=5) == {"the newest checkpoint"}
+  for field, value in dict(images=8, classes="2 ('b', 'a')", content="d").items():
+    other = DATA["config.data.train"]._replace(**{field: value})
+    assert differing(data={"config.data.train": other}) == {f"config.data.train ({field})"}
+  assert len(differing(data={})) == len(Identity._fields)
+  monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "float32")
+  assert differing() == {"JAX_DEFAULT_MATMUL_PRECISION"}
+  monkeypatch.setattr(program, "code", lambda: "other")
+  assert differing() == {"JAX_DEFAULT_MATMUL_PRECISION", "the code"}
+
+
+def test_weights_are_told_apart_by_names_types_and_values():
+  one = {"a": {"b": np.arange(6, dtype=np.float32)}, "c": np.zeros((0, 3), np.float32)}
+  others = [
+    {"a": {"d": one["a"]["b"]}, "c": one["c"]},
+    one | {"a": {"b": one["a"]["b"] + 1}},
+    one | {"a": {"b": one["a"]["b"].reshape(2, 3)}},
+    one | {"a": {"b": one["a"]["b"].astype(np.float16)}},
+  ]
+  sums = [str(fingerprint.of_weights(each)) for each in (one, *others)]
+  assert len(set(sums)) == 5
+  assert str(fingerprint.of_weights({"c": one["c"], "a": one["a"]})) == sums[0]
+
+
+def test_another_program_at_a_resume_is_said():
+  before = {"jax": "1", "the code": "x", "XLA_FLAGS": "--xla_a=1"}
+  assert fingerprint.changes(before, before) == []
+  assert fingerprint.changes({}, before) == []  # of a checkpoint that does not tell
+  now = {"jax": "2", "the code": "x", "JAX_A": "1"}
+  assert fingerprint.changes(before, now) == [
+    "JAX_A: not set -> '1'",
+    "XLA_FLAGS: '--xla_a=1' -> not set",
+    "jax: '1' -> '2'",
+  ]

@@ -1,0 +1,158 @@
+"""What tells the images of a dataset from others, wherever they lie; reads only some of them."""
+
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vit_jax.data import patience
+from vit_jax.data.datasets import NamedDataset
+from vit_jax.data.jpeg import BadImage
+from vit_jax.data.sources import Source
+from vit_jax.process.text import listed
+from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
+
+SIZES = 2**15  # images whose sizes count: of larger datasets, so many at equal distances
+READ, READ_BYTES = 256, 2**25  # images whose content counts, and about the most bytes of them
+AT_ONCE, CHUNK = 16, 256
+UNREADABLE = b"unreadable"
+
+
+class Identity(NamedTuple):
+  """What tells the images of a dataset; two with equal fields hold the same ones, most likely.
+
+  Attributes:
+    images: their number.
+    classes: the number of classes, and the names of the first ones.
+    names: a sum of all names and labels in their order, as `Source.identity`; of the classes too.
+    sizes: a sum of the sizes of files.
+    content: a sum of the content of some images; "": it cannot be read now, and is not compared.
+  """
+
+  images: int
+  classes: str
+  names: str
+  sizes: str
+  content: str
+
+
+def of(source: Source) -> Identity:
+  """The identity of a source.
+
+  Reads at most `READ` images and the sizes of `SIZES` files, in threads.
+  """
+  names = list(source.class_names)
+  classes = f"{len(names)} ({listed(names, 10)})" if names else "none"
+  digest = hashlib.sha256(ascii((source.identity, names, source.multi_label)).encode())
+  with ThreadPoolExecutor(AT_ONCE) as pool:
+    sizes = _sum(str(size).encode() for size in _sizes(source, pool))
+    return Identity(len(source), classes, digest.hexdigest()[:16], sizes, _content(source, pool))
+
+
+def of_all(datasets: Iterable[NamedDataset]) -> dict[str, Identity]:
+  """What tells the images of each dataset, by the name of its setting."""
+  return {named.key: of(named.source) for named in datasets}
+
+
+def read(values: Any) -> dict[str, Identity]:
+  """The identities of datasets by the names of their settings, from JSON.
+
+  Raises:
+    ValueError: they are none.
+  """
+  try:
+    return {str(key): Identity(**value) for key, value in dict(values or {}).items()}
+  except TypeError as error:
+    raise ValueError(f"its data are not described as they should be ({error})") from error
+
+
+def changes(before: Identity, now: Identity) -> list[str]:
+  """How the images of a dataset differ, in words; [] if they do not."""
+  said = []
+  if before.images != now.images:
+    said.append(f"{before.images:,} -> {now.images:,} images")
+  if before.classes != now.classes:
+    said.append(f"classes {before.classes} -> {now.classes}")
+  if before.names != now.names and not said:
+    said.append("other names or labels, or in another order")
+  if before.sizes != now.sizes and not said:
+    said.append("files of other sizes")
+  if before.content and now.content and before.content != now.content and not said:
+    said.append("images with other content under the same names")
+  return said
+
+
+def all_changes(before: Mapping[str, Identity], now: Mapping[str, Identity]) -> dict[str, str]:
+  """`changes` of the datasets that both have, by the names of their settings."""
+  both = {key: changes(before[key], now[key]) for key in before.keys() & now.keys()}
+  return {key: ", ".join(said) for key, said in sorted(both.items()) if said}
+
+
+def _sum(parts: Iterable[bytes]) -> str:
+  digest = hashlib.sha256()
+  for part in parts:
+    digest.update(len(part).to_bytes(8, "little") + part)
+  return digest.hexdigest()[:16]
+
+
+def _spread(count: int, most: int) -> list[int]:
+  """At most `most` of the numbers below `count`, at equal distances."""
+  return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)).tolist()
+
+
+def _sizes(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
+  """The sizes of images that are files; or else, of the files that hold them."""
+
+  def size(index):
+    with contextlib.suppress(OSError):
+      return source.size(index)
+    return -1
+
+  rows = _spread(len(source), SIZES)
+  if size(rows[0]):
+    chunks = [rows[begin : begin + CHUNK] for begin in range(0, len(rows), CHUNK)]
+    yield from itertools.chain.from_iterable(pool.map(lambda some: [*map(size, some)], chunks))
+    return
+  for place in dict.fromkeys(
+    place for block in source.blocks() for place in block.place.split("\n")
+  ):
+    path = path_of(place)
+    if path.is_absolute() and files.is_file(path):
+      yield files.stamp(path).size
+
+
+def _content(source: Source, pool: ThreadPoolExecutor) -> str:
+  """A sum of the content of some images; "" if one cannot be read now, but perhaps later."""
+  rows = _spread(len(source), READ)
+  rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+  parts, read_bytes = [], 0
+  for begin in range(0, len(rows), AT_ONCE):
+    try:
+      some = list(pool.map(lambda row: _image(source, row), rows[begin : begin + AT_ONCE]))
+    except OSError:
+      return ""
+    parts += some
+    read_bytes += sum(map(len, some))
+    if read_bytes > READ_BYTES:
+      break
+  return _sum(parts)
+
+
+def _image(source: Source, row: int) -> bytes:
+  """The content of an image; that of one that stays unreadable is always the same."""
+  try:
+    image = patience.read(lambda: source[row].image, lambda: source.name(row))
+  except OSError as error:
+    if error.errno in patience.MAY_PASS:
+      raise
+    return UNREADABLE
+  except BadImage:
+    return UNREADABLE
+  if isinstance(image, bytes):
+    return image
+  return f"{image.shape}".encode() + np.ascontiguousarray(image).tobytes()
