@@ -15,6 +15,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, anywhere, whole
 from vit_jax.process import console
+from vit_jax.process.text import one_line
 
 
 def flags() -> ToolFlags:
@@ -71,7 +72,7 @@ def export(args) -> str:
   lines = exporting.write(model, args.source, args.output, args.format)
   if args.verify:
     lines.append(exporting.verify(model, inference.read(args.output)))
-  return "\n".join(lines)
+  return "\n".join(map(one_line, lines))
 
 
 def main(arguments: list[str] | None = None):
