@@ -15,7 +15,6 @@ from google.auth.exceptions import RefreshError, TransportError
 
 from tests import buckets
 from tests.storage import states
-from vit_jax import registry
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
