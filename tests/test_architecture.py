@@ -121,7 +121,8 @@ OURS = ("files.", "recipes.", "ast.")
 # What is of this machine, wherever a run lies.
 OF_THIS_MACHINE = (
   "vit_jax.data",  # datasets, and caches of them
-  *("vit_jax.process.huge_pages", "vit_jax.devices.hosts"),  # devices
+  *("vit_jax.process.huge_pages", "vit_jax.process.memory"),  # limits
+  "vit_jax.devices.hosts",
   *("vit_jax.config.python_file", "vit_jax.config.suggestions"),  # recipes
   "vit_jax.experiments.studies.loading",
   "vit_jax.process.program",  # its code

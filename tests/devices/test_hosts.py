@@ -1,6 +1,7 @@
 """How processes find one another, and what they say of one another. Together: tests/faults."""
 
 import os
+import socket
 import sys
 
 import jax
@@ -78,6 +79,19 @@ def test_the_coordinator_listens_only_where_it_was_told():
   assert hosts.bind_address("[::1]:1234") in ("[::1]:1234", None)  # None without IPv6
   assert hosts.bind_address("192.0.2.1:1234") is None  # not of this machine: translated on the way
   assert hosts.bind_address("no-such-host.invalid:1234") is None
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1", ""])
+def test_a_port_that_another_program_has_is_refused(place):
+  """By an address, and where process 0 listens at all of them; JAX would end by SIGSEGV."""
+  with socket.create_server((place, 0)) as other:
+    port = other.getsockname()[1]
+    for host in ("127.0.0.1", "192.0.2.1"):
+      given = Hosts(f"{host}:{port}", 2, 0)
+      with pytest.raises(ConfigError, match=f"cannot listen at port {port} .*another port"):
+        hosts.connect(given, stall_seconds=30)
+  for address in (f"127.0.0.1:{port}", None):
+    hosts.check_port(f"127.0.0.1:{port}", address)  # it is free again
 
 
 def test_a_second_process_of_the_same_number_is_refused_and_the_first_is_left_alone():

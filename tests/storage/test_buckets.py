@@ -17,11 +17,11 @@ from google.auth.exceptions import RefreshError, TransportError
 from tests import buckets
 from tests.storage import states
 from tests.weights import families
-from vit_jax import registry, weights
+from vit_jax import weights
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
-from vit_jax.storage.buckets import client, lease
+from vit_jax.storage.buckets import amazon, client, google, lease
 from vit_jax.storage.buckets.objects import Found, Reason
 from vit_jax.storage.paths import path_of
 
@@ -428,11 +428,21 @@ def test_a_bucket_that_is_not_there_is_one_sentence(scheme, proxy):
     files.write_text(path_of(f"{scheme}://no-bucket/run"), "x")
 
 
-def test_a_missing_library_is_named_with_its_extra(scheme, monkeypatch):
-  monkeypatch.setitem(sys.modules, {"gs": "google.cloud.storage", "s3": "boto3"}[scheme], None)
-  objects = type(registry.STORAGES[scheme]._objects)()
-  with pytest.raises(ConfigError, match=r"pip install '\.\[buckets\]'"):
-    objects.stat("bucket", "key")
+LIBRARIES = {"gs": ("google", "google.cloud.storage"), "s3": ("boto3", "botocore")}
+
+
+@pytest.mark.parametrize("kind", ["gs", "s3"])
+def test_a_request_without_the_library_is_refused_in_one_sentence(kind, monkeypatch):
+  """Also where the library's errors, which tell others apart, are missing with it."""
+  for name in [*sys.modules]:
+    if name.startswith(LIBRARIES[kind]):
+      monkeypatch.setitem(sys.modules, name, None)
+  for name in LIBRARIES[kind]:
+    monkeypatch.setitem(sys.modules, name, None)
+  made = {"gs": google._Google, "s3": amazon._Amazon}[kind]()
+  asked = client.Client(made)
+  with pytest.raises(ConfigError, match=rf"^{kind}:// needs the library .*'\.\[buckets\]'"):
+    asked.stat(path_of(f"{kind}://bucket/x"))
 
 
 def test_checkpoints_are_saved_kept_and_restored(folder, proxy):

@@ -64,11 +64,14 @@ def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
   known = {}
   if hosts.coordinator:
     claim(hosts)
+    address = bind_address(hosts.coordinator)
+    if hosts.process == 0:
+      check_port(hosts.coordinator, address)
     known = dict(
       coordinator_address=hosts.coordinator,
       num_processes=hosts.processes,
       process_id=hosts.process,
-      coordinator_bind_address=bind_address(hosts.coordinator),
+      coordinator_bind_address=address,
     )
   elif not (on_tpu() or under_slurm()):
     return
@@ -126,6 +129,35 @@ def bind_address(coordinator: str) -> str | None:
   if local and name not in ("localhost", place[0]):
     return None
   return f"[{place[0]}]:{port}" if family == socket.AF_INET6 else f"{place[0]}:{port}"
+
+
+def check_port(coordinator: str, address: str | None):
+  """Checks that process 0 can listen, where JAX would end by a signal of the system (SIGSEGV).
+
+  Args:
+    coordinator: HOST:PORT of process 0.
+    address: where it listens; None: at every address of the machine.
+
+  Raises:
+    ConfigError: another program has the port, or it is not for this user.
+  """
+  host, _, port = (address or f"[::]:{coordinator.rpartition(':')[2]}").rpartition(":")
+  family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+  if address is None and not socket.has_dualstack_ipv6():
+    host, family = "0.0.0.0", socket.AF_INET
+  with socket.socket(family) as probe:
+    for option in ("SO_REUSEADDR", "SO_REUSEPORT"):  # as JAX's library listens
+      if hasattr(socket, option):
+        probe.setsockopt(socket.SOL_SOCKET, getattr(socket, option), 1)
+    if address is None and family == socket.AF_INET6:
+      probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    try:
+      probe.bind((host.strip("[]"), int(port)))
+    except OSError as error:
+      raise ConfigError(
+        f"--coordinator={coordinator}: process 0 cannot listen at port {port} "
+        f"({error.strerror}); give another port, the same one to all processes."
+      ) from error
 
 
 def say_that_others_are_gone():

@@ -1,14 +1,13 @@
 """How many parts a batch must have, for a step to fit into the devices' memory."""
 
 import dataclasses
-import os
 from collections.abc import Callable
 
 import jax
 
 from vit_jax.devices import chips
 from vit_jax.experiments import step_program, timing
-from vit_jax.process import agreement
+from vit_jax.process import agreement, memory
 from vit_jax.training.run import Run
 
 GIB = 2**30
@@ -43,20 +42,19 @@ def step_bytes(run: Run) -> float:
   """
   try:
     lowered = run.update.lower(run.abstract, step_program.abstract_batch(run))
-    memory = lowered.compile().memory_analysis()
+    analysis = lowered.compile().memory_analysis()
   except jax.errors.JaxRuntimeError as error:
     if not timing.lacks_memory(error):
       raise
     return float("inf")
-  second = step_program.second_state_bytes(run.config, memory)
-  return step_program.peak_bytes(memory) + second
+  second = step_program.second_state_bytes(run.config, analysis)
+  return step_program.peak_bytes(analysis) + second
 
 
 def memory_of(device: jax.Device) -> float:
-  """The bytes that a step may take on a device; devices of a CPU share the machine's memory."""
+  """The bytes that a step may take on a device; devices of a CPU share the memory that is there."""
   if device.platform == "cpu":
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return whole / jax.local_device_count()
+    return memory.most() / jax.local_device_count()
   if limit := (device.memory_stats() or {}).get("bytes_limit"):
     return limit
   chip = chips.chip(device.device_kind)

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import math
-import os
 import time
 
 import jax
@@ -11,6 +10,7 @@ import jax
 from vit_jax.config import Config, Duration
 from vit_jax.experiments import step_program, timing
 from vit_jax.experiments.studies.jobs import Cost
+from vit_jax.process import memory
 from vit_jax.training import start
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
@@ -94,7 +94,7 @@ def measured_speed(config: Config, cost: Cost) -> Speed | None:
     compiled = made.update.lower(*shapes).compile()
     compiling = time.monotonic() - began
     needed = step_program.peak_bytes(compiled.memory_analysis())
-    if jax.default_backend() == "cpu" and needed > free_memory():
+    if jax.default_backend() == "cpu" and needed > memory.free():
       return None
     seconds = timing.median_seconds(step_program.stepper(made, compiled))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
@@ -102,8 +102,3 @@ def measured_speed(config: Config, cost: Cost) -> Speed | None:
       raise
     return None
   return Speed(compiling, seconds / images, cost.flops)
-
-
-def free_memory() -> int:
-  """Bytes of this machine that nothing uses."""
-  return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -32,6 +32,8 @@ class Client:
       try:
         with self._slots:
           return ask()
+      except ConfigError:  # the library is missing, and with it what tells errors apart
+        raise
       except Exception as error:  # libraries have no common one
         cut = isinstance(error, _CutShortError)
         reason = Reason.PASSING if cut else self._objects.reason(error)
