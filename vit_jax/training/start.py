@@ -13,6 +13,7 @@ from vit_jax.config import (
   Model,
   RunError,
   from_dict,
+  overrides,
   to_dict,
 )
 from vit_jax.config.model import ARCHITECTURE
@@ -168,6 +169,9 @@ def resolved_settings(config: Config, run: Recorded) -> Config:
   model = with_recorded_attention(resolved_type(config.model, run.settings), run.settings)
   parts = config.accumulation or run.settings.get("accumulation", 0)
   config = dataclasses.replace(config, model=model, accumulation=parts, **same)
+  derived = dict(config.origins).get("optimizer.ema", overrides.GIVEN) != overrides.GIVEN
+  if derived and (ema := run.settings.get("optimizer", {}).get("ema")) is not None:
+    config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, ema=ema))
   if late := changed(run.settings, config, OF_THE_START):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
