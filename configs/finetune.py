@@ -23,15 +23,16 @@ Not run here: the weights are large.
 
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import TASKS, choice, finetune, options, own_images
+from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.loading import keys_of, weights_and_data
 
 
-def get_config(argument="ViT-B/16,cifar10"):
+def get_config(argument="ViT-B/16,cifar10", replace=unchanged):
   """A row of Table 4 for one model."""
   data, keys = keys_of(argument)
   first, *rest = argument.split(",")
   if not {first, *rest[:1]} & {*TASKS} and (own := weights_and_data(data)):
-    return to_config_dict(own_images.finetune(*own, **keys))
+    return to_config_dict(own_images.finetune(*own, replace, **keys))
   model, *rest = ["", first, *rest] if first in TASKS else [first, *rest]
   if not rest:
     raise ConfigError(
@@ -46,5 +47,6 @@ def get_config(argument="ViT-B/16,cifar10"):
       part="development" if "development" in extra else "all",
       crops="inception" if "inception" in extra else "paper",
       real="real" in extra,
+      replace=replace,
     )
   )

@@ -31,6 +31,7 @@ from vit_jax.data.augmentation.random_erasing import RandomErasing
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes import choice
+from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.imagenet import CLASSES, on_imagenet
 
 BATCH = 1024
@@ -54,8 +55,8 @@ SIZES = {
 }
 
 
-def get_config(size="B"):
-  """One size."""
+def get_config(size="B", replace=unchanged):
+  """One size; the learning rate grows with the batch."""
   chosen = SIZES[choice(size, *SIZES)]
   recipe = on_imagenet(
     batch_size=BATCH,
@@ -83,4 +84,6 @@ def get_config(size="B"):
       augment=(RandAugmentTimm(), RandomErasing(probability=0.25)),
     ),
   )
-  return to_config_dict(recipe)
+  rate = chosen.base_rate * replace(recipe).batch_size / 256
+  schedule = dataclasses.replace(recipe.schedule, learning_rate=rate)
+  return to_config_dict(dataclasses.replace(recipe, schedule=schedule))

@@ -15,11 +15,13 @@ JFT-300M is not public, and ImageNet-21k not in TFDS: give --config.data.train.s
 
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import LENGTHS_OF_BIT, choice, pretrain_as_bit, resnet
+from vit_jax.recipes.following import unchanged
 
 
-def get_config(argument="R50x1,jft"):
+def get_config(argument="R50x1,jft", replace=unchanged):
   """One ResNet on one dataset."""
   model, comma, dataset = argument.partition(",")
   if not comma:
     raise ConfigError(f"The recipe's argument {argument!r} is not MODEL,DATASET.")
-  return to_config_dict(pretrain_as_bit(resnet(model), choice(dataset, *LENGTHS_OF_BIT)))
+  dataset = choice(dataset, *LENGTHS_OF_BIT)
+  return to_config_dict(pretrain_as_bit(resnet(model), dataset, replace))

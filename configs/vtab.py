@@ -17,10 +17,11 @@ Not run here at full size: the weights and data are large.
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.recipes import choice
+from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.vtab_finetuning import PARTS, finetune_on_vtab
 
 
-def get_config(argument="ViT-L/16,cifar-100"):
+def get_config(argument="ViT-L/16,cifar-100", replace=unchanged):
   """One task for one model."""
   fields = argument.split(",")
   if len(fields) not in (2, 3):
@@ -29,4 +30,5 @@ def get_config(argument="ViT-L/16,cifar-100"):
     )
   model, task, part = [*fields, "all"][:3]
   part = choice(part, *PARTS)
-  return to_config_dict(finetune_on_vtab(model, choice(task, *TASKS), part=part))
+  task = choice(task, *TASKS)
+  return to_config_dict(finetune_on_vtab(model, task, part=part, replace=replace))

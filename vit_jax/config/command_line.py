@@ -40,8 +40,10 @@ def parse(argv: list[str]) -> CommandLine:
     if len(rest) > 1:
       raise ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
     recipe = _RECIPE.value
-    config = recipe_of(argv) if recipe is None else python_file.load(recipe)
-    config = overrides.replaced(config, texts)
+    if recipe is None:
+      config = overrides.replaced(recipe_of(argv), texts)
+    else:
+      config = python_file.load(recipe, texts)
     return CommandLine(config, recipe or "", frozenset(overrides.in_our_names(texts)))
   except SystemExit as end:  # absl exits with 1 after --help
     sys.exit(end.code if _HELP.isdisjoint(argv) else exit_status.DONE)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vit_jax.config import model_names
+from vit_jax.config.data import Data
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MAX_TEXT, Group, group_in
 from vit_jax.config.parsing import class_of, from_dict, to_dict
@@ -15,7 +16,10 @@ from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import listed, shown
 
 PREFIX = "config."
+GIVEN = "the command line"  # in config.origins
 UNITS = {field.name for field in dataclasses.fields(Duration)}
+# Sides of images before the square is cut out, which keep their proportion to it.
+UNCUT = ("evaluate_resize", "train_resize")
 TRUTH = dict.fromkeys(("true", "True", "1"), True) | dict.fromkeys(("false", "False", "0"), False)
 
 
@@ -55,7 +59,8 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   The unit of a duration replaces another unit of the recipe; 0 of any unit means none. A `kind`
   brings the defaults of its own settings, and leaves those that both kinds have. A name that the
   recipe does not have is added, if a source is given for it. A model may have the name of another
-  library: then config.origins tells what it stands for.
+  library: then config.origins tells what it stands for. The sides `UNCUT` follow the image size, so
+  that the part of an image that is seen stays the same.
 
   Args:
     config: the recipe's settings.
@@ -67,7 +72,21 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   values, ours = to_dict(config), in_our_names(texts)
   for key in sorted(ours, key=lambda key: key.rpartition(".")[2] != "kind"):  # kinds first
     _replace(values, key, ours)
+  if followed := _follow_the_size(values["data"], config.data, ours):
+    told = dict(config.origins) | dict.fromkeys(followed, "in proportion to data.image_size")
+    values["origins"] = tuple(told.items())
   return _with_origins(from_dict(values), values, texts)
+
+
+def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, str]) -> list[str]:
+  """Scales the sides `UNCUT` that `texts` do not give to the new image size; returns their keys."""
+  side = values["image_size"]
+  if not before.image_size or side == before.image_size:
+    return []
+  followed = [key for key in UNCUT if getattr(before, key) and f"data.{key}" not in texts]
+  for key in followed:
+    values[key] = round(getattr(before, key) * side / before.image_size)
+  return [f"data.{key}" for key in followed]
 
 
 def as_elsewhere(config: Config, name: str) -> Config:
@@ -82,7 +101,7 @@ def _with_origins(config: Config, values: Mapping, texts: Mapping[str, str]) -> 
   """
   named = lambda key: any(f"{name}.".startswith(f"{key}.") for name in texts)
   left = [(key, words) for key, words in config.origins if _has(values, key)]
-  origins = {key: "the command line" if named(key) else words for key, words in left}
+  origins = {key: GIVEN if named(key) else words for key, words in left}
   if implied := model_names.settings_of(texts.get("model.name", "")):
     told = model_names.origins(texts["model.name"], config)
     origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told

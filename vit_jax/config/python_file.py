@@ -1,14 +1,17 @@
 """Runs the Python files of users: recipes and studies."""
 
 import contextlib
+import functools
+import inspect
 import os
 import runpy
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ml_collections
 
+from vit_jax.config import overrides
 from vit_jax.config.parsing import from_dict
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import missing_recipe
@@ -28,20 +31,29 @@ def run(path: str) -> dict[str, Any]:
     return runpy.run_path(path)
 
 
-def load(recipe: str) -> Config:
+def load(recipe: str, texts: Mapping[str, str] | None = None) -> Config:
   """The config of a recipe, given as configs/NAME.py or configs/NAME.py:ARG.
 
+  Args:
+    recipe: its path and argument.
+    texts: the settings of the command line, as for `overrides.replaced`.
+
   Raises:
-    ConfigError: there is no such recipe, or it fails with this argument.
+    ConfigError: there is no such recipe, it fails with this argument, or a setting is wrong.
   """
   path, _, argument = recipe.partition(":")
   if not os.path.exists(path):
     raise ConfigError(missing_recipe(path))
-  return from_dict(settings_of(path, argument).to_dict())
+  replace = functools.partial(overrides.replaced, texts=texts or {})
+  return replace(from_dict(settings_of(path, argument, replace).to_dict()))
 
 
-def settings_of(path: str, argument: str) -> ml_collections.ConfigDict:
+def settings_of(
+  path: str, argument: str, replace: Callable[[Config], Config] = lambda config: config
+) -> ml_collections.ConfigDict:
   """What a recipe's function `get_config` returns; an argument that is empty is not given.
+
+  One with the parameter `replace` gets that function (vit_jax/recipes/following.py).
 
   Raises:
     ConfigError: the file cannot be run, or has no such function, or it returns something else.
@@ -50,7 +62,9 @@ def settings_of(path: str, argument: str) -> ml_collections.ConfigDict:
   if not callable(get_config):
     raise ConfigError(f"{path} defines no function get_config, which a recipe must have.")
   with blaming(path, argument):
-    settings = get_config(*filter(None, [argument]))
+    follows = "replace" in inspect.signature(get_config).parameters
+    options = dict(replace=replace) if follows else {}
+    settings = get_config(*filter(None, [argument]), **options)
   if not isinstance(settings, ml_collections.ConfigDict):
     raise ConfigError(
       f"{path}: get_config returned {type(settings).__name__}; return "

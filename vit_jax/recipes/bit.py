@@ -5,7 +5,6 @@ import dataclasses
 from vit_jax import registry
 from vit_jax.config import (
   AUTO,
-  Checkpoint,
   Config,
   ConfigError,
   Data,
@@ -17,7 +16,8 @@ from vit_jax.config import (
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.recipes.finetuning import TASKS, sets
+from vit_jax.recipes.finetuning import TASKS, sets, with_lengths
+from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import pretrain
 
@@ -28,21 +28,20 @@ class Length:
 
   Attributes:
     examples: the row is for datasets with fewer training images than this.
-    warmup: end of the warm-up.
     drops: steps at which the learning rate is divided by ten.
     total: end of the run.
   """
 
   examples: float
-  warmup: int
   drops: tuple[int, ...]
   total: int
 
 
+# Their warm-ups of 100, 500 and 500 steps are those of all fine-tuning.
 LENGTHS = (
-  Length(20_000, 100, (200, 300, 400), 500),
-  Length(500_000, 500, (3000, 6000, 9000), 10_000),
-  Length(float("inf"), 500, (6000, 12_000, 18_000), 20_000),
+  Length(20_000, (200, 300, 400), 500),
+  Length(500_000, (3000, 6000, 9000), 10_000),
+  Length(float("inf"), (6000, 12_000, 18_000), 20_000),
 )
 
 MIXUP_FROM = 20_000  # training images
@@ -61,23 +60,26 @@ TASK_IMAGES = {
 }
 
 
-def of_task(model: str, task: str, *, part: str, real: bool) -> Config:
-  """The BiT-HyperRule on a task of Table 4; `part` and `real` as for `finetune`.
+def of_task(
+  model: str, task: str, *, part: str, real: bool, replace: Replace = unchanged
+) -> Config:
+  """The BiT-HyperRule on a task of Table 4; `part`, `real` and `replace` as for `finetune`.
 
   The rule goes by the whole training set, also where a part of it is held back.
   """
   examples, images = TASK_IMAGES[task]
   train, scored = sets(task, part=part, real=real)
   base = hyperrule(model, examples=examples, images=images)
-  return dataclasses.replace(
+  config = dataclasses.replace(
     base,
     model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
     data=dataclasses.replace(base.data, train=train),
     evaluate=scored,
   )
+  return with_lengths(replace(config), examples)
 
 
-def hyperrule(model: str, *, examples: int, images: str) -> Config:
+def hyperrule(model: str, *, examples: int, images: str, replace: Replace = unchanged) -> Config:
   """Fine-tuning by the BiT-HyperRule, which needs no search for settings.
 
   SGD with momentum 0.9, batch 512, no weight decay; a linear warm-up to a learning rate of 0.003,
@@ -89,17 +91,16 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
     model: a model name from the paper.
     examples: number of training images.
     images: "small" (an area below 96 x 96 pixels) or "large".
+    replace: as in vit_jax/recipes/following.py.
 
   Source: Kolesnikov et al., "Big Transfer (BiT): General Visual Representation Learning", 2020,
   Section 3.3; the ResNets of Dosovitskiy et al. are BiT's.
   """
   length = next(row for row in LENGTHS if examples < row.examples)
   resize, size = RESOLUTIONS[images]
-  every = Duration(steps=length.total // 10)
-  return Config(
+  config = Config(
     batch_size=512,
     duration=Duration(steps=length.total),
-    evaluate_every=every,
     new_head=True,
     model=Model(
       name=model,
@@ -109,7 +110,6 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
     optimizer=SGD(momentum=0.9),
     schedule=Schedule(
       learning_rate=0.003,
-      warmup=Duration(steps=length.warmup),
       decay="steps",
       drops=tuple(step / length.total for step in length.drops),
     ),
@@ -119,8 +119,8 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
       train_resize=resize,
     ),
     evaluate={"test": Classification()},
-    checkpoint=Checkpoint(every=every),
   )
+  return with_lengths(replace(config), examples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +148,7 @@ LENGTHS_OF_BIT = {
 BATCH, LEARNING_RATE = 256, 0.03  # the rate grows with the batch
 
 
-def pretrain_as_bit(model: str, dataset: str) -> Config:
+def pretrain_as_bit(model: str, dataset: str, replace: Replace = unchanged) -> Config:
   """A ResNet on a key of `LENGTHS_OF_BIT`, with the dataset's loss and images as in `pretrain`.
 
   SGD with momentum 0.9 and L2 of 1e-4, no clipping, 5,000 steps of warm-up.
@@ -158,11 +158,12 @@ def pretrain_as_bit(model: str, dataset: str) -> Config:
   """
   length = LENGTHS_OF_BIT[dataset]
   base = pretrain(model, dataset, epochs=length.epochs, learning_rate=0.0, resnet=True)
+  batch_size = replace(base).batch_size
   return dataclasses.replace(
     base,
     optimizer=SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled"),
     schedule=Schedule(
-      learning_rate=LEARNING_RATE * base.batch_size / BATCH,
+      learning_rate=LEARNING_RATE * batch_size / BATCH,
       warmup=Duration(steps=5000),
       decay="steps",
       drops=length.drops,

@@ -4,7 +4,6 @@ import dataclasses
 
 from vit_jax.config import (
   AUTO,
-  Checkpoint,
   Config,
   ConfigError,
   Data,
@@ -15,6 +14,7 @@ from vit_jax.config import (
 )
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.recipes.following import Replace, fraction, unchanged
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.suites import SETS
 
@@ -70,6 +70,26 @@ def warmup(steps: int) -> Duration:
   return Duration(steps=max(1, min(500, steps // 5)))
 
 
+def with_lengths(config: Config, examples: int = 0) -> Config:
+  """The settings with the warm-up for the length of the run, and ten evaluations and saves.
+
+  Args:
+    config: the settings.
+    examples: training images; 0: not known, so that the warm-up of a length that is not in steps
+      stays as it is.
+  """
+  duration, tenth = config.duration, fraction(config.duration, 10)
+  begin = config.schedule.warmup
+  if duration.steps or examples:
+    begin = warmup(duration.in_steps(batch_size=config.batch_size, epoch_examples=examples))
+  return dataclasses.replace(
+    config,
+    evaluate_every=tenth,
+    schedule=dataclasses.replace(config.schedule, warmup=begin),
+    checkpoint=dataclasses.replace(config.checkpoint, every=tenth),
+  )
+
+
 def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Classification]]:
   """Training data of a task, and the sets to score; the arguments are those of `finetune`.
 
@@ -96,7 +116,13 @@ AVERAGE = dict(ema=0.9999, ema_corrected=False)
 
 
 def finetune(
-  model: str, task: str, *, part: str, crops: str = "paper", real: bool = False
+  model: str,
+  task: str,
+  *,
+  part: str,
+  crops: str = "paper",
+  real: bool = False,
+  replace: Replace = unchanged,
 ) -> Config:
   """One row of Table 4 for one model (Section 3.2, Appendix B.1.1).
 
@@ -113,15 +139,21 @@ def finetune(
       out the paper's percentage of the training split and scores that part.
     crops: a key of `CROPS`.
     real: whether to score ImageNet's ReaL labels too.
+    replace: as in vit_jax/recipes/following.py.
   """
+  options = dict(part=part, crops=crops, real=real)
+  name = replace(of_table_4(model, task, **options)).model.name
+  return with_lengths(replace(of_table_4(name, task, **options)))
+
+
+def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> Config:
+  """As `finetune`, before settings are replaced."""
   row = TASKS[task]
   large = TABLE_2.get(model) if task == "imagenet" else None
   train, scored = sets(task, part=part, real=real)
-  every = Duration(steps=row.steps // 10)
   return Config(
     batch_size=512,
     duration=Duration(steps=row.steps),
-    evaluate_every=every,
     new_head=True,
     model=Model(
       name=model,
@@ -136,5 +168,4 @@ def finetune(
       train_resize_ratio=CROPS[crops],
     ),
     evaluate=scored,
-    checkpoint=Checkpoint(every=every),
   )

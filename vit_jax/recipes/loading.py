@@ -57,7 +57,7 @@ def resolve(recipe: str, words: Iterable[str]) -> Config:
     ConfigError: there is no such recipe, or a setting is wrong.
   """
   texts, _ = overrides.split(words)
-  return overrides.replaced(load(recipe), texts)
+  return load(recipe, texts)
 
 
 def module_of(model: str):

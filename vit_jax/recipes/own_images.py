@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import (
   AUTO,
-  Checkpoint,
   Config,
   ConfigError,
   Data,
@@ -24,7 +23,8 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.text import listed
 from vit_jax.recipes.bit import LENGTHS
-from vit_jax.recipes.finetuning import RESIZE_RATIO, warmup
+from vit_jax.recipes.finetuning import RESIZE_RATIO, with_lengths
+from vit_jax.recipes.following import Replace, fraction, unchanged
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.scales import SCALES
 from vit_jax.recipes.suites import evaluation as suite
@@ -60,6 +60,25 @@ class OwnImages:
   side: int
   multi_label: bool = False
   class_names: Sequence[str] = ()
+
+  def trained_on(self, data: Data) -> "OwnImages":
+    """The same with another part of the training data, if `data` names one.
+
+    Raises:
+      ConfigError: it names other data, which the settings would not suit.
+    """
+    if data.mixed() or data.train.source != self.train.source:
+      other = "config.data.mix" if data.mixed() else f"config.data.train.source={data.train.source}"
+      raise ConfigError(
+        f"{other} replaces {self.train.source}, which the recipe chose its settings for; name the "
+        "data in the recipe's argument instead, or take another recipe."
+      )
+    if data.train == self.train:
+      return self
+    from vit_jax.data import datasets
+
+    source = datasets.of_run(data).open("config.data.train", data.train).source
+    return dataclasses.replace(self, images=len(source))
 
   @property
   def number(self) -> str:
@@ -146,13 +165,14 @@ def batch_of(images: int, most: int) -> int:
   return min(most, 1 << max(images // 4, 1).bit_length() - 1)
 
 
-def train(spec: str, model: str = "", **keys: str) -> Config:
+def train(spec: str, model: str = "", replace: Replace = unchanged, **keys: str) -> Config:
   """A run from scratch on a user's own images.
 
   Args:
     spec: a data source, or a folder.
     model: its name, here or in another library; empty: one that suits the number and the size of
       the images.
+    replace: as in vit_jax/recipes/following.py.
     **keys: as of `look_at`.
 
   Raises:
@@ -160,32 +180,44 @@ def train(spec: str, model: str = "", **keys: str) -> Config:
     ConfigError: there is no such model.
   """
   own = look_at(spec, keys)
+  first = from_scratch(own, model)
+  asked = replace(first)
+  if asked.model.name != first.model.name:
+    model = asked.model.name
+  other_size = asked.data.image_size != first.data.image_size
+  own = own.trained_on(asked.data)
+  chosen = from_scratch(own, model, asked.data.image_size if other_size else 0)
+  return with_shares(replace(chosen), own.images)
+
+
+def from_scratch(own: OwnImages, model: str, side: int = 0) -> Config:
+  """The settings of a run from scratch.
+
+  Args:
+    own: the images.
+    model: as for `train`.
+    side: of the images that the model sees, pixels; 0: that of the images themselves.
+  """
   scale = next(row for row in SCALES if own.images <= row.most)
   small = patch_of(own.side) < 16
-  name = model_names.ours(model) or f"{scale.model}/{patch_of(own.side)}"
+  name = model_names.ours(model) or f"{scale.model}/{patch_of(side or own.side)}"
   shape = {} if model else scale.shape
-  batch = batch_of(own.images, scale.batch_size)
-  steps = scale.epochs * own.images / batch
-  tenth = Duration(epochs=scale.epochs / 10)
   sides = f"images of about {own.side} pixels"
   config = Config(
-    batch_size=batch,
+    batch_size=batch_of(own.images, scale.batch_size),
     accumulation=0,
     duration=Duration(epochs=scale.epochs),
-    log_every=Duration(steps=max(1, min(50, round(steps / 100)))),
-    evaluate_every=tenth,
     loss=own.loss,
     model=Model(name=name, compute_dtype=AUTO, **shape),
-    optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=average_over(steps)),
-    schedule=Schedule(learning_rate=scale.learning_rate, warmup=Duration(epochs=scale.epochs / 20)),
+    optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
+    schedule=Schedule(learning_rate=scale.learning_rate),
     data=Data(
       train=own.train,
-      image_size=largest_side(name, min(SIDE, max(own.side, 16))),
+      image_size=largest_side(name, side or min(SIDE, max(own.side, 16))),
       crop_area=(scale.crop, 1.0),
       flip=not small,
     ),
     evaluate={"held_out": Classification(**vars(own.held_out))},
-    checkpoint=Checkpoint(every=tenth),
     origins=(
       *own.origins,
       ("model.name", "the recipe's argument" if model else f"{own.number}, {sides}"),
@@ -194,10 +226,28 @@ def train(spec: str, model: str = "", **keys: str) -> Config:
       ("data.flip", "small pictures may be of signs" if small else "photographs"),
       *((key, own.number) for key in ("data.crop_area", "batch_size", "duration")),
       *((key, own.number) for key in ("schedule.learning_rate", "schedule.warmup")),
-      *((("optimizer.ema", own.number),) if steps >= AVERAGED else ()),
+      ("optimizer.ema", own.number),
     ),
   )
-  return overrides.as_elsewhere(config, model)
+  return with_shares(overrides.as_elsewhere(config, model), own.images)
+
+
+def with_shares(config: Config, images: int) -> Config:
+  """The settings with what is a share of the length: warm-up, evaluations, saves, the average."""
+  duration, tenth = config.duration, fraction(config.duration, 10)
+  taken = duration.examples + duration.epochs * images
+  steps = duration.steps + taken / config.batch_size
+  optimizer = config.optimizer
+  if isinstance(optimizer, Adam):
+    optimizer = dataclasses.replace(optimizer, ema=average_over(steps))
+  return dataclasses.replace(
+    config,
+    log_every=Duration(steps=max(1, min(50, round(steps / 100)))),
+    evaluate_every=tenth,
+    optimizer=optimizer,
+    schedule=dataclasses.replace(config.schedule, warmup=fraction(duration, 20)),
+    checkpoint=dataclasses.replace(config.checkpoint, every=tenth),
+  )
 
 
 def average_over(steps: float) -> float:
@@ -208,7 +258,7 @@ def average_over(steps: float) -> float:
   return round(1 - 1 / max(50, steps / 50), 6) if steps >= AVERAGED else 0.0
 
 
-def finetune(weights: str, spec: str, **keys: str) -> Config:
+def finetune(weights: str, spec: str, replace: Replace = unchanged, **keys: str) -> Config:
   """Fine-tuning of weights on a user's own images, at the size of the weights.
 
   As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay, a new
@@ -219,28 +269,40 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
   Args:
     weights: what `config.init_from` takes.
     spec: a data source, or a folder.
+    replace: as in vit_jax/recipes/following.py.
     **keys: as of `look_at`.
 
   Raises:
     SourceError: there is no such data.
-    ConfigError: there are no such weights, or they cannot be read.
+    ConfigError: there are no such weights, they cannot be read, or others replace them.
   """
   own, card = look_at(spec, keys), card_of(weights)
+  asked = replace(on_weights(own, card, weights))
+  if asked.init_from != weights:
+    raise ConfigError(
+      f"config.init_from={asked.init_from} replaces {weights}, which the recipe chose its settings "
+      "for; name the weights in the recipe's argument instead."
+    )
+  own = own.trained_on(asked.data)
+  config = with_lengths(replace(on_weights(own, card, weights)), own.images)
+  steps = config.duration.in_steps(batch_size=config.batch_size, epoch_examples=own.images)
+  return dataclasses.replace(config, log_every=Duration(steps=max(1, min(50, steps // 100))))
+
+
+def on_weights(own: OwnImages, card, weights: str) -> Config:
+  """The settings of a fine-tuning of `weights`, which have this card."""
   side = card.image_size
   steps = next(row.total for row in LENGTHS if own.images < row.examples)
-  every = Duration(steps=steps // 10)
   return Config(
     batch_size=batch_of(own.images, 512),
     accumulation=0,
     duration=Duration(steps=steps),
-    log_every=Duration(steps=min(50, steps // 100)),
-    evaluate_every=every,
     init_from=weights,
     new_head=True,
     loss=own.loss,
     model=Model(name="", compute_dtype=AUTO),
     optimizer=SGD(momentum=0.9, clip_norm=1.0),
-    schedule=Schedule(learning_rate=0.01, warmup=warmup(steps)),
+    schedule=Schedule(learning_rate=0.01),
     data=Data(
       train=own.train,
       image_size=side or SIDE,
@@ -249,7 +311,6 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
       evaluate_squeeze=card.squeeze,
     ),
     evaluate={"held_out": Classification(**vars(own.held_out))},
-    checkpoint=Checkpoint(every=every),
     origins=(
       *own.origins,
       ("model.name", weights),

@@ -5,7 +5,8 @@ import dataclasses
 from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.evaluation.classification import Classification
-from vit_jax.recipes.finetuning import RESIZE_RATIO, finetune, warmup
+from vit_jax.recipes.finetuning import RESIZE_RATIO, finetune, with_lengths
+from vit_jax.recipes.following import Replace, fraction, unchanged
 from vit_jax.recipes.loading import largest_side
 
 STEPS, SIDE, LEARNING_RATE = 2500, 384, 0.01
@@ -59,7 +60,7 @@ PARTS = {
 }
 
 
-def finetune_on_vtab(model: str, task: str, *, part: str) -> Config:
+def finetune_on_vtab(model: str, task: str, *, part: str, replace: Replace = unchanged) -> Config:
   """Fine-tuning on one task: VTAB's row of Table 4 (Section 4.1, Appendix B.1.1).
 
   2,500 steps at a learning rate of 0.01 for every task; the rest as in all fine-tuning. Training
@@ -69,12 +70,22 @@ def finetune_on_vtab(model: str, task: str, *, part: str) -> Config:
   Args:
     model: a model name from the paper.
     task: a key of `TASKS`.
+    replace: as in vit_jax/recipes/following.py.
     part: "all" trains on all 1,000 images and scores the test set; "development" trains on 800 and
       scores the other 200; "smoke" does the same in a few steps with few images.
 
   Raises:
     ConfigError: there is no such model.
   """
+  name = replace(of_task(model, task, part)).model.name
+  config = replace(of_task(name, task, part))
+  begin = with_lengths(config).schedule
+  saves = dataclasses.replace(config.checkpoint, every=fraction(config.duration, 5))
+  return dataclasses.replace(config, schedule=begin, checkpoint=saves)
+
+
+def of_task(model: str, task: str, part: str) -> Config:
+  """As `finetune_on_vtab`, before settings are replaced."""
   base = finetune(model, "cifar100", part="all")  # a row with the settings that all tasks share
   smoke = part == "smoke"
   steps = SMOKE_STEPS if smoke else STEPS
@@ -87,7 +98,7 @@ def finetune_on_vtab(model: str, task: str, *, part: str) -> Config:
     duration=Duration(steps=steps),
     evaluate_every=Duration(),  # only after the last step, because some test sets are large
     model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
-    schedule=dataclasses.replace(base.schedule, learning_rate=LEARNING_RATE, warmup=warmup(steps)),
+    schedule=dataclasses.replace(base.schedule, learning_rate=LEARNING_RATE),
     data=Data(
       train=Dataset(source, train),
       image_size=largest_side(model, SMOKE_SIDE if smoke else SIDE),
@@ -95,5 +106,5 @@ def finetune_on_vtab(model: str, task: str, *, part: str) -> Config:
       **(dict(train_resize_ratio=RESIZE_RATIO) if images.crop else whole),
     ),
     evaluate={scored: Classification(source, scored)},
-    checkpoint=Checkpoint(every=Duration(steps=max(1, steps // 5)), keep_last=1),
+    checkpoint=Checkpoint(keep_last=1),
   )

@@ -13,6 +13,7 @@ from vit_jax.config import (
   Model,
   RunError,
   from_dict,
+  overrides,
   to_dict,
 )
 from vit_jax.config.model import ARCHITECTURE
@@ -184,6 +185,9 @@ def resolved_settings(config: Config, run: Recorded) -> Config:
   config = dataclasses.replace(config, model=model, accumulation=parts, **same)
   data = run.settings.get("data", {})
   config = resized_as(config, data.get("resampling", ""), run.settings.get("position_resizing", ""))
+  derived = dict(config.origins).get("optimizer.ema", overrides.GIVEN) != overrides.GIVEN
+  if derived and (ema := run.settings.get("optimizer", {}).get("ema")) is not None:
+    config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, ema=ema))
   if late := changed(run.settings, config, OF_THE_START):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
