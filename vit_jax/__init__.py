@@ -5,7 +5,8 @@ def load(source, image_size: int = 0, *, average: bool = True):
   """A model that predicts: `vit_jax.inference.load`, which documents the arguments."""
   from vit_jax.process import variables
 
-  variables.check()
+  variables.check_libraries()
+  variables.check_jax()
   with variables.said_of_devices():
     import jax  # late: the command line does without
 

@@ -80,7 +80,6 @@ def launch(
     RunError: the run cannot go on.
   """
   workdir.check_links(folder)
-  variables.check_jax()
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given, average=average)
     return True
@@ -91,6 +90,7 @@ def launch(
       "--no-average --source=RUN --output=FILE."
     )
   with together.refusal_told(config, hosts):
+    variables.check_jax()
     recorded = start.read(folder)
     config, data, source = open_run(config, recorded, hosts)
   facts = lambda: fingerprint.of_start(config, recorded.step, data.identities)
@@ -265,6 +265,7 @@ def launch_evaluation(
 ):
   """Evaluates; training data and a length of training are not needed."""
   with together.refusal_told(config, hosts):
+    variables.check_jax()
     checks.check_evaluation(config)
     joining.check(hosts)
     place = str(folder) if checkpoint.available(folder) else config.init_from

@@ -99,7 +99,7 @@ def main(command: command_line.CommandLine):
     folder = folder_of(command.recipe)
     if not files.exists(folder) and (line := huge_pages.in_words()):  # a new run
       print(line, flush=True)
-    variables.check()
+    variables.check_libraries()
     from vit_jax import launch
     from vit_jax.devices.hosts import Hosts
 

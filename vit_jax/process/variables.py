@@ -32,7 +32,14 @@ _PARSE = "from jaxlib import xla_client; xla_client.CompileOptions()"
 
 
 def check():
-  """Refuses variables with which a library ends this program, or computes other numbers.
+  """As `check_libraries` and, where a variable of JAX is set, `check_jax`."""
+  check_libraries()
+  if _set("JAX_", "EAGER_"):
+    check_jax()
+
+
+def check_libraries():
+  """Refuses variables with which a library ends this program, or cannot be imported.
 
   Imports JAX only if one of its variables is set.
 
@@ -44,7 +51,7 @@ def check():
     raise ConfigError(f"Warnings of libraries would end this program ({given}); unset it.")
   _check_xla_flags()
   if _set("JAX_", "EAGER_"):
-    check_jax()
+    _check_import()
 
 
 def check_jax():
@@ -53,12 +60,8 @@ def check_jax():
   Raises:
     ConfigError: names the setting and its value.
   """
-  try:
-    import jax
-  except ValueError as error:
-    raise ConfigError(
-      f"JAX cannot be imported: {error}; correct or unset the variable ({_in_words('JAX_')})."
-    ) from error
+  import jax
+
   for name, wanted in FIXED.items():
     value = jax.config.values.get(name, wanted)
     value = getattr(value, "value", value)  # of an enumeration
@@ -73,6 +76,15 @@ def check_jax():
       f"jax.config.{name} is {value!r}, which would change the numbers or end in an error; set it "
       f"to {wanted!r}."
     )
+
+
+def _check_import():
+  try:
+    import jax  # noqa: F401
+  except ValueError as error:
+    raise ConfigError(
+      f"JAX cannot be imported: {error}; correct or unset the variable ({_in_words('JAX_')})."
+    ) from error
 
 
 def _check_xla_flags():
