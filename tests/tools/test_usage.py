@@ -56,6 +56,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("export", "--source {}/w.npz --output {}/o.onnx", 2, "is no name for a format of weights"),
     ("export", "--source {}/w.npz --output {}/o.npz --step x", 2, "'x' is not a whole number"),
     ("export", "--source {}/bad.npz --output {}/o.npz", 1, "bad.npz cannot be read as weights"),
+    ("convert_pickle", "--source {}/w.pth", 2, "The following arguments are required: --output"),
     ("report", "{}/none --output {}/r.html", 2, "none is no folder"),
     ("report", "{} --output {}/r.html", 2, "it has neither config.json nor metrics.jsonl"),
     ("report", "{}/run {}/run --output {}/r.html", 2, "given twice"),
@@ -145,7 +146,7 @@ for tool in sys.argv[1:]:
   with contextlib.suppress(SystemExit):
     runpy.run_path(sys.argv[0], run_name="__main__")
   slow = ("jax", "tensorflow", "torch", "grain", "matplotlib")
-  print([name for name in slow if name in sys.modules], end="\\0")
+  print([name for name in slow if name in sys.modules], end="\\n---\\n")
 """
 
 
@@ -153,7 +154,7 @@ def test_help_names_every_flag_and_imports_nothing_slow():
   """Runs in a new process, in which nothing has been imported."""
   done = programs.run([sys.executable, "-c", HELP, *TOOLS], GLIBC_TUNABLES="")
   assert done.returncode == 0, done.stderr
-  for tool, text in zip(TOOLS, done.stdout.split("\0")[:-1], strict=True):
+  for tool, text in zip(TOOLS, done.stdout.split("\n---\n")[:-1], strict=True):
     assert text.startswith(f"usage: python tools/{tool}.py")
     assert text.endswith("[]"), (tool, text)
     underscored = {flag for flag in re.findall("--[a-z-]+(?:_[a-z]+)*", text) if "_" in flag}

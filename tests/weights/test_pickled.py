@@ -3,14 +3,13 @@
 import argparse
 import re
 import shlex
-import sys
 
 import numpy as np
 import pytest
 
+from tools import convert_pickle
 from vit_jax import weights
 from vit_jax.config import ConfigError
-from vit_jax.process.text import one_line
 from vit_jax.weights import pickled, safetensors
 
 
@@ -27,7 +26,6 @@ def test_the_line_names_what_it_writes(tmp_path, name, result):
   with pytest.raises(ConfigError, match=r"is pickled, .* can run any code\. To convert") as error:
     weights.read(tmp_path / name)
   assert f"{tmp_path / result!s}" in str(error.value)
-  assert one_line(str(error.value)) == str(error.value)  # nothing is left out of it or escaped
   assert not pickled.advice(tmp_path / "w.npz")
 
 
@@ -94,51 +92,62 @@ def trainers_files(torch):
   }
 
 
-def convert(path, monkeypatch, *arguments):
+def convert(path, *arguments):
   line = re.search("with torch: (.*)", pickled.advice(path))[1]
-  program, flag, code = shlex.split(line)
-  assert (program, flag) == ("python", "-c")
-  monkeypatch.setattr(sys, "argv", ["-c", *arguments])
-  exec(code, {})
+  words = shlex.split(line)
+  assert words[:2] == ["python", "tools/convert_pickle.py"]
+  convert_pickle.main([*words[2:], *arguments])
   return safetensors.load_arrays(path.with_suffix(".safetensors"))
 
 
-def test_the_line_converts_and_says_what_it_takes(tmp_path, monkeypatch, capsys):
+def test_the_line_converts_and_says_what_it_takes(tmp_path, capsys):
   torch = pytest.importorskip("torch", reason="torch is not installed")
   for trainer, (content, key, keys) in trainers_files(torch).items():
     path = tmp_path / f"it's {trainer}.pth"
     torch.save(content, path)
-    ((name, array),) = convert(path, monkeypatch).items()
+    ((name, array),) = convert(path).items()
     averaged = "ema" in key or "teacher" in key
     assert name in ("head.weight", "module.head.weight"), trainer
     np.testing.assert_array_equal(array, np.arange(6.0).reshape(2, 3).T + averaged)
     said = capsys.readouterr().out
     assert f" has {key or 'the model'} of " in said
-    assert ("To take another one" in said) == averaged
-    if averaged:
-      assert f"It has {', '.join(keys)}. To take" in said
+    others = ", ".join(name for name in keys if name != key)
+    assert (f"Other models in it: {others} (--model)." in said) == averaged
   assert Settings.made == 0
 
 
-def test_the_line_takes_the_model_that_is_named(tmp_path, monkeypatch):
+def test_the_line_takes_the_model_that_is_named(tmp_path, capsys):
   torch = pytest.importorskip("torch", reason="torch is not installed")
   path = tmp_path / "w.pth"
   torch.save(trainers_files(torch)["DINO"][0], path)
   for key, name in {"student": "module.head.weight", "student.module": "head.weight"}.items():
-    ((found, array),) = convert(path, monkeypatch, key).items()
+    ((found, array),) = convert(path, "--model", key).items()
     assert (found, array[1, 0]) == (name, 1)
   torch.save(within("teacher.", {"head.weight": torch.ones(2)}), path)
-  assert convert(path, monkeypatch, "teacher").keys() == {"head.weight"}
+  assert convert(path, "--model=teacher").keys() == {"head.weight"}
   torch.save(trainers_files(torch)["DINO"][0], path)
-  with pytest.raises(SystemExit, match=r"has no model called 'ema'\. It has student, teacher\."):
-    convert(path, monkeypatch, "ema")
+  with pytest.raises(SystemExit) as left:
+    convert(path, "--model=ema")
+  assert left.value.code == 2
+  assert "has no model 'ema'; it has student, teacher." in capsys.readouterr().err
 
 
-def test_the_line_runs_no_code_of_the_file(tmp_path, monkeypatch):
+def test_the_line_runs_no_code_of_the_file(tmp_path):
   torch = pytest.importorskip("torch", reason="torch is not installed")
   for legacy in (True, False):
     path = tmp_path / f"{legacy}.pth"
     content = {"model": {"a.weight": torch.ones(2)}, "args": Settings()}
     torch.save(content, path, _use_new_zipfile_serialization=not legacy)
-    assert convert(path, monkeypatch).keys() == {"a.weight"}
+    assert convert(path).keys() == {"a.weight"}
   assert Settings.made == 0
+
+
+def test_what_is_no_file_of_torch(tmp_path, capsys):
+  pytest.importorskip("torch", reason="torch is not installed")
+  for content in (b"", b"no pickle", b"\x80\x02.", b"\x80\x04cos\nsystem\n."):
+    path = tmp_path / "w.pth"
+    path.write_bytes(content)
+    with pytest.raises(SystemExit) as left:
+      convert(path)
+    assert left.value.code in (1, 2)
+    assert capsys.readouterr().err.count("\n") == 1
