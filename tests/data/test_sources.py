@@ -88,6 +88,22 @@ def test_what_there_is_not(spec, split, message):
     open_source(spec, split)
 
 
+@pytest.mark.parametrize("prefix", ["", "folder:"])
+def test_a_name_like_one_that_is_there(tmp_path, monkeypatch, prefix):
+  (tmp_path / "photos").mkdir()
+  monkeypatch.chdir(tmp_path)
+  for path, meant in (
+    ("fotos", "photos"),
+    ("./Photo", "./photos"),
+    (f"{tmp_path}/photo", "photos"),
+  ):
+    with pytest.raises(sources.SourceError, match=rf"no .*folder.*Did you mean .*{meant}\?$"):
+      open_source(f"{prefix}{path}")
+  with pytest.raises(sources.SourceError) as error:
+    open_source(f"{prefix}elsewhere")
+  assert "Did you mean" not in str(error.value)
+
+
 # --- digits ---
 
 

@@ -42,6 +42,23 @@ def test_a_workdir_and_its_checkpoint_have_the_average_unless_told_otherwise(tin
   assert model.card.class_names == tuple("0123456789")
 
 
+def test_a_model_is_shown_in_four_lines(tiny_run):
+  whole = load(tiny_run)
+  counted = sum(array.size for array in jax.tree.leaves(whole.params))
+  assert repr(whole).splitlines() == [
+    "model:      ViT-Ti/4 depth=1 width=8 mlp_dim=16 heads=2, images of 16 x 16 pixels",
+    f"parameters: {counted:,}",
+    "classes:    10: '0', '1', '2', '3', '4' and 5 more",
+    f"source:     {tiny_run}",
+  ]
+  params = {name: part for name, part in families.params("vit").items() if name != "head"}
+  bare = of_weights(Weights(params, None))
+  assert repr(bare).splitlines()[2:] == [
+    "classes:    none",
+    "source:     parameters that were given",
+  ]
+
+
 def test_another_image_size(tmp_path):
   weights.write(tmp_path / "w.npz", Weights(families.params("vit"), CARD))
   model = load(tmp_path / "w.npz", 32)

@@ -17,8 +17,10 @@ from vit_jax.inference import predict as predictions
 from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.models.description import differences
+from vit_jax.models.description import differences, in_words
+from vit_jax.process.text import listed, one_line
 from vit_jax.storage.paths import path_of
+from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
 from vit_jax.weights.card import UNSEEN, Card
 from vit_jax.weights.fit import Row
@@ -38,6 +40,7 @@ class LoadedModel:
       training objective needs is left out.
     card: how images are prepared, and the names of the classes; image_size is 0 if not known.
     rows: what `at_size` did to each parameter.
+    source: where the weights were read; "" if they were given.
   """
 
   read: Weights
@@ -45,6 +48,21 @@ class LoadedModel:
   params: dict
   card: Card
   rows: tuple[Row, ...] = ()
+  source: str = ""
+
+  def __repr__(self) -> str:
+    """Four lines: model, parameters, classes, source."""
+    side = self.card.image_size
+    size = f", images of {side} x {side} pixels" if side else ""
+    count = sum(array.size for array in flatten(self.params).values())
+    classes = f"{self.module.num_classes:,}: {listed(self.class_names)}"
+    lines = (
+      f"model:      {in_words(self.module)}{size}",
+      f"parameters: {count:,}",
+      f"classes:    {classes if self.has_head else 'none'}",
+      f"source:     {self.source or 'parameters that were given'}",
+    )
+    return "\n".join(map(one_line, lines))
 
   @property
   def has_head(self) -> bool:
@@ -177,7 +195,7 @@ def read(
   """
   loaded = weights.read(path_of(source), step=step, average=average)
   try:
-    return of_weights(loaded, **defaults)
+    return dataclasses.replace(of_weights(loaded, **defaults), source=str(source))
   except ValueError as error:
     raise ValueError(f"{source} is not a model of this project: {error}") from error
 

@@ -46,3 +46,14 @@ def settings_of(module: Network) -> config.Model:
   if not candidates:
     raise ValueError("these weights are of a model without a name; give config.model.name.")
   return min(candidates, key=lambda candidate: candidate[:2])[-1]
+
+
+def in_words(module: Network) -> str:
+  """A module's name, and what it has otherwise: "ViT-L/16 depth=8"; its class if no name fits."""
+  try:
+    settings = settings_of(module)
+  except ValueError:
+    return type(module).__name__
+  named = architecture(naming.create(settings.name))
+  others = (f"{key}={x}" for key, x in architecture(module).items() if x != named[key])
+  return " ".join([settings.name, *others])

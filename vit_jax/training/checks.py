@@ -33,12 +33,9 @@ MAX_FACTOR = 1e4  # of a rule of weight decay
 OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 
 NO_DATA = (
-  "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
-  "your own with --config.data.train.source=..., one of {forms} (with "
-  "--config.data.train.split=... where it has splits, and --config.data.train.label_key=... where "
-  "the labels are not called {label_key!r}), and take the number of its classes with "
-  "--config.model.num_classes=0. A recipe can also mix several sources by weight, with "
-  "config.data.mix."
+  "config.data.train.source is empty: the data of this recipe cannot be downloaded; name your own "
+  "with --config.data.train.source=SOURCE, one of {forms}, and take the number of its classes with "
+  "--config.model.num_classes=0."
 )
 
 
@@ -166,7 +163,7 @@ def check_data(data: Data, duration: Duration):
       "alone; add --mode=evaluate, or give both settings to train."
     )
   if not source:
-    raise ConfigError(NO_DATA.format(label_key=data.train.label_key, forms=sources.forms()))
+    raise ConfigError(NO_DATA.format(forms=sources.forms()))
   if not duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
   for key, low, high in (("crop_area", 1e-4, 1.0), ("crop_aspect", 0.01, 100.0)):

@@ -144,6 +144,8 @@ def forms(nearest: str = "") -> str:
 def _advice(spec: str) -> str:
   if advice := foreign.advice(spec):
     return f".{advice}"
+  if ":" not in spec and not os.path.exists(spec) and (question := foreign.near(spec)):
+    return f", and {_there(spec)}.{question}"
   path = "" if ":" in spec and not is_url(spec) else f", and {_there(spec)}"
   return f"{path}; give one of these, nearest first: {forms(spec.partition(':')[0])}."
 

@@ -113,7 +113,7 @@ def _check_there(directory: Path, holds: str) -> None:
   if not files.is_folder(directory):
     raise SourceError(
       f'There is no folder "{directory}"; give one that holds {holds}.'
-      + foreign.advice(str(directory))
+      + (foreign.advice(str(directory)) or foreign.near(str(directory)))
     )
 
 
