@@ -39,7 +39,8 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   calls = []
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
   hosts.connect(Hosts(), stall_seconds=30)
-  assert calls == ([{"heartbeat_timeout_seconds": 120}] if joins else [])
+  given = {"heartbeat_timeout_seconds": 120, "initialization_timeout": 300}
+  assert calls == ([given] if joins else [])
 
 
 ABORTED = """

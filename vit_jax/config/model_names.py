@@ -35,8 +35,10 @@ class Translated:
 
 def translated(name: str) -> Translated | None:
   """What `name` means, in any case of letters; None: it is one of our names, or like none."""
+  if not name:  # no family is imported for it, because that imports JAX
+    return None
   families = [*registry.FAMILIES.values()]
-  if not name or any(family.fields(name) is not None for family in families):
+  if any(family.fields(name) is not None for family in families):
     return None
   found = (family.translate(name.lower()) for family in families)
   return next((meaning for meaning in found if meaning is not None), None)
