@@ -49,6 +49,15 @@ def test_evaluation_batches_are_as_large_as_a_part_of_a_step():
     assert sum(batch["mask"].sum() for batch in read) == 360
 
 
+@pytest.mark.parametrize(("images", "size"), [(1, 64), (64, 64), (65, 128), (300, 256), (360, 256)])
+def test_a_small_set_has_a_batch_of_its_own(images, size):
+  """Of eight rows, or more, on each of eight devices; larger sets have the usual one."""
+  source = sources.Subset(digits("test"), images)
+  read = list(Reader(DATA, MESH, 256, 1).evaluation(source, resize=0, squeeze=False))
+  assert {len(batch["mask"]) for batch in read} == {size}
+  assert sum(batch["mask"].sum() for batch in read) == len(source)
+
+
 @pytest.mark.parametrize("resize", [0, 12])
 @pytest.mark.parametrize("resampling", ["", "pillow_bicubic"])
 def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize, resampling):

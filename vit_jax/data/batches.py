@@ -15,6 +15,8 @@ from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Source
 from vit_jax.devices import mesh as meshes
 
+DEVICE_ROWS = 8  # that vector units take at once
+
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
@@ -24,7 +26,8 @@ class Reader:
     settings: how images are prepared and read.
     mesh: the devices.
     batch_size: images in a training step, over all hosts.
-    accumulation: number of parts of a step; evaluation batches have the size of one part.
+    accumulation: number of parts of a step; evaluation batches have the size of one part, or of the
+      set if that is smaller.
   """
 
   settings: Data
@@ -80,9 +83,17 @@ class Reader:
     return pipeline.evaluate_batches(
       source,
       transform=evaluation_transform(self.settings, **how),
-      batch_size=self.batch_size // self.accumulation,
+      batch_size=self.evaluation_size(len(source)),
       **self._reading(),
     )
+
+  def evaluation_size(self, images: int) -> int:
+    """Images in a batch of an evaluation: a part of a step, so that all large sets share a program.
+
+    A smaller set has a batch of its own size, rounded up to DEVICE_ROWS on each.
+    """
+    multiple = DEVICE_ROWS * self.mesh.size
+    return min(self.batch_size // self.accumulation, -(-images // multiple) * multiple)
 
   def _reading(self):
     host, hosts = meshes.host_rows(self.mesh, self.batch_size)
