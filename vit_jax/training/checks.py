@@ -34,8 +34,8 @@ OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features 
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded; name your own "
-  "with --config.data.train.source=SOURCE (or several by config.data.mix), one of {forms}, and take "
-  "the number of its classes with --config.model.num_classes=0."
+  "with --config.data.train.source=SOURCE (or several by config.data.mix), one of {forms}, and "
+  "take the number of its classes with --config.model.num_classes=0."
 )
 
 
