@@ -12,7 +12,9 @@ be read.
 """
 
 import pickle
+import re
 import types
+import zipfile
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, folder
@@ -20,16 +22,20 @@ from vit_jax.config.tool_flags import ToolFlags, anywhere
 from vit_jax.process import console
 from vit_jax.process.text import one_line
 
-# What makes tensors: all other names in a pickle could run any code.
-TENSORS = (
-  "collections.OrderedDict",
-  "torch.Tensor",
-  "torch.nn.parameter.Parameter",
-  "torch._utils._rebuild_",
-  "torch._tensor._rebuild_",
-)
+# What makes tensors. All other names in a pickle could run any code; so could attributes of these,
+# which a name with a dot reaches.
+TENSORS = {
+  ("collections", "OrderedDict"),
+  ("torch", "Tensor"),
+  ("torch.nn.parameter", "Parameter"),
+  ("torch._utils", "_rebuild_tensor"),
+  ("torch._utils", "_rebuild_tensor_v2"),
+  ("torch._utils", "_rebuild_parameter"),
+  ("torch._utils", "_rebuild_parameter_with_state"),
+  ("torch._tensor", "_rebuild_from_type_v2"),
+}
 DEPTH = 5  # of mappings within mappings in which models are sought
-AVERAGES = ("ema", "teacher")
+AVERAGES = re.compile(r"(^|[._])(ema|teacher)([._]|$)")
 
 
 class Inert(dict):
@@ -54,7 +60,7 @@ class Reader(pickle.Unpickler):
 
   def find_class(self, module: str, name: str):
     """The class or function of that name, if it makes tensors; else a stand-in."""
-    if f"{module}.{name}".startswith(TENSORS):
+    if (module, name) in TENSORS:
       return super().find_class(module, name)
     return (lambda *_: Inert) if name == "getattr" else Inert
 
@@ -73,6 +79,10 @@ def read(path) -> dict:
   """What torch saved, with tensors, and `Inert` in the place of all other objects."""
   import torch
 
+  if zipfile.is_zipfile(path) and any(
+    name.endswith("/constants.pkl") for name in zipfile.ZipFile(path).namelist()
+  ):
+    raise ValueError(f"{path} is a program of TorchScript, which is not run; save its state_dict.")
   load = lambda file, **options: Reader(file, **options).load()
   reader = types.SimpleNamespace(__name__="", Unpickler=Reader, load=load)
   try:
@@ -85,7 +95,7 @@ def read(path) -> dict:
 def models(content: dict, name: str = "", depth: int = DEPTH) -> dict[str, dict]:
   """The models in a file, {name: {name of an array: tensor}}; a file that is one has no name."""
   own = arrays(content)
-  if any(key.endswith("weight") for key in own):
+  if any(key.endswith(".weight") for key in own):
     return {name: own}
   inner = {key: value for key, value in content.items() if isinstance(value, dict) and depth}
   return {
@@ -116,7 +126,7 @@ def chosen(found: dict[str, dict], asked: str) -> tuple[str, dict]:
   Raises:
     ConfigError: there is no such model.
   """
-  averages = [name for name in found if any(word in name for word in AVERAGES)]
+  averages = [name for name in found if AVERAGES.search(name)]
   name = asked or [*averages, *found, ""][0]
   whole = {f"{key}.{n}".strip("."): x for key, own in found.items() for n, x in own.items()}
   taken = {

@@ -1,8 +1,10 @@
 """Pickled weights are refused, with a line that converts them."""
 
 import argparse
+import io
 import re
 import shlex
+import zipfile
 
 import numpy as np
 import pytest
@@ -151,3 +153,38 @@ def test_what_is_no_file_of_torch(tmp_path, capsys):
       convert(path)
     assert left.value.code in (1, 2)
     assert capsys.readouterr().err.count("\n") == 1
+
+
+# eval("Settings.made") by the names of allowed functions, whose attributes reach the built-ins.
+REACHES_BUILTINS = (
+  b"\x80\x04\x8c\x0bcollections\x8c\x0fOrderedDict.get\x93"
+  b"\x8c\x0ctorch._utils\x8c\x1e_rebuild_tensor_v2.__globals__\x93\x8c\x0c__builtins__\x86R."
+)
+
+
+@pytest.mark.parametrize(
+  "data",
+  [
+    REACHES_BUILTINS,
+    b"\x80\x04\x8c\x0ctorch._utils\x8c\x1e_rebuild_tensor_v2.__globals__\x93.",
+    b"ctorch._utils\n_rebuild_device_tensor_from_numpy\n.",
+    b"ctorch\nTensorBase\n.",
+    b"cbuiltins\neval\n.",
+  ],
+)
+def test_a_name_that_makes_no_tensor_is_a_stand_in(data):
+  made = convert_pickle.Reader(io.BytesIO(data)).load()
+  assert isinstance(made, convert_pickle.Inert) or made is convert_pickle.Inert
+
+
+def test_a_program_of_torchscript_is_not_loaded(tmp_path, capsys):
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  with zipfile.ZipFile(tmp_path / "w.pt", "w") as archive:
+    archive.writestr("w/constants.pkl", b"")
+  with pytest.raises(SystemExit) as left:
+    convert(tmp_path / "w.pt")
+  assert left.value.code == 1
+  assert "is a program of TorchScript" in capsys.readouterr().err
+  inside = dict(class_weight=torch.ones(2), model={"a.weight": torch.ones(2)})
+  torch.save(inside | dict(semantic_head={"b.weight": torch.ones(3)}), tmp_path / "w.pth")
+  assert convert(tmp_path / "w.pth").keys() == {"a.weight"}
