@@ -137,11 +137,6 @@ def make_run(
   config: Config, data: OpenedData, recorded: Recorded, source: Weights | None
 ) -> tuple[Run, Initial | None]:
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
-  if starts_from_weights(config, recorded):
-    source = source or init_from.weights_of(config)
-    config = start.resized_as_for(config, source.card)
-  model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
-  config = dataclasses.replace(config, model=model)
   make = lambda parts: runs.make(
     dataclasses.replace(config, accumulation=parts),
     data,
@@ -149,14 +144,21 @@ def make_run(
     images=recorded.images.images,
   )
   initial = None
-  with comparison.told("weights"):
+  with comparison.told("weights", seconds=config.stall_seconds):
+    if starts_from_weights(config, recorded):
+      source = source or init_from.weights_of(config)
+      config = start.resized_as_for(config, source.card)
+    model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
+    config = dataclasses.replace(config, model=model)
     run = make(config.accumulation)
     verification.check(config, run.mesh.devices.flat[0])
     if starts_from_weights(config, recorded):
       initial = init_from.read(config, run.objective, data.train.class_names, source)
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(initial.params) if initial else {}
-    comparison.compare("weights", weights, seconds=config.stall_seconds)
+    comparison.compare(
+      "weights", weights | fingerprint.of_preparation(config), seconds=config.stall_seconds
+    )
   if not recorded.settings:
     new = flatten(run.abstract.params).keys() - flatten(initial.params if initial else {}).keys()
     config.optimizer.check_start(config, new)
@@ -274,14 +276,19 @@ def launch_evaluation(
     evaluations = evaluation.open_alone(config, trained_on)
     if not evaluations.heads():
       checks.check_without_head(given)
-  step = max(checkpoint.available(folder), default=0)
+    step = max(checkpoint.available(folder), default=0)
   images = lambda: identity.of_all(evaluations.datasets)
   together.connect(config, hosts, lambda: fingerprint.of_start(config, step, images()))
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   model = start.resolved_type(config.model, settings, jax.default_backend())
   config = dataclasses.replace(config, model=model)
-  scored = evaluated_model.read(config, evaluations, folder, given, average=average)
+  with comparison.told("weights", seconds=config.stall_seconds):
+    scored = evaluated_model.read(config, evaluations, folder, given, average=average)
+  if jax.process_count() > 1:
+    weights = fingerprint.of_weights(scored.params)
+    weights |= fingerprint.of_preparation(scored.settings)
+    comparison.compare("weights", weights, seconds=config.stall_seconds)
   reader = reader_of(config, scored.settings.data)
   side, device = scored.settings.data.image_size, reader.mesh.devices.flat[0]
   model = requirements.with_attention(scored.model, side, device)

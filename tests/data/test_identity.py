@@ -104,6 +104,22 @@ def test_an_image_that_cannot_be_read_now_is_not_taken_for_a_change(photos, monk
   assert identity.changes(before, now) == identity.changes(now, before) == []
 
 
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES])
+def test_a_size_that_cannot_be_read_now_is_not_taken_for_a_change(photos, monkeypatch, number):
+  before = known(photos, "folder")
+  source = open_source(f"folder:{photos}")
+
+  def size(index):
+    raise OSError(number, "cannot be read now")
+
+  monkeypatch.setattr(source, "size", size)
+  now = identity.of(source)
+  assert now.sizes == ""
+  assert now.content == before.content
+  assert identity.changes(before, now) == []
+  assert identity.changes(now, before) == []
+
+
 def test_of_many_images_some_are_read(monkeypatch):
   class Many:
     class_names, identity, multi_label, read = (), "many", False, []

@@ -18,6 +18,14 @@ def test_equal_facts_are_no_difference():
   assert comparison.differences(told({"a": "1"}, {"a": "1"}, {"a": "1"})) == ""
 
 
+def test_a_fact_that_one_process_does_not_know_is_no_difference():
+  unknown = {"a": comparison.UNKNOWN}
+  assert comparison.differences(told(unknown, {"a": "1"}, {"a": "1"})) == ""
+  assert "a is not known in process 0" in comparison.differences(
+    told(unknown, {"a": "1"}, {"a": "2"})
+  )
+
+
 @pytest.mark.parametrize(
   ("facts", "words"),
   [
@@ -102,7 +110,7 @@ def test_all_processes_hear_the_verdict(monkeypatch):
 
 def test_a_refusal_ends_all_and_the_refused_one_says_its_own(monkeypatch):
   def refused():
-    with comparison.told("x"):
+    with comparison.told("x", seconds=9):
       raise ConfigError("Mine.")
 
   first, second = compared(monkeypatch, lambda: comparison.compare("x", {}), refused)

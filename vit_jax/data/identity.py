@@ -15,6 +15,7 @@ from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Source
 from vit_jax.process.text import listed
 from vit_jax.storage import files
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 
 SIZES = 2**15  # images whose sizes count: of larger datasets, so many at equal distances
@@ -30,8 +31,8 @@ class Identity(NamedTuple):
     images: their number.
     classes: the number of classes, and the names of the first ones.
     names: a sum of all names and labels in their order, as `Source.identity`; of the classes too.
-    sizes: a sum of the sizes of files.
-    content: a sum of the content of some images; "": it cannot be read now, and is not compared.
+    sizes: a sum of the sizes of files; "": they cannot be read now, and are not compared.
+    content: a sum of the content of some images; "": as for sizes.
   """
 
   images: int
@@ -50,8 +51,8 @@ def of(source: Source) -> Identity:
   classes = f"{len(names)} ({listed(names, 10)})" if names else "none"
   digest = hashlib.sha256(ascii((source.identity, names, source.multi_label)).encode())
   with ThreadPoolExecutor(AT_ONCE) as pool:
-    sizes = _sum(str(size).encode() for size in _sizes(source, pool))
-    return Identity(len(source), classes, digest.hexdigest()[:16], sizes, _content(source, pool))
+    number, names = len(source), digest.hexdigest()[:16]
+    return Identity(number, classes, names, _sizes(source, pool), _content(source, pool))
 
 
 def of_all(datasets: Iterable[NamedDataset]) -> dict[str, Identity]:
@@ -80,7 +81,7 @@ def changes(before: Identity, now: Identity) -> list[str]:
     said.append(f"classes {before.classes} -> {now.classes}")
   if before.names != now.names and not said:
     said.append("other names or labels, or in another order")
-  if before.sizes != now.sizes and not said:
+  if before.sizes and now.sizes and before.sizes != now.sizes and not said:
     said.append("files of other sizes")
   if before.content and now.content and before.content != now.content and not said:
     said.append("images with other content under the same names")
@@ -105,11 +106,19 @@ def _spread(count: int, most: int) -> list[int]:
   return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)).tolist()
 
 
-def _sizes(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
+def _sizes(source: Source, pool: ThreadPoolExecutor) -> str:
+  """A sum of the sizes of files; "" if one cannot be read now, but perhaps later."""
+  try:
+    return _sum(str(size).encode() for size in _each_size(source, pool))
+  except OSError:
+    return ""
+
+
+def _each_size(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
   """The sizes of images that are files; or else, of the files that hold them."""
 
   def size(index):
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
       return source.size(index)
     return -1
 
@@ -148,7 +157,7 @@ def _image(source: Source, row: int) -> bytes:
   try:
     image = patience.read(lambda: source[row].image, lambda: source.name(row))
   except OSError as error:
-    if error.errno in patience.MAY_PASS:
+    if isinstance(error, UnreachableError) or error.errno in patience.MAY_PASS:
       raise
     return UNREADABLE
   except BadImage:

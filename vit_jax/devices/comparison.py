@@ -16,6 +16,7 @@ from jax._src import distributed  # JAX has no public way to the store of its co
 from vit_jax.process.errors import ConfigError, RunError
 from vit_jax.process.text import shortened
 
+UNKNOWN = "not known"  # a fact that is not compared
 MOST = 4  # differences in a message
 LONGEST = 10.0**6  # seconds to wait, if the watchdog has no limit
 SLACK = 60  # seconds in which the first process tells what it waited for in vain
@@ -65,13 +66,16 @@ def compare(topic: str, facts: Mapping[str, str], *, seconds: float = 0, refusal
 
 
 @contextlib.contextmanager
-def told(topic: str) -> Iterator[None]:
-  """If this process is refused inside, the others end too when they compare these facts."""
+def told(topic: str, *, seconds: float) -> Iterator[None]:
+  """If this process is refused inside, the others end too when they compare these facts.
+
+  The arguments are those of `compare`.
+  """
   try:
     yield
   except (ConfigError, RunError) as error:
     with contextlib.suppress(ConfigError, RunError):
-      compare(topic, {}, refusal=str(error))
+      compare(topic, {}, seconds=seconds, refusal=str(error))
     raise
 
 
@@ -107,7 +111,8 @@ def differences(told: Sequence[Told]) -> str:
     process, one = refused[0]
     return f"Process {process} on host {one.host} does not start: {one.refusal}"
   names = dict.fromkeys(name for one in told for name in one.facts)
-  differing = [name for name in names if len({one.facts.get(name) for one in told}) > 1]
+  values = lambda name: {one.facts.get(name) for one in told} - {UNKNOWN}
+  differing = [name for name in names if len(values(name)) > 1]
   if not differing:
     return ""
   words = "; ".join(f"{name} is {_values(name, told)}" for name in differing[:MOST])

@@ -9,6 +9,7 @@ import numpy as np
 
 from vit_jax.config import Config, to_dict
 from vit_jax.data.identity import Identity
+from vit_jax.devices.comparison import UNKNOWN
 from vit_jax.process import program
 from vit_jax.storage.tree import flatten
 
@@ -27,7 +28,8 @@ def of_start(config: Config, step: int, data: Mapping[str, Identity]) -> dict[st
   facts = {f"config.{key}": text for key, text in _settings(to_dict(config)).items()}
   facts["the newest checkpoint"] = f"step {step}" if step else "none"
   for key, identity in data.items():
-    facts |= {f"{key} ({field})": str(value) for field, value in identity._asdict().items()}
+    known = {field: str(value) or UNKNOWN for field, value in identity._asdict().items()}
+    facts |= {f"{key} ({field})": value for field, value in known.items()}
   return facts | program.fingerprint()
 
 
@@ -56,6 +58,12 @@ def of_weights(params: Mapping) -> dict[str, str]:
     digest.update(f"{name} {array.shape} {array.dtype} ".encode())
     digest.update(memoryview(array).cast("B") if array.size else b"")
   return {"the sum of the weights to start from": digest.hexdigest()[:16]}
+
+
+def of_preparation(config: Config) -> dict[str, str]:
+  """How images and positions are prepared, as the settings and the card of the weights say."""
+  data = _settings(to_dict(config.data), "config.data.")
+  return data | {"config.position_resizing": json.dumps(config.position_resizing)}
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

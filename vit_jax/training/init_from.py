@@ -47,6 +47,8 @@ def weights_of(config: Config) -> weights.Weights:
   """
   try:
     return weights.read(path_of(config.init_from))
+  except UnreachableError:
+    raise
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
 

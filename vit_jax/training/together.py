@@ -29,7 +29,9 @@ def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]
   """
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   if jax.distributed.is_initialized():
-    comparison.compare("start", facts(), seconds=config.stall_seconds)
+    with comparison.told("start", seconds=config.stall_seconds):
+      common = facts()
+    comparison.compare("start", common, seconds=config.stall_seconds)
     comparison.compare("devices", fingerprint.of_devices(), seconds=config.stall_seconds)
   keep_compiled_programs()
 
