@@ -86,6 +86,7 @@ def test_positions_are_resized_by_the_rule_of_the_files_own_code():
   usual = ["blocks.0.norm1.weight", "pos_embed"]
   assert timm.position_resizing(usual) == "bicubic_antialiased"
   assert timm.position_resizing([*usual, "mask_token"]) == "bicubic_offset"
+  assert timm.position_resizing([*usual, "mask_token", "decoder_pos_embed"]) == "bicubic"
   assert timm.position_resizing([*usual, "mask_token", "register_tokens"]) == "bicubic_antialiased"
 
 

@@ -182,8 +182,11 @@ def from_timm(
 def position_resizing(names) -> str:
   """The rule for position embeddings of a file with these names.
 
-  Of DINOv2's own files, those without registers have the rule of its own code.
+  Of DINOv2's own files, those without registers have the rule of its own code. Masked autoencoders
+  with their decoder have that of theirs (`interpolate_pos_embed`), bicubic without antialiasing.
   """
+  if any(name.startswith("decoder") for name in names):
+    return "bicubic"
   if MASKED in names and _REGISTERS not in names:
     return "bicubic_offset"
   return POSITION_RESIZING
