@@ -6,6 +6,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# Three processes keep two cores busy while tests of several hosts wait for one another.
+PROCESSES ?= 3
 BIN := $(VENV)/bin
 
 .PHONY: demo test gpu torture lint docs pages pictures clean
@@ -13,9 +15,8 @@ BIN := $(VENV)/bin
 demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
 
-# Three processes keep two cores busy while tests of several hosts wait for one another.
 test: $(VENV)/installed lint
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=25
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=25
 
 gpu: $(VENV)/installed
 	PYTHONPATH=$(CURDIR)/.libgpu $(BIN)/python -m pytest tests/tools/compiled/test_gpus.py --gpu --numprocesses=2

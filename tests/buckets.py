@@ -22,7 +22,7 @@ from vit_jax import registry
 BUCKET = "bucket"
 # What a fault does with a request: answers in its place, or breaks the connection before the
 # server gets it, after it (the answer is lost), or within the answer.
-FAULTS = "429", "503", "before", "after", "cut", "slow"
+FAULTS = "409", "429", "503", "before", "after", "cut", "slow"
 _NOT_PASSED_ON = {"transfer-encoding", "connection", "content-length", "date", "server"}
 
 
@@ -42,11 +42,12 @@ class Proxy:
     count: requests so far.
     refused: a status that all requests get; 0: none.
     reason: what Google's answers give as the reason of that status.
+    ahead: seconds that the server's clock is ahead of this machine's.
   """
 
   def __init__(self, port: int, upstream: int):
     self.rate, self.faults, self.latency, self.count, self.refused = 0.0, FAULTS, 0.0, 0, 0
-    self.reason = ""
+    self.reason, self.ahead = "", 0
     self._random, self._upstream = random.Random(0), upstream
     handler = type("Handler", (_Handler,), {"proxy": self})
     self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
@@ -105,6 +106,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def log_message(self, *_):
     pass
+
+  def date_time_string(self, timestamp=None):
+    return super().date_time_string((timestamp or time.time()) + self.proxy.ahead)
 
   def handle_all(self):
     body, fault = self._body(), self.proxy.drawn()

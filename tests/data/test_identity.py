@@ -72,7 +72,7 @@ CHANGES = {
     ("folder", "subset"),
     "other names",
   ),
-  "a label": (lambda root: table(root, swapped=True), ("csv", "mix"), "other names or labels"),
+  "a label": (lambda root: table(root, swapped=True), ("csv", "mix"), "other names, labels"),
   "a class": (lambda root: (root / "a").rename(root / "c"), ("folder",), r"2 \('a', 'b'\) -> 2 "),
 }
 

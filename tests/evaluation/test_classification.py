@@ -81,6 +81,14 @@ def test_every_image_counts_exactly_once(count, batch_size, multi_label, seed):
   assert result["loss"] == pytest.approx(loss, rel=1e-5)
 
 
+def test_of_equal_logits_lower_classes_come_first():
+  logits = np.random.default_rng(2).integers(0, 3, (200, CLASSES)).astype(float)
+  labels = np.arange(200, dtype=np.int32) % CLASSES
+  top1, top5, _ = reference(logits, np.eye(CLASSES)[labels])
+  result = evaluate(logits, labels, 64)
+  assert (result["top1"], result["top5"]) == (pytest.approx(top1), pytest.approx(top5))
+
+
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
 def test_calibration_error(kind):
   """Against bins filled one image at a time; every second bin is right, so none may be merged."""

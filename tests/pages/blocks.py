@@ -8,6 +8,7 @@ of its own:
   <!-- not run: REASON -->  for the block below; the reason begins with one of `REASONS`
   <!-- run with: FLAGS -->  for the block below: each python command in it gets these flags too
   <!-- may be stopped: WHY -->  for the block below: --short stops its run after the first steps
+  <!-- compiled for: TOPOLOGY, TOPOLOGY -->  for the block below: where the runs in it fit
 """
 
 import dataclasses
@@ -18,7 +19,9 @@ RUN = ("bash", "python")
 REASONS = ("downloads", "hours", "cloud", "ImageNet", "JFT", "several GPUs", "several hosts", "GPU")
 
 FENCE = re.compile(r"^```(?P<language>\w*)(?: title=\"(?P<file>[^\"]+)\")?\s*$")
-MARK = re.compile(r"^<!-- (?P<name>not run|run with|may be stopped|given): (?P<text>.+) -->$")
+MARK = re.compile(
+  r"^<!-- (?P<name>not run|run with|may be stopped|compiled for|given): (?P<text>.+) -->$"
+)
 COMMAND = re.compile(r"^(?:PYTHONPATH=\S+ )?python (?:-m|tools/)")
 
 

@@ -291,7 +291,7 @@ def test_a_request_that_fails_is_made_again(folder, proxy, fault):
 @pytest.mark.parametrize(
   ("status", "words"),
   [
-    *((status, "does not answer as it should") for status in (408, 429, 503, 507)),
+    *((status, "does not answer as it should") for status in (408, 409, 429, 503, 507)),
     (403, "permission denied"),
   ],
 )
@@ -301,6 +301,16 @@ def test_what_goes_on_failing_is_one_sentence(folder, proxy, status, words):
   assert "\n" not in str(error.value)
   assert str(folder / "a") in str(error.value)
   assert isinstance(error.value, ConfigError) == (status == 403)
+
+
+@pytest.mark.parametrize("scheme", ["s3"], indirect=True, scope="module")
+@pytest.mark.parametrize(("ahead", "words"), [(3600, "clock of this machine"), (600, "permission")])
+def test_a_wrong_clock_is_told_from_missing_rights(folder, proxy, monkeypatch, ahead, words):
+  """The answer to HEAD has no code, but the server's time."""
+  monkeypatch.setattr(proxy, "ahead", ahead)
+  for request in (files.stamp, lambda path: files.write_text(path, "a")):
+    with proxy.refusing(403), pytest.raises(ConfigError, match=words):
+      request(folder / "a")
 
 
 @ONE

@@ -3,6 +3,7 @@
 import csv
 import functools
 import pathlib
+import re
 
 import jax
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from compiled import compiled_on_gpus, compiled_recipes, gpu_targets
 from compiled.platform import known
 from compiled.table import ROOT
+from tests.pages.blocks import blocks, split
 from vit_jax import recipes
 from vit_jax.experiments import step_program
 
@@ -115,3 +117,38 @@ def test_nobody_was_faster_than_the_bound_of_a_row(published):
     same = ("topology", "image_size")
     if model == its and all(row[key] == published[key] for key in same):
       assert each < float(row["images_per_second_per_device_bound"])
+
+
+OF_DEVICES = ("tpu.md", "gpus.md", "hosts.md", "systems.md")
+# A run of a recipe that is not the demo, and what it changes that a step depends on.
+RUN = re.compile(r"vit_jax\.main --config=configs/(?!vit_digits)(\S+)(.*)")
+SETTING = re.compile(r"--config\.(?!data\.)(\S+)")
+
+
+def commands(page):
+  """Of the runs on a page: (recipe, settings, topology), the last one None if no mark names it."""
+  for block in blocks((ROOT / "docs" / page).read_text()):
+    for recipe, flags in RUN.findall(block.text.replace("\\\n", "")):
+      for topology in split(block.marks.get("compiled for", "")) or [None]:
+        yield recipe, " ".join(SETTING.findall(flags)), topology
+
+
+def compiled_rows():
+  return {(r["recipe"], r["topology"]): r for r in compiled_recipes.TABLE.read() + ON_GPUS}
+
+
+@pytest.mark.parametrize("page", OF_DEVICES)
+def test_each_run_on_a_page_about_devices_was_compiled_for_them_and_fits(page):
+  """`accumulation=0` is the fewest parts that fit, which is what a row has."""
+  rows = compiled_rows()
+  for recipe, settings, topology in commands(page):
+    row = rows[recipe, topology]
+    with_parts = re.sub(r"accumulation=\d+", "accumulation=0", row["settings"])
+    assert row["fits"] == "True"
+    assert settings in (row["settings"], with_parts or "accumulation=0"), (recipe, topology)
+
+
+def test_runs_are_found_on_the_pages_about_devices():
+  found = [command for page in OF_DEVICES for command in commands(page)]
+  assert ("vit_b16_i1k.py", "accumulation=0", "v5e:2x4") in found
+  assert len(found) == 13

@@ -134,7 +134,7 @@ IMAGES = Identity(9, "2 ('a', 'b')", "n", "s", "c")
   [
     (IMAGES._replace(images=8), "9 -> 8 images"),
     (IMAGES._replace(classes="2 ('b', 'a')", names="m"), r"classes 2 \('a', 'b'\) -> 2 "),
-    (IMAGES._replace(names="m"), "other names or labels"),
+    (IMAGES._replace(names="m"), "other names, labels or files"),
     (IMAGES._replace(sizes="t"), "files of other sizes"),
     (IMAGES._replace(content="d"), "images with other content"),
   ],

@@ -17,11 +17,16 @@ RECIPES = (
 # With their own batch, on one kind of GPU.
 LATER = ("configs/simple_vit_s16_i1k.py", *compiled_recipes.LATER)
 LATER_TOPOLOGY = "h100:8"
+# The commands of the pages about GPUs and hosts, with their own batch too.
+ON_PAGES = (
+  *(("configs/vit_b16_i1k.py", topology) for topology in ("h100:1", "h100:8", "h100:2x8")),
+  *(("configs/vit_l16_i1k.py", topology) for topology in ("h100:8", "h100:2x8")),
+)
 FIELDS = (
-  *("recipe", "topology", "image_size", "devices", "global_batch", "fits", "peak_bytes"),
-  *("usable_bytes", "hbm_bytes", "flops_per_device", "step_seconds_bound", "mfu_bound"),
-  *("images_per_second_per_device_bound", "matmul_seconds_bound", "launches", "moved_bytes"),
-  *("link_bytes", "link_seconds_bound", "made_from"),
+  *("recipe", "topology", "image_size", "devices", "global_batch", "settings", "fits"),
+  *("peak_bytes", "usable_bytes", "hbm_bytes", "flops_per_device", "step_seconds_bound"),
+  *("mfu_bound", "images_per_second_per_device_bound", "matmul_seconds_bound", "launches"),
+  *("moved_bytes", "link_bytes", "link_seconds_bound", "made_from"),
 )
 HEADING = "## Recipes, compiled for 8 GPUs\n"
 
@@ -29,12 +34,12 @@ HEADING = "## Recipes, compiled for 8 GPUs\n"
 def pairs() -> list[Pair]:
   """What is compiled."""
   largest = [(recipe, topology) for recipe in RECIPES for topology in TOPOLOGIES]
-  return largest + [(recipe, LATER_TOPOLOGY) for recipe in LATER]
+  return [*largest, *((recipe, LATER_TOPOLOGY) for recipe in LATER), *ON_PAGES]
 
 
 def flags(recipe: str, topology: str, rows: list[Row]) -> list[str]:
   """The largest batch is looked for from where another GPU's memory has it."""
-  if recipe in LATER:
+  if recipe not in RECIPES:
     return []
   of = lambda name: chip(gpu_targets.TARGETS[TOPOLOGY.fullmatch(name)[1]].kind).hbm_bytes
   known = [row for row in rows if row["recipe"] == name_of(recipe)]
@@ -63,18 +68,18 @@ def part(rows: list[Row]) -> str:
     "```",
     "",
     "This command compiles each recipe with the largest batch that fits, a multiple of 8 images a",
-    "GPU: the pairs that are missing, and those whose step has changed since. Recipes of later",
-    "papers have their own batch. Nothing was run.",
+    "GPU: the pairs that are missing, and those whose step has changed since. The other recipes",
+    "have their own batch. Nothing was run.",
     "Bound, images/s and MFU describe an ideal step, as fast as its bound; a real one is slower.",
     "[gpus.csv](gpus.csv) has every number.",
     "",
-    "| recipe | px | on | batch a GPU | peak, GiB | of | bound, ms | images/s a GPU | MFU |",
-    "|---|---|---|---|---|---|---|---|---|",
+    "| recipe | px | on | with | batch a GPU | peak, GiB | of | bound, ms | images/s a GPU | MFU |",
+    "|---|---|---|---|---|---|---|---|---|---|",
   ]
   for row in TABLE.sorted(rows):
     each = int(row["global_batch"]) // int(row["devices"])
     lines.append(
-      f"| {row['recipe']} | {row['image_size']} | {row['topology']} | {each} "
+      f"| {row['recipe']} | {row['image_size']} | {row['topology']} | {row['settings']} | {each} "
       f"| {number(row, 'peak_bytes', 2**-30, 1)} | {number(row, 'usable_bytes', 2**-30, 1)} "
       f"| {number(row, 'step_seconds_bound', 1e3, 1)} "
       f"| {number(row, 'images_per_second_per_device_bound', 1, 0)} | {percent(row, 'mfu_bound')} |"

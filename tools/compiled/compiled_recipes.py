@@ -20,6 +20,8 @@ LATER = (
   *(f"configs/mae_finetune.py:{size}" for size in ("B", "L", "H")),
 )
 LATER_TOPOLOGIES = ("v3:4x4", "v5e:4x8")
+# One host: the first commands of docs/tpu.md.
+ONE_HOST = tuple(("configs/vit_b16_i1k.py", name) for name in ("v5e:2x4", "v6e:2x4", "v3:2x2"))
 FIELDS = (
   "recipe",
   "topology",
@@ -56,7 +58,8 @@ def recipes() -> list[str]:
 def pairs() -> list[Pair]:
   """What is compiled."""
   of_the_paper = [(recipe, topology) for recipe in recipes() for topology in TOPOLOGIES]
-  return of_the_paper + [(recipe, name) for recipe in LATER for name in LATER_TOPOLOGIES]
+  of_later = [(recipe, topology) for recipe in LATER for topology in LATER_TOPOLOGIES]
+  return [*of_the_paper, *of_later, *ONE_HOST]
 
 
 def before_names(rows: list[Row]) -> list[str]:

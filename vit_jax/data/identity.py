@@ -80,7 +80,7 @@ def changes(before: Identity, now: Identity) -> list[str]:
   if before.classes != now.classes:
     said.append(f"classes {before.classes} -> {now.classes}")
   if before.names != now.names and not said:
-    said.append("other names or labels, or in another order")
+    said.append("other names, labels or files, or in another order")
   if before.sizes and now.sizes and before.sizes != now.sizes and not said:
     said.append("files of other sizes")
   if before.content and now.content and before.content != now.content and not said:

@@ -1,6 +1,8 @@
 """s3://, by Amazon's own library; AWS_ENDPOINT_URL_S3 names another server than Amazon's."""
 
+import email.utils
 import functools
+import time
 
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.buckets.bucket import storage
@@ -15,18 +17,19 @@ _CODES = {
   "404": Reason.MISSING,
   "PreconditionFailed": Reason.CHANGED,
   "412": Reason.CHANGED,
-  "ConditionalRequestConflict": Reason.PASSING,  # two writes at once: one of them is done
   "InvalidAccessKeyId": Reason.NO_CREDENTIALS,
   "SignatureDoesNotMatch": Reason.NO_CREDENTIALS,
   "ExpiredToken": Reason.NO_CREDENTIALS,
   "InvalidToken": Reason.NO_CREDENTIALS,
   "401": Reason.NO_CREDENTIALS,
+  "RequestTimeTooSkewed": Reason.CLOCK,
   "AccessDenied": Reason.FORBIDDEN,
   "403": Reason.FORBIDDEN,
   "ServiceQuotaExceeded": Reason.QUOTA,
   "QuotaExceeded": Reason.QUOTA,
 }
 _SECONDS = 600  # for which a signed address can be used
+_SKEW = 900  # seconds that the clocks of S3 and of who asks it may differ by
 
 
 class _Amazon:
@@ -105,8 +108,12 @@ class _Amazon:
     from botocore.parsers import ResponseParserError  # of an answer that was cut short
 
     if isinstance(error, boto.ClientError):
-      status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-      return Reason.PASSING if passing(status) else _CODES.get(error.response["Error"].get("Code"))
+      answer = error.response.get("ResponseMetadata", {})
+      if passing(answer.get("HTTPStatusCode", 0)):
+        return Reason.PASSING
+      reason = _CODES.get(error.response["Error"].get("Code"))
+      skewed = reason is Reason.FORBIDDEN and _skew(answer.get("HTTPHeaders", {})) > _SKEW
+      return Reason.CLOCK if skewed else reason
     kinds = {
       Reason.NO_CREDENTIALS: (
         *(boto.NoCredentialsError, boto.PartialCredentialsError, boto.TokenRetrievalError),
@@ -118,6 +125,14 @@ class _Amazon:
       ),
     }
     return next((reason for reason, kind in kinds.items() if isinstance(error, kind)), None)
+
+
+def _skew(headers) -> float:
+  """Seconds between the clocks of this machine and of the server; an answer to HEAD has no more."""
+  try:
+    return abs(email.utils.parsedate_to_datetime(headers["date"]).timestamp() - time.time())
+  except (KeyError, ValueError):
+    return 0.0
 
 
 AMAZON = storage(_Amazon())

@@ -44,6 +44,7 @@ class Reason(enum.Enum):
   CHANGED = enum.auto()  # the object has another version than the expected one
   NO_BUCKET = enum.auto()
   NO_CREDENTIALS = enum.auto()
+  CLOCK = enum.auto()  # the service and this machine disagree about the time
   FORBIDDEN = enum.auto()
   QUOTA = enum.auto()
   PASSING = enum.auto()  # it may succeed when it is tried again
@@ -97,7 +98,7 @@ class Objects(Protocol):
 
 def passing(status: int) -> bool:
   """Whether an answer with this status may be another one when the request is made again."""
-  return status >= 500 or status in (408, 429)
+  return status >= 500 or status in (408, 409, 429)
 
 
 class RefusedError(UnreachableError, ConfigError):
@@ -129,6 +130,12 @@ def as_os_error(error: Exception, reason: Reason | None, url: str, who: str) -> 
       )
     case Reason.NO_CREDENTIALS:
       return RefusedError(errno.EACCES, f"there are no valid credentials: {who} [{detail}]", url)
+    case Reason.CLOCK:
+      return RefusedError(
+        errno.EACCES,
+        f"the clock of this machine is wrong, so it is refused: set it [{detail}]",
+        url,
+      )
     case Reason.FORBIDDEN:
       return RefusedError(
         errno.EACCES,
