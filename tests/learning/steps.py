@@ -82,24 +82,32 @@ def start(config, mesh):
   return dataclasses.replace(first, params=jax.tree_util.tree_map_with_path(stirred, first.params))
 
 
+def made(config, *, few_kernels=False):
+  """The step of a configuration, not compiled."""
+  return train_step.make(
+    config.objective.configured(config, models.configured(config.model)),
+    optim.make(config.optimizer),
+    RATE,
+    config.optimizer,
+    seed=config.seed,
+    accumulation=config.accumulation,
+    few_kernels=few_kernels,
+  )
+
+
 def update(config, mesh, *, few_kernels=False):
   """The step of a configuration, compiled once: (state, batch in the host's memory)."""
   key = repr(config), mesh, few_kernels
   if key not in COMPILED:
-    objective = config.objective.configured(config, models.configured(config.model))
-    made = train_step.make(
-      objective,
-      optim.make(config.optimizer),
-      RATE,
-      config.optimizer,
-      seed=config.seed,
-      accumulation=config.accumulation,
-      few_kernels=few_kernels,
-    )
+    step = meshes.on(mesh, made(config, few_kernels=few_kernels))
     shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
-    made = meshes.on(mesh, made)
-    COMPILED[key] = jax.jit(made, out_shardings=(shardings, meshes.replicated(mesh)))
+    COMPILED[key] = jax.jit(step, out_shardings=(shardings, meshes.replicated(mesh)))
   return lambda state, one: COMPILED[key](state, jax.device_put(one, meshes.batch_sharding(mesh)))
+
+
+def loss_of(config):
+  """(state, batch) -> the loss of the step; the rest of the step is not compiled."""
+  return jax.jit(lambda state, one: made(config)(state, one)[1]["loss"])
 
 
 COMPILED = {}

@@ -50,6 +50,13 @@ def params_of(objective):
   return tree.unflatten([np.float32(rng.normal(size=x.shape) * 0.1) for x in leaves])
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def computed(objective, params, one):
+  """A prepared batch and its sums."""
+  prepared = objective.prepare(one, KEY)
+  return prepared, objective.loss(params, prepared, KEY)
+
+
 def encoder(params, images, drawn):
   """The outputs at the patches in NumPy, float64, with embeddings corrupted."""
   p = jax.tree.map(np.float64, params)
@@ -69,8 +76,7 @@ def encoder(params, images, drawn):
 def test_loss_and_metrics_against_numpy(target):
   objective, one = of(target), batch()
   params = params_of(objective)
-  prepared = jax.device_get(objective.prepare(one, KEY))
-  sums = objective.loss(params, prepared, KEY)
+  prepared, sums = jax.device_get(computed(objective, params, one))
   drawn = Corruption(*(prepared[name] for name in Corruption._fields))
   seen = np.take_along_axis(encoder(params, one["image"], drawn), drawn.patches[..., None], axis=1)
   layer = jax.tree.map(np.float64, params[OBJECTIVE_PARAMS]["prediction"])
@@ -102,7 +108,7 @@ def test_loss_and_metrics_against_numpy(target):
 def test_a_masked_patch_is_predicted_without_its_pixels_but_with_its_neighbours():
   objective, one = of("mean_color"), batch()
   params = params_of(objective)
-  drawn = jax.device_get(objective.corruption(KEY, one["image"]))
+  drawn = jax.device_get(jax.jit(objective.corruption)(KEY, one["image"]))
   sources = np.where(drawn.masked, -1, drawn.sources)  # the patch whose pixels enter each place
   image, place = next(
     (i, m)
@@ -122,7 +128,7 @@ def test_a_masked_patch_is_predicted_without_its_pixels_but_with_its_neighbours(
     )
     return jnp.sum(out[image, patch] ** 2)
 
-  slope = jax.grad(prediction)(jnp.asarray(one["image"] / 127.5 - 1, jnp.float32))
+  slope = jax.jit(jax.grad(prediction))(jnp.asarray(one["image"] / 127.5 - 1, jnp.float32))
   row, column = divmod(int(patch), 3)
   own = np.zeros((SIDE, SIDE), bool)
   own[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = True
@@ -135,16 +141,20 @@ def test_replaced_and_kept_patches_are_predicted_too():
   """Their own predictions have a gradient in the loss."""
   objective, one = of("pixels"), batch()
   params = params_of(objective)
-  prepared = objective.prepare(one, KEY)
+  prepared = jax.device_get(jax.jit(objective.prepare)(one, KEY))
 
   def loss(predictions):
     return objective.sums(predictions, prepared["targets"], prepared["kinds"], one["mask"]).loss
 
   drawn = Corruption(*(prepared[name] for name in Corruption._fields))
-  slope = jax.grad(loss)(objective.predict(params, one["image"], drawn, train=False))
+  predict = jax.jit(lambda p: objective.predict(p, one["image"], drawn, train=False))
+  slope = jax.jit(jax.grad(loss))(predict(params))
   moved = np.asarray(abs(slope).max(axis=-1) > 0)
   assert (moved == (one["mask"][:, None] > 0)).all()
   assert {*np.unique(prepared["kinds"][moved])} == {0, 1, 2}
+
+
+prepare_down4 = jax.jit(of("down4").prepare)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +170,8 @@ def test_replaced_and_kept_patches_are_predicted_too():
 def test_every_vit_has_gradients_everywhere(name, options):
   objective = of("down4", models.create(name, **SMALL | dict(depth=1) | options))
   images = np.random.default_rng(0).integers(0, 256, (4, SIDE, SIDE, 3), np.uint8)
-  one = objective.prepare(dict(image=images, mask=np.ones(4, np.float32)), KEY)
+  one = prepare_down4(dict(image=images, mask=np.ones(4, np.float32)), KEY)
+  assert objective.model.grid(SIDE, SIDE) == MODEL.grid(SIDE, SIDE)  # so `one` is also its batch
   slope = jax.jit(jax.grad(lambda p: objective.loss(p, one, KEY).loss))(params_of(objective))
   for path, leaf in jax.tree_util.tree_leaves_with_path(slope):
     name = jax.tree_util.keystr(path)
@@ -169,21 +180,34 @@ def test_every_vit_has_gradients_everywhere(name, options):
 
 
 OPTIMIZER = Adam(ema=0.5)
+START = (
+  of(),
+  optim.make(OPTIMIZER),
+  functools.partial(
+    state.init, of(), optim.make(OPTIMIZER), seed=0, image_size=SIDE, with_ema=True
+  ),
+)
 BATCHES = [batch(seed) for seed in range(2)]
+
+
+@functools.cache
+def first(init):
+  """The first state of a run, in the host's memory."""
+  return jax.device_get(jax.jit(init)())
 
 
 def trained(*, devices=1, accumulation=1, fsdp=1):
   """The last parameters, and the metrics of each batch."""
-  objective, optimizer = of(), optim.make(OPTIMIZER)
+  objective, optimizer, init = START
   mesh = meshes.make(
     c.Mesh(fsdp=fsdp),
     batch_size=SIZE,
     accumulation=accumulation,
     devices=jax.devices()[:devices],
   )
-  init = functools.partial(state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=True)
   abstract = state.abstract(init, mesh)
-  now, history = state.create(init, abstract), []
+  shardings = jax.tree.map(lambda x: x.sharding, abstract)
+  now, history = jax.device_put(first(init), shardings), []
   update = train_step.make(
     objective, optimizer, lambda _: 1e-3, OPTIMIZER, seed=0, accumulation=accumulation
   )
@@ -203,14 +227,15 @@ def test_sums_are_the_same_however_the_batch_is_divided():
 def test_bfloat16_is_close_and_keeps_float32_parameters():
   objective = of(model=MODEL.clone(dtype=jnp.bfloat16))
   params = params_of(objective)
-  loss = lambda objective: float(objective.loss(params, objective.prepare(batch(), KEY), KEY).loss)
+  loss = lambda objective: float(computed(objective, params, batch())[1].loss)
   assert {x.dtype for x in jax.tree.leaves(params)} == {np.dtype("float32")}
   assert loss(objective) == pytest.approx(loss(of()), rel=0.02)
 
 
 def test_the_model_alone_has_the_same_initial_parameters():
-  own = of().init(KEY, SIDE)
-  whole = MODEL.init(KEY, jnp.zeros((1, SIDE, SIDE, 3)), train=False)["params"]
+  images = np.zeros((1, SIDE, SIDE, 3), np.float32)
+  both = lambda: (of().init(KEY, SIDE), MODEL.init(KEY, images, train=False)["params"])
+  own, whole = jax.jit(both)()
   chex.assert_trees_all_equal(
     {name: own[name] for name in own if name != OBJECTIVE_PARAMS},
     {name: whole[name] for name in whole if name != "head"},

@@ -81,7 +81,7 @@ def test_outputs_are_those_of_the_formulas(pool, kind):
 
 @pytest.mark.parametrize("remat", ["none", "everything"])
 def test_scan_and_remat_change_neither_outputs_nor_gradients(remat):
-  module, params = made(**ALL)
+  module, params = made(**ALL | dict(depth=2))
   expected, wanted = modules.logits_and_grads(module, params, IMAGES)
   other = module.clone(scan=True, remat=remat)
   actual, grads = modules.logits_and_grads(other, stack_blocks(params), IMAGES)
@@ -188,7 +188,8 @@ def test_parameters_tell_the_model_but_for_fixed_positions(positions):
 
 def test_initial_values():
   module = models.create(**SMALL | ALL | dict(layer_scale_init=0.25))
-  params = module.init(jax.random.key(0), IMAGES, train=False)["params"]
+  init = lambda: module.init(jax.random.key(0), IMAGES, train=False)["params"]
+  params = jax.jit(init)()
   block = params["Transformer"]["encoderblock_1"]
   for name in ("LayerScale_1", "LayerScale_3"):
     np.testing.assert_array_equal(block[name]["scale"], np.full(32, 0.25, np.float32))

@@ -102,7 +102,7 @@ def test_what_is_no_argument(name, argument, message):
     load(name, argument)
 
 
-SMALL = dict(depth=2, width=8, mlp_dim=8, heads=2)
+SMALL = dict(depth=1, width=8, mlp_dim=8, heads=2)
 ON_DIGITS = {
   "data.dataset": "",
   "data.train.source": "digits",
@@ -125,11 +125,16 @@ ON_DIGITS = {
 
 
 @pytest.mark.parametrize(
-  "recipe",
-  ["simple_vit_s16_i1k.py:90", "augreg.py:ViT-S/16,medium2,regularised", "deit3.py:B"],
+  ("recipe", "depth"),
+  [
+    ("simple_vit_s16_i1k.py:90", 1),
+    ("augreg.py:ViT-S/16,medium2,regularised", 2),  # the first block is never left out
+    ("deit3.py:B", 1),
+  ],
 )
-def test_two_small_steps(recipe, tmp_path):
-  words = [f"--config.{key}={value}" for key, value in ON_DIGITS.items()]
+def test_two_small_steps(recipe, depth, tmp_path):
+  settings = ON_DIGITS | {"model.depth": depth}
+  words = [f"--config.{key}={value}" for key, value in settings.items()]
   assert program.run(tmp_path / "run", *words, recipe=f"configs/{recipe}")
   losses = [line["loss"] for line in metrics_log.read(tmp_path / "run") if "loss" in line]
   assert np.isfinite(losses).all()

@@ -22,6 +22,7 @@ from vit_jax.process.signals import StopRequest
 from vit_jax.recipes import loading, own_images, scales
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
+SMALL = ("--config.model.depth=1",)
 
 
 def draw(folder, *, classes="ab", images=20, side=12):
@@ -43,12 +44,12 @@ def run(recipe, folder, *words, mode="train"):
 
 def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
   photos, workdir = draw(tmp_path / "photos"), tmp_path / "run"
-  assert run(f"configs/train.py:{photos}", workdir, *SHORT)
+  assert run(f"configs/train.py:{photos}", workdir, *SHORT, *SMALL)
   printed = capsys.readouterr().out
   assert "model.name              ViT-Ti/4" in printed
   assert "duration                3 steps" in printed
   assert re.search(r"model\.positions +sincos2d +36 training images", printed)
-  assert printed.count("the command line") == 2  # the length, and the warm-up
+  assert printed.count("the command line") == 3  # the length, the warm-up and the depth
   assert "held_out: top-1" in printed
   assert run(f"configs/finetune.py:{workdir},{photos}", tmp_path / "tuned", *SHORT)
   assert re.search(rf"data\.image_size +16 +{workdir}", capsys.readouterr().out)

@@ -168,9 +168,8 @@ def test_every_gradient_is_reduced_once_and_no_activation_moves():
 def test_a_recipe_with_mixup_is_compiled_too():
   """MixUp draws its share in loops with a random number of iterations."""
   config = dataclasses.replace(SMALL, loss=c.Loss(kind="softmax"))
-  program = compilation.compile_step(
-    compilation.overridden(config, {"objective.mixup": 0.1}), jax.devices()
-  )
+  mixing = {"objective.mixup": 0.1, "model.depth": 1}
+  program = compilation.compile_step(compilation.overridden(config, mixing), jax.devices())
   assert program.fits
   assert {"all-reduce", "collective-permute"} <= program.collectives.keys()
 
