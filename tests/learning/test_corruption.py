@@ -11,13 +11,12 @@ from vit_jax.learning import corruption
 from vit_jax.learning.corruption import KEPT, MASKED, REPLACED
 
 IMAGES, PATCHES, CORRUPTED = 4000, 20, 10
+draw = jax.jit(corruption.draw, static_argnames=("patches", "corrupted"))
 
 
 @functools.cache
 def drawn(seed=0):
-  found = corruption.draw(
-    jax.random.key(seed), places=jnp.arange(IMAGES), patches=PATCHES, corrupted=CORRUPTED
-  )
+  found = draw(jax.random.key(seed), places=np.arange(IMAGES), patches=PATCHES, corrupted=CORRUPTED)
   return jax.device_get(found)
 
 
@@ -69,9 +68,7 @@ def test_masks_and_sources_are_those_of_the_corrupted_patches():
 
 
 def test_the_draws_depend_on_the_key_and_the_place_alone():
-  some = corruption.draw(
-    jax.random.key(0), places=jnp.arange(7, 12), patches=PATCHES, corrupted=CORRUPTED
-  )
+  some = draw(jax.random.key(0), places=np.arange(7, 12), patches=PATCHES, corrupted=CORRUPTED)
   for part, whole in zip(some, drawn(), strict=True):
     np.testing.assert_array_equal(part, whole[7:12])
   assert (drawn(1).patches != drawn().patches).any()
@@ -79,7 +76,7 @@ def test_the_draws_depend_on_the_key_and_the_place_alone():
 
 def test_the_draws_never_change():
   """Otherwise runs of an earlier release would go on with other patches."""
-  found = corruption.draw(jax.random.key(7), places=jnp.array([0, 5]), patches=9, corrupted=6)
+  found = draw(jax.random.key(7), places=np.array([0, 5]), patches=9, corrupted=6)
   assert found.patches.tolist() == [[6, 4, 3, 7, 5, 2], [4, 7, 0, 2, 3, 6]]
   assert found.kinds.tolist() == [[2, 1, 0, 0, 0, 1], [0, 0, 1, 0, 2, 0]]
   assert found.sources.tolist() == [[0, 1, 0, 3, 5, 5, 6, 7, 8], [7, 1, 2, 3, 4, 5, 6, 7, 8]]
@@ -90,9 +87,7 @@ def test_the_draws_never_change():
 
 def test_embeddings_are_masked_replaced_or_kept():
   x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
-  found = jax.device_get(
-    corruption.draw(jax.random.key(3), places=jnp.arange(3), patches=6, corrupted=6)
-  )
+  found = jax.device_get(draw(jax.random.key(3), places=np.arange(3), patches=6, corrupted=6))
   mask = np.full(4, 9.0, np.float32)
   wanted = x.copy()
   for image in range(3):
@@ -107,7 +102,7 @@ def test_embeddings_are_masked_replaced_or_kept():
 
 def test_without_corrupted_patches_nothing_changes():
   x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
-  none = corruption.draw(jax.random.key(0), places=jnp.arange(3), patches=6, corrupted=0)
+  none = draw(jax.random.key(0), places=np.arange(3), patches=6, corrupted=0)
   np.testing.assert_array_equal(corruption.corrupt(x, none, np.ones(4)), x)
 
 
