@@ -29,7 +29,10 @@ STEP = named(
   " multi_label_sigmoid_step"
   " dropout_draws_depend_on_seed_and_step_and_not_on_devices",
 )
-BFLOAT16 = named("models/test_families.py", "bfloat16_gives_float32_logits_near_those_of_float32")
+BFLOAT16 = named(
+  "models/test_families.py",
+  "bfloat16_gives_logits_near_those_of_float32 logits_of_bfloat16_are_float32",
+)
 VIT = BFLOAT16 + named(
   "models/test_vit.py",
   "the_representation_layer_of_an_independent_implementation"
