@@ -19,7 +19,7 @@ from tests.storage import states
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage import checkpoint, files, manifest, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.buckets import amazon, client, google, lease
 from vit_jax.storage.buckets.objects import Found, Reason
@@ -55,6 +55,7 @@ def folder(scheme, proxy):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
   monkeypatch.setattr(client, "PAUSES", (0.01, 0.02, 0.05, 0.1, 0.1, 0.1, 0.1))
+  monkeypatch.setattr(manifest, "SETTLED", 0.01)
 
 
 def below(folder):

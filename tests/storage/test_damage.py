@@ -10,6 +10,11 @@ from tests.storage.states import flip_a_bit, restore, saved
 from vit_jax.storage import checkpoint, manifest
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+  monkeypatch.setattr(manifest, "SETTLED", 0.01)
+
+
 def test_a_byte_changed_anywhere_in_any_file_is_found(tmp_path):
   saved(tmp_path, 7)
   folder = tmp_path / "checkpoints" / "7"
