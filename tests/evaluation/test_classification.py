@@ -89,6 +89,12 @@ def test_of_equal_logits_lower_classes_come_first():
   assert (result["top1"], result["top5"]) == (pytest.approx(top1), pytest.approx(top5))
 
 
+def test_without_a_true_class_among_those_that_a_prediction_may_be_it_is_wrong():
+  logits = np.eye(CLASSES)[[1, 2]]
+  result = evaluate(logits, np.array([8, 2], np.int32), 2, classes=(1, 2))
+  assert (result["examples"], result["top1"]) == (2, 0.5)
+
+
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
 def test_calibration_error(kind):
   """Against bins filled one image at a time; every second bin is right, so none may be merged."""

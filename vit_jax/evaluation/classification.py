@@ -231,10 +231,12 @@ def make_step(model, loss: Loss):
 def rank_of_first(logits: "jax.Array", true: "jax.Array") -> "jax.Array":
   """How many classes come before the first true one, (B,); of equal logits, lower classes do.
 
+  Where none is true, all do. Logits are finite.
+
   XLA's CPU compiler sorts all classes for the first five if the batch is split over a mesh.
   """
-  first = jnp.where(true, logits, -jnp.inf).argmax(axis=-1, keepdims=True)
-  value = jnp.take_along_axis(logits, first, axis=-1)
+  candidates = jnp.where(true, logits, -jnp.inf)
+  value, first = (at(candidates, axis=-1, keepdims=True) for at in (jnp.max, jnp.argmax))
   lower = jnp.arange(logits.shape[-1]) < first
   return jnp.sum((logits > value) | ((logits == value) & lower), axis=-1)
 
