@@ -92,6 +92,7 @@ def test_logits(positions, place):
 @pytest.mark.parametrize(
   ("positions", "place", "options"),
   [
+    ("1d", "every_layer", {}),
     ("2d", "every_layer_shared", {}),
     ("relative", "stem", {}),
     ("2d", "every_layer", dict(name="Axial-ViT-Ti/4")),
