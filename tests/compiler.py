@@ -6,6 +6,12 @@ loop, it takes the one that is compiled 2.5 times as fast.
 """
 
 import importlib.metadata
+import pathlib
+
+# Compiled programs are kept here, for all tests and the processes that they start: many compile the
+# same ones. Otherwise a test that launches a run would keep those of later tests in the home.
+CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+KEPT = {"JAX_COMPILATION_CACHE_DIR": str(CACHE), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 QUICK = (
   "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -3,9 +3,10 @@
 import gc
 import os
 
-from tests.compiler import QUICK
+from tests.compiler import KEPT, QUICK
 
 os.environ["XLA_FLAGS"] = QUICK
+os.environ |= KEPT
 os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
 # Enough threads for all devices to wait in as many collectives at once (see tests/programs.py).
 os.environ["PJRT_NPROC"] = "16"

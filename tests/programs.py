@@ -8,19 +8,13 @@ import pathlib
 import subprocess
 import sys
 
-from tests.compiler import QUICK
+from tests.compiler import KEPT, QUICK
 from tests.fork_server import ForkServer
 
 ROOT = pathlib.Path(__file__).parents[1]
 MAIN = [sys.executable, "-m", "vit_jax.main"]
 
-# Compiled programs are kept between the processes of one test session; nothing else is shared.
-CACHE = ROOT / ".pytest_cache" / "compiled"
-USUAL = dict(
-  JAX_PLATFORMS="cpu",
-  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
-  JAX_COMPILATION_CACHE_DIR=str(CACHE),
-)
+USUAL = {"JAX_PLATFORMS": "cpu", **KEPT}
 FORKED = ("vit_jax.main", "tests.faults.driver")
 
 

@@ -6,7 +6,9 @@
 The fifth is of files, so that fixtures are shared as always; `--fifth` of 0 to 4 rotates.
 """
 
+import functools
 import pathlib
+from typing import NamedTuple
 
 PARTS = 5
 
@@ -49,22 +51,58 @@ class Skipped:
       self._names.add(report.nodeid)
 
 
+def pytest_ignore_collect(collection_path, config):
+  """Leaves out files of tests of which nothing is chosen, before they are imported."""
+  chosen = chosen_of(config)
+  if not chosen or not collection_path.match("test_*.py"):
+    return None
+  file = _below_root(collection_path, config)
+  return None if file in chosen.fifth or file in map(_file, chosen.named) else True
+
+
 def pytest_collection_modifyitems(config, items):
   """Leaves out what neither the file names nor the fifth holds."""
+  chosen = chosen_of(config)
+  if not chosen:
+    return
+  is_kept = lambda item, file: {item.nodeid, file} & chosen.named or file in chosen.fifth
+  kept = [item for item in items if is_kept(item, _file(item.nodeid))]
+  config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+  items[:] = kept
+
+
+class Chosen(NamedTuple):
+  """What is run.
+
+  Attributes:
+    named: tests and files.
+    fifth: the files of which all is run.
+  """
+
+  named: frozenset[str]
+  fifth: frozenset[str]
+
+
+@functools.cache
+def chosen_of(config) -> Chosen | None:
+  """What the options choose; None: everything."""
   path = config.getoption("--skipped")
   if not path:
-    return
-  named = set(pathlib.Path(path).read_text(encoding="utf-8").splitlines())
-  fifth = part(sorted({_file(item) for item in items}), config.getoption("--fifth"))
-  chosen = [item for item in items if {item.nodeid, _file(item)} & named or _file(item) in fifth]
-  config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-  items[:] = chosen
+    return None
+  named = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+  files = (config.rootpath / "tests").rglob("test_*.py")
+  files = sorted(_below_root(file, config) for file in files)
+  return Chosen(frozenset(named), part(files, config.getoption("--fifth")))
 
 
-def part(files: list[str], number: int) -> set[str]:
+def part(files: list[str], number: int) -> frozenset[str]:
   """Every fifth of the files, from the one with that number."""
-  return set(files[number::PARTS])
+  return frozenset(files[number::PARTS])
 
 
-def _file(item) -> str:
-  return item.nodeid.partition("::")[0]
+def _file(name: str) -> str:
+  return name.partition("::")[0]
+
+
+def _below_root(path: pathlib.Path, config) -> str:
+  return path.relative_to(config.rootpath).as_posix()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import hypothesis
 import pytest
 
-from tests import conftest, programs  # the settings of JAX, which is imported; nothing of vit_jax
+from tests import programs
 
 SURVIVED, FAILED = 0, 1  # exit statuses of pytest; others are of tests that cannot be imported
 MAX_SECONDS = 1800  # seconds by the clock; a mutant may wait for ever
@@ -81,12 +81,9 @@ class AsGiven:
 
 
 def prepare():
-  """Imports what is slow to import, and keeps compiled programs between the forks."""
-  for name in SLOW:
+  """Imports what is slow to import; JAX with the settings of the tests, and nothing of vit_jax."""
+  for name in ("tests.conftest", *SLOW):
     importlib.import_module(name)
-  jax = conftest.jax
-  jax.config.update("jax_compilation_cache_dir", str(programs.CACHE))
-  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
   gc.freeze()
 
 
