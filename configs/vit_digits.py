@@ -13,6 +13,7 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
+  Loss,
   Model,
   Schedule,
   to_config_dict,
@@ -26,10 +27,20 @@ def get_config():
   return to_config_dict(
     Config(
       batch_size=64,
+      accumulation=1,
       duration=Duration(epochs=120),
       log_every=Duration(steps=20),
       evaluate_every=Duration(epochs=10),
-      model=Model(name="ViT-Ti/4", depth=4, width=64, mlp_dim=256, heads=4, num_classes=10),
+      model=Model(
+        name="ViT-Ti/4",
+        depth=4,
+        width=64,
+        mlp_dim=256,
+        heads=4,
+        num_classes=10,
+        compute_dtype="float32",
+      ),
+      loss=Loss(kind="softmax"),
       optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.98),
       schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=100)),
       data=Data(

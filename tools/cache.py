@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from vit_jax import recipes
 from vit_jax.config import Config, ConfigError
+from vit_jax.config.resolve import resolve
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console
@@ -63,7 +64,10 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    prepare(recipes.resolve(args.config, overrides))
+    from vit_jax.training.facts import before_devices
+
+    asked = recipes.resolve(args.config, overrides)
+    prepare(resolve(asked, before_devices(asked)))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import sys
 
 from compiled import absent
 from vit_jax import recipes
+from vit_jax.config.resolve import resolve
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, json_text
@@ -53,9 +54,11 @@ def main(arguments: list[str] | None = None):
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
   absent.prepare()
   with ending("compile_check"):
-    config = recipes.resolve(args.config, overrides)
+    asked = recipes.resolve(args.config, overrides)
     from compiled import report, words
+    from vit_jax.training.facts import before_devices
 
+    config = resolve(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)
   print(json_text.written(row) if args.format == "json" else words.table(row))
   sys.exit(0 if row["fits"] else 1)

@@ -97,11 +97,14 @@ def add_images(command: ToolFlags, what: str):
 
 def shown(args, settings: list[str]):
   """What there is to see; leaves with status 2 if the weights or the images are unusable."""
+  from vit_jax.config.resolve import resolve
   from vit_jax.inspection import augmentation, views
+  from vit_jax.training import facts
 
   try:
     if args.what == "augment":
-      config = recipes.resolve(args.config, settings)
+      asked = recipes.resolve(args.config, settings)
+      config = resolve(asked, facts.before_devices(asked))
       return augmentation.augmented(config.data, images_of(args, args.count))
     if args.what == "mistakes":
       check_images(args)

@@ -77,7 +77,11 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   Raises:
     ConfigError: the file exists, or cannot be written.
   """
-  text = as_recipe(command.config, f"Made from {command.recipe}.")
+  from vit_jax.config.resolve import resolve
+  from vit_jax.training.facts import before_devices
+
+  config = resolve(command.config, before_devices(command.config))
+  text = as_recipe(config, f"Made from {command.recipe}.")
   try:
     new = path.suffix == ".py" and files.create(path, text)
   except OSError as error:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.config.fields import MAX_ITEMS, MAX_TEXT
 from vit_jax.config.page import groups
@@ -96,7 +97,7 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
     begin = time.process_time()
     config = c.from_dict(with_value(path, field.type(field.metadata[bound])))
     with contextlib.suppress(c.ConfigError):
-      checks.check(config)
+      resolved.checked(config)
       if path[0] in ("batch_size", "data", "evaluate"):
         runs.open_data(config)
       steps.of_run(config, 1437)

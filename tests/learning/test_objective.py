@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compiled import compilation
+from tests import resolved
 from tests.learning.hidden_channel import Hidden, HiddenChannel
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
@@ -17,7 +18,6 @@ from vit_jax.experiments import step_program
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.training import run as runs
 
 SIDE, SIZE = 4, 16
 CONFIG = c.Config(batch_size=SIZE, optimizer=SGD(ema=0.5))
@@ -132,7 +132,7 @@ HIDDEN = dataclasses.replace(DIGITS, objective=Hidden())
 @pytest.mark.parametrize("needs_labels", [False, True])
 def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
   monkeypatch.setattr(Hidden, "needs_labels", needs_labels)
-  made = runs.make(HIDDEN, runs.open_data(HIDDEN), jax.devices()[:1])
+  made = resolved.run(HIDDEN, jax.devices()[:1])
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   batch = next(reader)
   reader.close()

@@ -5,14 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests import modules
+from tests import modules, resolved
 from tests.recipes.paper import docstring, load, table
 from tests.seams import program
 from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.config import Config
 from vit_jax.storage import metrics_log
-from vit_jax.training import checks
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -77,7 +76,7 @@ def test_every_number_is_the_sources(row):
 
 @pytest.mark.parametrize(("name", "argument"), VARIANTS)
 def test_a_run_may_begin(name, argument):
-  checks.check(with_weights(load(name, argument)))
+  resolved.checked(with_weights(load(name, argument)))
 
 
 def with_weights(config: Config) -> Config:

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
@@ -22,7 +23,7 @@ def replaced(group, **changes):
 
 @pytest.mark.parametrize("changes", [{}, dict(evaluate_resize=224), dict(train_resize=224)])
 def test_a_good_config_passes(changes):
-  checks.check(replaced("data", **changes))
+  resolved.checked(replaced("data", **changes))
 
 
 @pytest.mark.parametrize(
@@ -119,14 +120,14 @@ def test_a_good_config_passes(changes):
 )
 def test_contradictions(config, message):
   with pytest.raises(c.ConfigError, match=message):
-    checks.check(config)
+    resolved.checked(config)
 
 
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("trainable", ["head/.*", "Transformer/.*", "Transformer/encoderblock.*"])
 def test_parameters_that_can_be_trained_alone(trainable, scan):
   config = replaced("optimizer", trainable=trainable)
-  checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
+  resolved.checked(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
 
 
 BLOCKS_APART = [
@@ -142,15 +143,15 @@ def test_stacked_blocks_cannot_be_told_apart(pattern):
   trainable = replaced("optimizer", trainable=pattern)
   rules = replaced("optimizer", weight_decay=0.1, decay_rules=((pattern, 0.5), *c.DECAY_RULES))
   for config, setting in ((trainable, "trainable"), (rules, "decay_rules")):
-    checks.check(dataclasses.replace(config, model=c.Model(depth=3)))
+    resolved.checked(dataclasses.replace(config, model=c.Model(depth=3)))
     with pytest.raises(c.ConfigError, match=rf"optimizer\.{setting}=.* names single"):
-      checks.check(dataclasses.replace(config, model=c.Model(depth=3, scan=True)))
+      resolved.checked(dataclasses.replace(config, model=c.Model(depth=3, scan=True)))
 
 
 def test_rules_for_all_blocks_may_be_stacked():
   for rule in ((".*encoderblock.*/kernel", 0.5), ("Transformer/encoderblock_1/.*/kernel", 1.0)):
     config = replaced("optimizer", weight_decay=0.1, decay_rules=(rule, *c.DECAY_RULES))
-    checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=True)))
+    resolved.checked(dataclasses.replace(config, model=c.Model(depth=2, scan=True)))
 
 
 def test_evaluation_needs_neither_training_data_nor_a_length():
@@ -173,7 +174,7 @@ def test_settings_without_effect_are_refused_in_training_alone():
   config = dataclasses.replace(GOOD, new_head=True)
   checks.check_evaluation(config)
   with pytest.raises(c.ConfigError, match="new_head=True has no effect without"):
-    checks.check(config)
+    resolved.checked(config)
 
 
 @pytest.mark.parametrize("kind", [FewShot, Nearest])
@@ -190,7 +191,7 @@ def test_half_a_pair_is_refused(kind, given):
 def test_settings_of_evaluation_are_refused_in_training():
   config = dataclasses.replace(GOOD, evaluate_step=3)
   with pytest.raises(c.ConfigError, match=r"has no effect in training; add --mode=evaluate"):
-    checks.check(config)
+    resolved.checked(config)
   checks.check_evaluation(config)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import resolved
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax.data import cache
@@ -49,7 +50,7 @@ def test_evaluation_sets_without_a_source_are_left_out():
 def test_the_learning_rate_is_that_of_the_settings():
   schedule = c.Schedule(learning_rate=2.0, warmup=c.Duration(steps=10), decay="steps", drops=(0.5,))
   config = dataclasses.replace(CONFIG, duration=c.Duration(steps=40), schedule=schedule)
-  made = runs.make(config, runs.open_data(config))
+  made = resolved.run(config)
   np.testing.assert_allclose([made.rate(s) for s in (5, 10, 19, 20)], [1, 2, 2, 0.2], rtol=1e-6)
 
 
@@ -79,7 +80,7 @@ def test_cudnn_needs_a_gpu():
   model = dataclasses.replace(CONFIG.model, attention="cudnn", compute_dtype="bfloat16")
   config = dataclasses.replace(CONFIG, model=model)
   with pytest.raises(c.ConfigError, match=r"needs a GPU, and this is a cpu"):
-    runs.make(config, runs.open_data(config))
+    resolved.run(config)
 
 
 def test_the_objective_is_asked_about_the_labels(tmp_path):
@@ -104,6 +105,6 @@ def test_the_attention_is_chosen_once_for_model_and_objective(monkeypatch):
     return module.clone(attention="xla")
 
   monkeypatch.setattr(requirements, "with_attention", choose)
-  run = runs.make(CONFIG, runs.open_data(CONFIG))
+  run = resolved.run(CONFIG)
   assert run.model.attention == run.objective.model.attention == run.attention == "xla"
   assert asked == [(jnp.float32, 8, "cpu")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import programs
+from tests import programs, resolved
 from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import launch
@@ -26,7 +26,7 @@ from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, init_from
+from vit_jax.training import init_from
 from vit_jax.training import run as runs
 
 VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
@@ -52,7 +52,7 @@ MASKED = c.Config(
 
 def run(folder, stop=0, **settings):
   config = dataclasses.replace(MASKED, **settings)
-  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
+  made = resolved.run(config, jax.devices()[:1])
   return launch.train(made, folder, StopAfter(stop))
 
 
@@ -173,11 +173,11 @@ def test_reconstruction_without_the_objective_is_refused():
   data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
   config = dataclasses.replace(MASKED, objective=c.Config().objective, data=data)
   with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
-    checks.check(config)
+    resolved.checked(config)
 
 
 def test_a_head_that_is_not_trained_is_not_scored():
   config = dataclasses.replace(MASKED, evaluate={"val": Classification("digits", "test")})
   message = r"evaluate\.val scores the head, .*a kind that needs no head: few_shot, nearest_n"
   with pytest.raises(c.ConfigError, match=message):
-    checks.check(config)
+    resolved.checked(config)

@@ -3,7 +3,9 @@
 import contextlib
 import json
 import pathlib
+from collections.abc import Mapping
 
+from vit_jax.config.fields import AUTO
 from vit_jax.config.parsing import from_dict, to_dict
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
@@ -11,6 +13,37 @@ from vit_jax.storage import files
 from vit_jax.storage.base import UnreachableError
 
 MAX_BYTES = 2**24
+
+
+# What earlier versions recorded for "derive it", by the setting; and what stands for it now.
+EARLIER = (
+  ("accumulation", 0, AUTO),
+  ("position_resizing", "", "bilinear_aligned"),
+  ("data.resampling", "", "bilinear"),
+  ("data.image_size", 0, AUTO),
+  ("mesh.data", 0, AUTO),
+  ("model.name", "", AUTO),
+  ("model.num_classes", 0, AUTO),
+  *((f"model.{key}", 0, AUTO) for key in ("patch", "depth", "width", "mlp_dim", "heads")),
+  ("model.stages", [], AUTO),
+  ("model.pool", "", AUTO),
+)
+
+
+def updated(settings: Mapping) -> dict:
+  """Recorded settings, also of earlier versions, as those of this version.
+
+  0 and empty become AUTO only where they meant that a value is derived: evaluate_resize=0 is one.
+  """
+  settings = json.loads(json.dumps(settings))
+  for key, earlier, now in EARLIER:
+    *groups, name = key.split(".")
+    node = settings
+    for group in groups:
+      node = node.get(group) if isinstance(node, dict) else None
+    if isinstance(node, dict) and node.get(name) == earlier and node[name] is not False:
+      node[name] = now
+  return settings
 
 
 def read(workdir: pathlib.Path) -> Config:
@@ -25,7 +58,7 @@ def read(workdir: pathlib.Path) -> Config:
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )
   try:
-    return from_dict(files.read_json(path, most=MAX_BYTES))
+    return from_dict(updated(files.read_json(path, most=MAX_BYTES)))
   except ConfigError as error:
     raise ConfigError(f"{path}: {error}") from error
   except UnreachableError:
@@ -40,10 +73,11 @@ def changes(old: dict, new: dict) -> list[str]:
   """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
 
   A setting that `old` lacks has its default there. Between groups of different kinds, only the
-  kind and the settings that both have are compared.
+  kind and the settings that both have are compared. What an earlier version left to be derived is
+  not known, and not compared.
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
-    old = to_dict(from_dict(old))
+    old = to_dict(from_dict(updated(old)))
   without = lambda values: {key: value for key, value in values.items() if key != "origins"}
   return _changes(without(old), without(new), "config")
 
@@ -55,6 +89,8 @@ def _changes(old, new, prefix):
     before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
       result += _changes(before, after, f"{prefix}.{key}")
+    elif before == AUTO and key != "attention":
+      continue
     elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
       result.append(f"{prefix}.{key}: {before!r} -> {after!r}")
   return result

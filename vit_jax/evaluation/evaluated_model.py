@@ -13,7 +13,9 @@ import jax.numpy as jnp
 from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, Data, Loss, RunError
+from vit_jax.config.duration import is_auto
 from vit_jax.config.model import ARCHITECTURE
+from vit_jax.config.recorded import updated
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
@@ -155,7 +157,8 @@ def fitted(
   settings, resizing_known = settings_of(config, named, model)
   if heads:
     head = head_names(config.class_names, heads, model)
-  rule = config.position_resizing or model.card.position_resizing
+  rule = model.card.position_resizing
+  rule = rule if config.position_resizing == cfg.AUTO else config.position_resizing
   card = dataclasses.replace(model.card, position_resizing=rule)
   sized = dataclasses.replace(model, card=card).at_size(settings.data.image_size)
   module = computing(sized.module, settings.model)
@@ -219,7 +222,8 @@ def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tu
 
 def alone(config: Config) -> bool:
   """Whether the recipe is for evaluation alone, so that it overrides what the weights tell."""
-  return not config.duration.given()
+  trains = config.data.mixed() or config.data.train.source
+  return not (trains if is_auto(config.duration) else config.duration.given())
 
 
 def overlaid_on_run(
@@ -228,7 +232,7 @@ def overlaid_on_run(
   """The model and the loss of the weights' run or card, overridden by the command line."""
   model, loss = config.model, config.loss
   if read.settings is not None:
-    run = cfg.from_dict({key: read.settings[key] for key in ("model", "loss")})
+    run = cfg.from_dict({key: updated(read.settings)[key] for key in ("model", "loss")})
     model = overlaid(run.model, model, "model", named)
     loss = overlaid(run.loss, loss, "loss", named)
     if "model.attention" not in named:  # that of the run may have been for other devices
@@ -245,11 +249,11 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
     ValueError: names every setting that differs.
   """
   model, module = config.model, loaded.module
-  if "model.name" in named or (model.name and alone(config)):
+  if "model.name" in named or (model.name != cfg.AUTO and alone(config)):
     loaded.check_is(dataclasses.replace(model, **function_of(module, model)))
   for field in OF_PARAMETERS:
     wanted, there = getattr(model, field, None), getattr(module, field, None)
-    if f"model.{field}" in named and wanted != there and (wanted or isinstance(wanted, bool)):
+    if f"model.{field}" in named and wanted not in (there, cfg.AUTO):
       raise ValueError(
         f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "
         "this setting out."
@@ -260,7 +264,8 @@ def function_of(module, model: cfg.Model) -> dict[str, str | float]:
   """The module's settings that do not follow from parameters, such as its activation."""
   fixed = getattr(module, "positions", "") in FIXED
   keys = [key for key in UNSEEN if key != "positions" or fixed]
-  return {key: getattr(module, key, getattr(model, key)) for key in keys}
+  values = {key: getattr(module, key, getattr(model, key)) for key in keys}
+  return {key: value for key, value in values.items() if value != cfg.AUTO}
 
 
 def overlaid(group, by_user, prefix: str, named: frozenset[str]):
@@ -276,29 +281,32 @@ def preparation(config: Config, named: frozenset[str], model: LoadedModel) -> tu
     ValueError: no size is known.
     ConfigError: the size is smaller than a patch.
   """
-  data, size_named = config.data, "data.image_size" in named
-  by_recipe = bool(data.image_size and not size_named and alone(config))
+  data = config.data
+  given = data.image_size != cfg.AUTO
+  size_named = given and "data.image_size" in named
+  by_recipe = given and not size_named and alone(config)
   known = by_recipe or model.read.card is not None
   if by_recipe:
     side = requirements.largest_side(model.module, data.image_size, "these weights")
-    resize, squeeze = data.evaluate_resize, data.evaluate_squeeze
+    resize = 0 if data.evaluate_resize == cfg.AUTO else data.evaluate_resize
+    squeeze = False if data.evaluate_squeeze == cfg.AUTO else data.evaluate_squeeze
   else:
-    card = model.card.at_size(data.image_size) if size_named and data.image_size else model.card
-    side = card.image_size or data.image_size
-    resize = card.resize if known else data.evaluate_resize
+    card = model.card.at_size(data.image_size) if size_named else model.card
+    side = card.image_size or (data.image_size if given else 0)
+    resize = card.resize if known or data.evaluate_resize == cfg.AUTO else data.evaluate_resize
     squeeze = card.squeeze
   if not side:
     raise ValueError(
       "the weights do not tell the size of their images; give a size, such as "
       "--config.data.image_size=224."
     )
-  if "data.evaluate_resize" in named:
+  if "data.evaluate_resize" in named and data.evaluate_resize != cfg.AUTO:
     resize, known = data.evaluate_resize, True
     squeeze = False
-  if "data.evaluate_squeeze" in named:
+  if "data.evaluate_squeeze" in named and data.evaluate_squeeze != cfg.AUTO:
     squeeze = data.evaluate_squeeze
   prepared = dict(image_size=side, evaluate_resize=resize, evaluate_squeeze=squeeze)
-  resampling = data.resampling or model.card.resampling
+  resampling = model.card.resampling if data.resampling == cfg.AUTO else data.resampling
   return dataclasses.replace(data, **prepared, resampling=resampling), known
 
 

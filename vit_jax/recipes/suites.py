@@ -1,6 +1,6 @@
 """Suites of evaluations: ImageNet and its variants, few-shot probes, nearest neighbours."""
 
-from vit_jax.config import Config, Data, Dataset, Model
+from vit_jax.config import AUTO, Config, Data, Dataset, Duration, Model
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -47,13 +47,14 @@ def evaluation(suite: str, model: str = "") -> Config:
   Raises:
     ConfigError: there is no such model.
   """
-  side = PUBLISHED_SIDES.get(suite, 0)
-  if model:
+  side = PUBLISHED_SIDES.get(suite, AUTO)
+  if model and side != AUTO:
     side = largest_side(model, side)
   sets = {name: SETS.get(name, Classification()) for name in SUITES[suite]}
   return Config(
     batch_size=256,
-    model=Model(name=model),
+    duration=Duration(),
+    model=Model(name=model or AUTO, compute_dtype="float32"),
     data=Data(image_size=side),
     evaluate=sets | OF_FEATURES.get(suite, {}),
   )

@@ -5,7 +5,8 @@ import functools
 from collections.abc import Callable, Sequence
 
 from vit_jax import recipes
-from vit_jax.config import Config, ConfigError, Dataset, similar
+from vit_jax.config import AUTO, Config, ConfigError, Dataset, similar
+from vit_jax.config.resolve import check_known, resolve
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
@@ -16,7 +17,9 @@ from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
 from vit_jax.storage.paths import path_of
-from vit_jax.training import checks, start, steps
+from vit_jax.training import checks, steps
+from vit_jax.training import facts as run_facts
+from vit_jax.training.facts import LATER
 from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
 
@@ -65,25 +68,26 @@ def checked_cost(request: Request) -> Cost:
 def accepted(run: Run) -> Config:
   """The config of a run, checked; made-up images take the place of data that is not given.
 
-  An empty config.model.name becomes that of the weights.
+  What it leaves to rules is decided, as far as its weights and its data are there.
   """
-  config = recipes.resolve(run.recipe, run.overrides)
+  asked = recipes.resolve(run.recipe, run.overrides)
   if run.mode == "evaluate":
-    checks.check_evaluation(config)
-    return config
-  if not config.model.name and path_of(config.init_from).parent == run.folder.parent:
+    checks.check_evaluation(asked)
+    return asked
+  if asked.model.name == AUTO and path_of(asked.init_from).parent == run.folder.parent:
     raise ConfigError(
-      "config.model.name is empty in a stage that starts from another run of the study, whose "
+      f"config.model.name is {AUTO} in a stage that starts from another run of the study, whose "
       "weights may not exist yet; name the model in its settings, such as "
       '{"model.name": "ViT-B/16"}.'
     )
-  config, _ = start.resolved_model(config, {})
+  config = resolve(asked, run_facts.before_devices(asked))
+  check_known(config, LATER)
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
-    runs.check_config(run.recipe, config)
+    runs.check_config(run.recipe, asked, config)
     return config
   data = dataclasses.replace(config.data, train=Dataset(source="not given yet"))
-  checks.check(dataclasses.replace(config, data=data))
+  checks.check(asked, dataclasses.replace(config, data=data))
   return config
 
 
@@ -180,10 +184,9 @@ def check_chain(chain: list[Request]):
     if request.run.mode == "evaluate":
       open_alone(config, known)
     else:
-      runs.check_config(request.run.recipe, config)  # refuses data that is not given
-      data = open_data(config, known)
-      model = config.model.with_classes(len(data.train.class_names) or 1)
-      check_score(dataclasses.replace(config, model=model), request)  # of the classes there are
+      checks.check_given(config)  # refuses data that is not given
+      open_data(config, known)
+      check_score(config, request)  # of the classes there are
   *earlier, last = [request.scored() for request in chain]
   if not last.config.data.allow_overlap:
     for run in earlier:
