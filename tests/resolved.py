@@ -1,11 +1,52 @@
 """Settings as a run has them: what they leave to rules is decided."""
 
+import dataclasses
+
 import jax
 
+from vit_jax import config as c
+from vit_jax.config.duration import is_auto
 from vit_jax.config.facts import Labels
-from vit_jax.config.resolve import resolve
+from vit_jax.config.resolve import replaced, resolve, value_of
 from vit_jax.training import checks, facts
 from vit_jax.training import run as runs
+
+PLAIN = {
+  "batch_size": 4096,
+  "accumulation": 1,
+  "duration": c.Duration(),
+  "log_every": c.Duration(steps=50),
+  "evaluate_every": c.Duration(epochs=1),
+  "checkpoint.every": c.Duration(steps=1000),
+  "model.name": "ViT-B/16",
+  "model.compute_dtype": "float32",
+  "loss.kind": "softmax",
+  "optimizer.ema": 0.0,
+  "schedule.learning_rate": 1e-3,
+  "schedule.warmup": c.Duration(),
+  "data.image_size": 224,
+  "data.crop_area": (0.05, 1.0),
+  "data.train_resize_ratio": 0.0,
+  "data.flip": True,
+  "data.evaluate_resize": 0,
+  "data.evaluate_squeeze": False,
+  "data.resampling": "bilinear",
+  "position_resizing": "bilinear_aligned",
+}
+
+
+def config(**fields):
+  """Settings without AUTO: those of `fields`, and plain ones that follow from nothing else."""
+  made = c.Config(**fields)
+  for key, value in PLAIN.items():
+    if is_auto(value_of(made, key)):
+      made = replaced(made, key, value)
+  return dataclasses.replace(without_data(made, devices=1), origins=made.origins)
+
+
+def model(**fields):
+  """The same, of a model."""
+  return config(model=c.Model(**fields)).model
 
 
 def without_data(config, **known):

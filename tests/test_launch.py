@@ -44,7 +44,7 @@ def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
 
 TOP5 = dataclasses.replace(
   CONFIG,
-  model=dataclasses.replace(CONFIG.model, num_classes=0),
+  model=dataclasses.replace(CONFIG.model, num_classes=c.AUTO),
   early_stopping=c.EarlyStopping(metric="test/top5"),
 )
 

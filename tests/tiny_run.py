@@ -13,7 +13,7 @@ from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 
-CONFIG = c.Config(
+CONFIG = resolved.config(
   batch_size=32,
   accumulation=1,
   duration=c.Duration(steps=5),

@@ -25,7 +25,7 @@ from vit_jax.training import run as runs
 
 SECONDS = 20
 PAIR = c.Dataset("digits", "train", subset=200), c.Dataset("digits", "test")
-GOOD = c.Config(
+GOOD = resolved.config(
   duration=c.Duration(steps=10),
   batch_size=64,
   model=c.Model(name="ViT-Ti/16", num_classes=10),

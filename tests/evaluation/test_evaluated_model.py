@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
@@ -44,13 +45,15 @@ def data(classes=0):
 
 def configured(path, **changes):
   """Settings of an evaluation that name the model and the size."""
-  return c.Config(init_from=path, **(dict(model=MODEL, data=c.Data(image_size=16)) | changes))
+  return resolved.config(
+    init_from=path, **(dict(model=MODEL, data=c.Data(image_size=16)) | changes)
+  )
 
 
 def unnamed(path, resize=0, **changes):
   """Settings that take the model and the preparation of images from the weights."""
-  images = c.Data(image_size=0, evaluate_resize=resize)
-  return configured(path, **(dict(model=c.Model(name=""), data=images) | changes))
+  images = c.Data(image_size=c.AUTO, evaluate_resize=resize)
+  return configured(path, **(dict(model=c.Model(), data=images) | changes))
 
 
 def read(path, classes=0, **model):
@@ -88,7 +91,7 @@ def test_a_run_is_scored_by_its_own_names(tmp_path, monkeypatch):
 
 def test_position_embeddings_are_resized(tmp_path):
   path = saved(tmp_path, families.params("vit"))
-  config = c.Config(init_from=path, model=MODEL, data=c.Data(image_size=24))
+  config = resolved.config(init_from=path, model=MODEL, data=c.Data(image_size=24))
   table = evaluated_model.read(config, data(), NOWHERE).params["Transformer"]["posembed_input"]
   assert table["pos_embedding"].shape == (1, 37, 32)
 
@@ -180,11 +183,11 @@ def test_model_and_images_come_from_the_weights(tmp_path, family):
   ("given", "changes", "side", "resize"),
   [
     (("data.image_size",), dict(image_size=32), 32, 40),  # as large a share is cut out
-    (("data.evaluate_resize",), dict(image_size=0, evaluate_resize=0), 16, 0),
+    (("data.evaluate_resize",), dict(image_size=c.AUTO, evaluate_resize=0), 16, 0),
     (("data.image_size", "data.evaluate_resize"), dict(image_size=8, evaluate_resize=9), 8, 9),
     ((), dict(image_size=24, evaluate_resize=24), 24, 24),  # a recipe with a published size
     ((), dict(image_size=26), 24, 0),  # the nearest below that patches of 4 tile
-    ((), dict(image_size=0), 16, 20),
+    ((), dict(image_size=c.AUTO), 16, 20),
   ],
 )
 def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
@@ -199,11 +202,15 @@ def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, r
 @pytest.mark.parametrize(
   ("given", "changes", "expected"),
   [
-    ((), dict(image_size=0), (True, "pillow_bicubic")),
+    ((), dict(image_size=c.AUTO), (True, "pillow_bicubic")),
     (("data.image_size",), dict(image_size=32), (True, "pillow_bicubic")),
-    (("data.evaluate_squeeze",), dict(image_size=0), (False, "pillow_bicubic")),
-    (("data.evaluate_resize",), dict(image_size=0, evaluate_resize=24), (False, "pillow_bicubic")),
-    (("data.resampling",), dict(image_size=0, resampling="bilinear"), (True, "bilinear")),
+    (("data.evaluate_squeeze",), dict(image_size=c.AUTO), (False, "pillow_bicubic")),
+    (
+      ("data.evaluate_resize",),
+      dict(image_size=c.AUTO, evaluate_resize=24),
+      (False, "pillow_bicubic"),
+    ),
+    (("data.resampling",), dict(image_size=c.AUTO, resampling="bilinear"), (True, "bilinear")),
     ((), dict(image_size=24, evaluate_resize=24), (False, "pillow_bicubic")),  # a recipe's protocol
   ],
 )

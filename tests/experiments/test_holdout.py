@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data.datasets import Opener
@@ -17,7 +18,7 @@ from vit_jax.evaluation.classification import Classification
 def get_config(parts):
   train, *scored = parts.split("|")
   sets = {{f"set{{i}}": Classification("folder:{folder}", part) for i, part in enumerate(scored)}}
-  return to_config_dict(Config(
+  return to_config_dict(resolved.config(
     duration=Duration(steps=1), data=Data(train=Dataset("folder:{folder}", train)), evaluate=sets))
 """
 
@@ -114,7 +115,7 @@ class Labelled:
 
 
 def config(split):
-  return c.Config(data=c.Data(train=c.Dataset("tfds:zoo", split)))
+  return resolved.config(data=c.Data(train=c.Dataset("tfds:zoo", split)))
 
 
 def checked(monkeypatch, part, whole):

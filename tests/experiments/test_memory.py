@@ -80,9 +80,9 @@ def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
   )
   monkeypatch.setattr(memory, "step_bytes", lambda run: 2 / run.config.accumulation)
   monkeypatch.setattr(memory, "memory_of", lambda device: 1)
-  train("chosen", dataclasses.replace(small, accumulation=0))
+  train("chosen", dataclasses.replace(small, accumulation="auto"))
   monkeypatch.setattr(memory, "memory_of", lambda device: 10**9)
-  train("chosen", dataclasses.replace(small, accumulation=0, duration=Duration(steps=3)))
+  train("chosen", dataclasses.replace(small, accumulation="auto", duration=Duration(steps=3)))
   train("given", dataclasses.replace(small, accumulation=2, duration=Duration(steps=3)))
   ends = [checkpoint.find(tmp_path / name) for name in ("chosen", "given")]
   one, other = (checkpoint.load_params(end, ema=False) for end in ends)

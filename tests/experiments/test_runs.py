@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests import ends
+from tests import ends, resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import runs
@@ -22,7 +22,7 @@ DIGITS = "configs/vit_digits.py"
 def write(folder, duration, *lines, cut=""):
   """Writes the files of a run with a batch of 10; `cut` is a line that was only partly written."""
   folder.mkdir(parents=True, exist_ok=True)
-  config = c.to_dict(c.Config(batch_size=10, duration=duration))
+  config = c.to_dict(resolved.config(batch_size=10, duration=duration))
   (folder / "config.json").write_text(json.dumps(config))
   text = "".join(json.dumps(line) + "\n" for line in lines)
   (folder / "metrics.jsonl").write_text(text + cut)

@@ -20,7 +20,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 
 SIDE, SIZE = 4, 16
-CONFIG = c.Config(batch_size=SIZE, optimizer=SGD(ema=0.5))
+CONFIG = resolved.config(batch_size=SIZE, optimizer=SGD(ema=0.5))
 
 
 def batch(seed=0, broken=(2, 3, 9)):
@@ -114,7 +114,7 @@ def test_mixed_precision_keeps_parameters_and_sums_in_float32():
 
 # --- through the loop ---
 
-DIGITS = c.Config(
+DIGITS = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   log_every=c.Duration(steps=1),

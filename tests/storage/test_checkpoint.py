@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.storage.states import (
   CONFIG,
   META,
@@ -109,7 +110,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
   ],
 )
 def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message):
-  now = c.to_dict(c.Config())
+  now = c.to_dict(resolved.config())
   if "width" in different:
     now["model"]["width"] = 32
   checkpoints = opened(run)

@@ -12,7 +12,7 @@ from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.training import checks
 
-GOOD = c.Config(
+GOOD = resolved.config(
   duration=c.Duration(steps=10), batch_size=64, data=c.Data(train=c.Dataset(source="digits"))
 )
 
@@ -164,7 +164,7 @@ def test_evaluation_needs_neither_training_data_nor_a_length():
   for resize in (-1.0, 0.0, 1.0, 8 / 7):
     own = {"own": Classification(resize=resize)}
     checks.check_evaluation(dataclasses.replace(config, evaluate=own))
-  unnamed = dataclasses.replace(config, model=c.Model(name=""), data=c.Data(image_size=0))
+  unnamed = dataclasses.replace(config, model=c.Model(), data=c.Data(image_size=c.AUTO))
   checks.check_evaluation(unnamed)
   with pytest.raises(c.ConfigError, match=r"batch_size=64.*accumulation=3"):
     checks.check_evaluation(dataclasses.replace(config, accumulation=3))

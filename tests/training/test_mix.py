@@ -54,7 +54,7 @@ def weighted(source, weight, **more):
 def run(mix, *, data=None, **more):
   data = c.Data(mix=mix, image_size=8, threads=1, **(data or {}))
   settings = dict(batch_size=8, duration=c.Duration(epochs=2), model=MODEL) | more
-  return c.Config(data=data, **settings)
+  return resolved.config(data=data, **settings)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def get_config(parts):
   mix = {{"a": Weighted("{0}", weight=2.0), "b": Weighted("{1}", train)}}
   sets = {{"test": Classification("{1}", scored)}}
   data = Data(mix=mix)
-  return to_config_dict(Config(duration=Duration(steps=1), data=data, evaluate=sets))
+  return to_config_dict(resolved.config(duration=Duration(steps=1), data=data, evaluate=sets))
 """
 
 

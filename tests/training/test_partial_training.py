@@ -161,7 +161,7 @@ def test_weights_are_put_into_a_partial_average_too():
   chex.assert_trees_all_equal(jax.device_get(put.ema), optim.partition(read, LAST))
 
 
-DIGITS = c.Config(
+DIGITS = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   evaluate_every=c.Duration(),

@@ -21,7 +21,7 @@ def digits(split="train"):
   return Classification(source="digits", split=split)
 
 
-CONFIG = c.Config(
+CONFIG = resolved.config(
   batch_size=16,
   duration=c.Duration(epochs=2),
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
@@ -90,7 +90,7 @@ def test_the_objective_is_asked_about_the_labels(tmp_path):
   table = tmp_path / "photos.csv"
   table.write_text("image,labels\nx.png,a|b\ny.png,a\n")
   data = dataclasses.replace(CONFIG.data, train=c.Dataset(f"csv:{table}", label_key="labels"))
-  model = dataclasses.replace(CONFIG.model, num_classes=0)
+  model = dataclasses.replace(CONFIG.model, num_classes=c.AUTO)
   config = dataclasses.replace(CONFIG, model=model, data=data, evaluate={}, batch_size=2)
   assert runs.open_data(config).train.multi_label
   with pytest.raises(c.ConfigError, match=r"objective\.cutmix=1 is for images with one label each"):

@@ -31,7 +31,7 @@ from vit_jax.training import run as runs
 
 VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
 PAIR = dict(train=c.Dataset("digits", "train"), test=c.Dataset("digits", "test"))
-MASKED = c.Config(
+MASKED = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   log_every=c.Duration(steps=1),
@@ -99,7 +99,7 @@ def read_weights(config, names):
 
 
 def finetuning(folder, **settings):
-  return c.Config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
+  return resolved.config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
 
 
 def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
@@ -171,7 +171,7 @@ def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):
 
 def test_reconstruction_without_the_objective_is_refused():
   data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
-  config = dataclasses.replace(MASKED, objective=c.Config().objective, data=data)
+  config = dataclasses.replace(MASKED, objective=resolved.config().objective, data=data)
   with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
     resolved.checked(config)
 

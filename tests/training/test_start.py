@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests import modules
+from tests import modules, resolved
 from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
@@ -67,7 +67,7 @@ def test_a_checkpoint_of_a_stranger_is_read_without_waiting(tmp_path):
 
 # --- what only counts before the first step ---
 
-STARTED = c.Config(init_from="w.npz", new_head=True, model=c.Model(head_bias=-10.0))
+STARTED = resolved.config(init_from="w.npz", new_head=True, model=c.Model(head_bias=-10.0))
 
 
 def begun(folder, config=STARTED, step=9):
@@ -219,7 +219,7 @@ def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
 
 # --- the model of the weights ---
 
-UNNAMED = c.Config(model=c.Model(name="", dropout=0.1, num_classes=7))
+UNNAMED = resolved.config(model=c.Model(name="", dropout=0.1, num_classes=7))
 
 
 def resolved(path, begun=None, **model):
@@ -228,7 +228,7 @@ def resolved(path, begun=None, **model):
 
 
 def test_a_named_model_stays():
-  config = c.Config(init_from="/none-such")
+  config = resolved.config(init_from="/none-such")
   assert start.resolved_model(config, {}) == (config, None)
 
 
@@ -271,7 +271,7 @@ def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
 
 
 def test_a_run_that_goes_on_has_its_own_model():
-  recorded = c.to_dict(c.Config(model=c.Model(name="ViT-S/16", depth=5)))
+  recorded = c.to_dict(resolved.config(model=c.Model(name="ViT-S/16", depth=5)))
   found = resolved("/none-such", recorded).model
   assert (found.name, found.depth, found.dropout) == ("ViT-S/16", 5, 0.1)
 

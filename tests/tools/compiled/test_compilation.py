@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compiled import compilation, platform, platforms, program_text, tpus
-from tests import programs
+from tests import programs, resolved
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh
@@ -90,7 +90,7 @@ def tried(config, program, split=REFUSED):
 
 
 def test_remedies_are_settings_that_keep_the_batch():
-  config = c.Config(batch_size=4096)
+  config = resolved.config(batch_size=4096)
   found = tried(config, REFUSED)
   remedies = [compilation.overridden(config, overrides) for overrides in found]
   assert all(remedy.batch_size == 4096 for remedy in remedies)
@@ -108,7 +108,7 @@ def test_remedies_are_settings_that_keep_the_batch():
 
 
 def test_what_is_too_large_for_any_accumulation_is_split_before_anything_is_computed_twice():
-  config = c.Config(batch_size=64)
+  config = resolved.config(batch_size=64)
   assert tried(config, REFUSED)[:2] == [
     {"mesh.fsdp": 32},
     {"mesh.fsdp": 32, "model.remat": "dots", "accumulation": 2},
@@ -121,12 +121,12 @@ def test_what_is_too_large_for_any_accumulation_is_split_before_anything_is_comp
 
 def test_a_state_that_is_too_large_is_split_before_anything_else():
   program = dataclasses.replace(REFUSED, argument_bytes=17 * 2**30)
-  found = tried(c.Config(batch_size=4096), program)
+  found = tried(resolved.config(batch_size=4096), program)
   assert found[:2] == [{"mesh.fsdp": 32}, {"mesh.fsdp": 32, "accumulation": 4}]
 
 
 def test_groups_that_the_config_has_make_room_for_other_ones():
-  config = compilation.overridden(c.Config(batch_size=32), {"mesh.data": 32, "mesh.fsdp": 1})
+  config = compilation.overridden(resolved.config(batch_size=32), {"mesh.data": 32, "mesh.fsdp": 1})
   remedy = compilation.overridden(config, tried(config, REFUSED)[0])
   assert (remedy.mesh.fsdp, remedy.mesh.data) == (32, 0)
 
@@ -134,10 +134,10 @@ def test_groups_that_the_config_has_make_room_for_other_ones():
 @pytest.mark.parametrize(("devices", "fsdp"), [(8, 8), (512, 64), (96, 48)])
 def test_parameters_are_split_over_as_many_devices_as_divide_the_slice(devices, fsdp):
   program = dataclasses.replace(REFUSED, devices=devices)
-  assert tried(c.Config(batch_size=devices), program)[0] == {"mesh.fsdp": fsdp}
+  assert tried(resolved.config(batch_size=devices), program)[0] == {"mesh.fsdp": fsdp}
 
 
-SMALL = c.Config(
+SMALL = resolved.config(
   batch_size=16,
   duration=c.Duration(steps=9),
   model=c.Model(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=4, num_classes=5),
