@@ -5,8 +5,8 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
-from vit_jax.config.resolve import asked_of
 from vit_jax.config.command_line import value_of
+from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.details import rows_of
 from vit_jax.process.text import command as shell
