@@ -11,12 +11,12 @@ from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.experiments import holdout, runs
+from vit_jax.experiments.facts import before_devices
 from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
-from vit_jax.recipes.facts import before_devices
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER

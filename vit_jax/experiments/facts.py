@@ -1,7 +1,4 @@
-"""What rules of settings read of a run whose devices are not looked at, and whose data may be missing.
-
-This module imports JAX.
-"""
+"""What is known of a run without its devices, and perhaps without its data; imports JAX."""
 
 from vit_jax.config import Config
 from vit_jax.data.sources import SourceError
