@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
+from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.details import rows_of
 from vit_jax.process.text import command as shell
@@ -75,7 +76,7 @@ def settings(runs: Sequence[RecordedRun]) -> list[Table]:
     return [Table("Settings that differ", head, differing(columns))]
   if not known:
     return []
-  usual = flat(to_dict(Config()))
+  usual, asked = flat(to_dict(Config())), flat(to_dict(asked_of(known[0].config)))
   return [
     Table(
       "Settings that the command line gives, in place of the recipe's",
@@ -85,7 +86,7 @@ def settings(runs: Sequence[RecordedRun]) -> list[Table]:
     Table(
       "All settings that differ from the defaults",
       ["setting", "value", "default"],
-      [row for row in differing([columns[0], usual]) if row[0] in columns[0]],
+      [row for row in differing([asked, usual]) if row[0] in asked],
       folded=True,
     ),
   ]

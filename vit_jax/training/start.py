@@ -114,6 +114,12 @@ def history_of(place: str, step: int = 0) -> History:
     raise ConfigError(f"{place}: {error}") from error
 
 
+def batch_size_of(place: str, step: int = 0) -> int:
+  """The batch size of the run at a checkpoint, with arguments as `history_of`; 0: there is none."""
+  meta = checkpoint.described(path_of(place), step)[1] if place else {}
+  return meta["config"]["batch_size"] if meta else 0
+
+
 def as_begun(config: Config, run: Recorded) -> Config:
   """The settings of a run that goes on, with what tells where it began as it was recorded.
 
