@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    from vit_jax.training.facts import before_devices
+    from vit_jax.recipes.facts import before_devices
 
     asked = recipes.resolve(args.config, overrides)
     prepare(resolve(asked, before_devices(asked)))

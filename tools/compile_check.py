@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None):
   with ending("compile_check"):
     asked = recipes.resolve(args.config, overrides)
     from compiled import report, words
-    from vit_jax.training.facts import before_devices
+    from vit_jax.recipes.facts import before_devices
 
     config = resolve(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)

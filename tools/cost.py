@@ -72,8 +72,8 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
     ConfigError: a value is out of its bounds, or the patches do not tile the image size.
   """
   from vit_jax.config.resolve import resolve
+  from vit_jax.recipes.facts import before_devices
   from vit_jax.training import checks
-  from vit_jax.training.facts import before_devices
 
   values = config.to_dict(run)
   if args.image_size is not None:

@@ -116,7 +116,7 @@ def name_today(row: Row) -> str:
   from compiled import compilation, platforms
   from vit_jax import recipes
   from vit_jax.config.resolve import resolve
-  from vit_jax.training.facts import before_devices
+  from vit_jax.recipes.facts import before_devices
 
   settings = str(row.get("settings", "")).split()
   settings += [f"batch_size={row['global_batch']}"] if "global_batch" in row else []

@@ -16,9 +16,9 @@ from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
+from vit_jax.recipes.facts import before_devices
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
-from vit_jax.training import facts as run_facts
 from vit_jax.training.facts import LATER
 from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
@@ -80,7 +80,7 @@ def accepted(run: Run) -> Config:
       "weights may not exist yet; name the model in its settings, such as "
       '{"model.name": "ViT-B/16"}.'
     )
-  config = resolve(asked, run_facts.before_devices(asked))
+  config = resolve(asked, before_devices(asked))
   check_known(config, LATER)
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
