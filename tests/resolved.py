@@ -36,12 +36,15 @@ PLAIN = {
 
 
 def config(**fields):
-  """Settings without AUTO: those of `fields`, and plain ones that follow from nothing else."""
+  """Settings without AUTO: those of `fields`, and plain ones that follow from nothing else.
+
+  Only the number of devices is left open (config.mesh.data).
+  """
   made = c.Config(**fields)
   for key, value in PLAIN.items():
     if is_auto(value_of(made, key)):
       made = replaced(made, key, value)
-  return dataclasses.replace(without_data(made, devices=1), origins=made.origins)
+  return dataclasses.replace(without_data(made), origins=made.origins)
 
 
 def model(**fields):

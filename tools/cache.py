@@ -31,12 +31,13 @@ def prepare(config: Config) -> None:
   from vit_jax.training import checks
 
   data = config.data
-  checks.check_data(data, config.duration)
+  checks.check_given(config)
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
-  folder(data.cache, "config.data.cache")
   opener = datasets.of_run(data)
   source = opener.training(data, labelled=False).source
+  checks.check_data(data)  # images that are not there leave sizes and crops open
+  folder(data.cache, "config.data.cache")
   with tqdm(unit=" images", unit_scale=True) as bar:
 
     def started(count: int, size: int, free: int) -> None:

@@ -66,7 +66,10 @@ class Loss:
     AUTO,
     "cross-entropy over classes, or per class",
     auto=Rule(
-      ("facts.labels",), "sigmoid if images have any number of labels, else softmax", kind_of_loss
+      ("facts.labels",),
+      "sigmoid if images have any number of labels, else softmax",
+      kind_of_loss,
+      idle="softmax",
     ),
     choices=("softmax", "sigmoid"),
   )
