@@ -8,11 +8,11 @@ import pathlib
 from collections.abc import Sequence
 
 from vit_jax.config import ConfigError
+from vit_jax.config.scales import warmup_of
 from vit_jax.data import sources
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, results
 from vit_jax.experiments.sweep import numbers, rates, settings_of
-from vit_jax.recipes.finetuning import warmup
 from vit_jax.recipes.vtab_finetuning import PARTS
 
 # Settings that the benchmark itself sets, all but the first two only if it chooses some.
@@ -52,7 +52,7 @@ def grid(learning_rates: str, steps: str) -> tuple[dict[str, float], ...]:
     {
       "schedule.learning_rate": rate,
       "duration.steps": length,
-      "schedule.warmup.steps": warmup(length).steps,
+      "schedule.warmup.steps": warmup_of(length),
     }
     for rate, length in itertools.product(rates(learning_rates), lengths)
   )
