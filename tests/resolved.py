@@ -44,6 +44,12 @@ def config(**fields):
   return dataclasses.replace(without_data(made, devices=1), origins=made.origins)
 
 
+def evaluation(**fields):
+  """Settings of --mode=evaluate, which leave to the weights what `fields` do not give."""
+  usual = dict(batch_size=256, duration=c.Duration())
+  return resolve(c.Config(**usual | fields), facts.of_devices())
+
+
 def model(**fields):
   """The same, of a model."""
   return config(model=c.Model(**fields)).model

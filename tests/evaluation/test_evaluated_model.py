@@ -45,7 +45,7 @@ def data(classes=0):
 
 def configured(path, **changes):
   """Settings of an evaluation that name the model and the size."""
-  return resolved.config(
+  return resolved.evaluation(
     init_from=path, **(dict(model=MODEL, data=c.Data(image_size=16)) | changes)
   )
 
@@ -91,7 +91,7 @@ def test_a_run_is_scored_by_its_own_names(tmp_path, monkeypatch):
 
 def test_position_embeddings_are_resized(tmp_path):
   path = saved(tmp_path, families.params("vit"))
-  config = resolved.config(init_from=path, model=MODEL, data=c.Data(image_size=24))
+  config = resolved.evaluation(init_from=path, model=MODEL, data=c.Data(image_size=24))
   table = evaluated_model.read(config, data(), NOWHERE).params["Transformer"]["posembed_input"]
   assert table["pos_embedding"].shape == (1, 37, 32)
 
@@ -226,11 +226,11 @@ def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path):
   params, table = families.params("vit"), "Transformer/posembed_input/pos_embedding"
   path = saved(tmp_path, params, position_resizing="bicubic_antialiased")
   images, given = c.Data(image_size=8), frozenset(["data.image_size"])
-  for rule in ("", "bicubic"):
+  for rule in (c.AUTO, "bicubic"):
     config = unnamed(path, data=images, position_resizing=rule)
     found = evaluated_model.read(config, data(5), NOWHERE, given)
     expected = resize_table(
-      flatten(params)[table], (4, 4), (2, 2), before=1, rule=rule or "bicubic_antialiased"
+      flatten(params)[table], (4, 4), (2, 2), before=1, rule="bicubic_antialiased" if rule == c.AUTO else rule
     )
     np.testing.assert_array_equal(flatten(found.params)[table], expected)
 
@@ -311,9 +311,8 @@ def test_how_images_are_prepared_in_words():
   sets = {"a": -1.0, "b": 512 / 480, "c": 0.0}
   use = lambda resize: NamedDataset("", Classification("x", resize=resize), None)
   opened = tuple((name, LabelledSet(use(resize), None)) for name, resize in sets.items())
-  words = functools.partial(
-    evaluate.preparation_in_words, c.Data(image_size=480), Evaluations(opened)
-  )
+  square = resolved.config(data=c.Data(image_size=480)).data
+  words = functools.partial(evaluate.preparation_in_words, square, Evaluations(opened))
   assert words(known=True) == (
     "480 x 480 px; b: smaller side to 512 px, centre of 480 px; c: 480 x 480 px"
   )

@@ -8,6 +8,7 @@ import numpy as np
 
 from vit_jax import recipes
 from vit_jax.config import Config
+from vit_jax.config.facts import Labels
 from vit_jax.config.resolve import check_known, resolve
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.evaluations import Evaluations
@@ -34,14 +35,15 @@ class Imagined:
 def planned(config: Config, devices) -> Run:
   """The plan of a run on `devices`, whose data is never read.
 
-  The parts of a batch that are left to the memory of devices are one.
+  The parts of a batch that are left to the memory of devices are one, and so are classes that are
+  left to the data.
 
   Raises:
     ConfigError: the batch or the mesh does not fit the devices, or a setting follows from data.
   """
   images = recipes.examples_of(config) or UNKNOWN_LENGTH
-  facts = {**of_start(), **of_devices(devices), "images": lambda config: images}
-  config = resolve(config, facts)
+  data = {"images": lambda config: images, "labels": lambda config: Labels()}
+  config = resolve(config, {**of_start(), **of_devices(devices), **data})
   check_known(config, ("accumulation",))
   imagined = Imagined(
     length=images,
