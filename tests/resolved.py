@@ -55,6 +55,11 @@ def model(**fields):
   return config(model=c.Model(**fields)).model
 
 
+def data(**fields):
+  """The same, of the data."""
+  return config(data=c.Data(**fields)).data
+
+
 def without_data(config, **known):
   """The settings, as far as they follow from one another, from weights and from facts `known`."""
   return resolve(config, facts.of_start() | {key: lambda _, x=x: x for key, x in known.items()})

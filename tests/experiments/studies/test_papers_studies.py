@@ -72,8 +72,10 @@ def test_the_hyperrule_as_a_candidate_is_its_recipe(task):
   assert grid == list(recipes.TASKS[task].learning_rates)
   once = dict(evaluate_every=c.Duration())
   whole = dataclasses.replace(recipes.load(f"configs/hyperrule.py:R50x1,{task}"), **once)
-  decided = [resolved.without_data(config, images=1000) for config in (config_of(stage, rule), whole)]
-  found, expected = (dataclasses.replace(config, origins=()) for config in decided)
+  found, expected = (
+    dataclasses.replace(resolved.without_data(config, images=1000), origins=())
+    for config in (config_of(stage, rule), whole)
+  )
   assert found == expected
 
 

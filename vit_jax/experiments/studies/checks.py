@@ -26,7 +26,6 @@ from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
 from vit_jax.weights.card import Card
 
-
 # What the cost of a run follows from; and of these, what weights tell, with an example.
 OF_COST = frozenset({"model.name", "data.image_size", "batch_size", "duration"})
 OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}
