@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, ConfigError, Dataset, similar
-from vit_jax.config.data import SIDE
-from vit_jax.config.resolve import check_known, left, resolve, value_of
+from vit_jax.config.resolve import check_known, value_of
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.experiments import holdout, runs
-from vit_jax.experiments.facts import before_devices
+from vit_jax.experiments.facts import before_devices, decided
 from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
-from vit_jax.experiments.step_program import UNKNOWN_LENGTH
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
@@ -26,12 +24,8 @@ from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
 from vit_jax.weights.card import Card
 
-# What the cost of a run follows from; and of these, what weights tell, with an example.
-OF_COST = frozenset({"model.name", "data.image_size", "batch_size", "duration"})
-OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}
-# In place of weights and of data that are not looked at.
-UNREAD = Card(image_size=0)
-UNSEEN = {"images": lambda config: UNKNOWN_LENGTH, "side": lambda config: SIDE}
+OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}  # examples of what they tell
+UNREAD = Card(image_size=0)  # in place of weights that need not be read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +78,7 @@ def accepted(run: Run) -> Config:
   if run.mode == "evaluate":
     checks.check_evaluation(asked)
     return asked
-  config = resolved(asked, known_of(asked, run))
+  config = decided(asked, known_of(asked, run))
   check_known(config, LATER)
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
@@ -114,13 +108,6 @@ def known_of(asked: Config, run: Run) -> Facts:
       f'may not exist yet; give it in the settings of the stage, such as {{"{key}": {text}}}.'
     )
   return facts
-
-
-def resolved(asked: Config, facts: Facts) -> Config:
-  """The settings; where only what the cost does not follow from needs data, any data will do."""
-  config = resolve(asked, facts)
-  unknown = OF_COST.intersection(left(config))
-  return config if unknown else resolve(asked, {**UNSEEN, **facts})
 
 
 def check_score(config: Config, request: Request):
