@@ -7,7 +7,7 @@ import jax
 from vit_jax import config as c
 from vit_jax.config.duration import is_auto
 from vit_jax.config.facts import Labels
-from vit_jax.config.resolve import replaced, resolve, value_of
+from vit_jax.config.resolve import left_to_rule, replaced, resolve, value_of
 from vit_jax.training import checks, facts
 from vit_jax.training import run as runs
 
@@ -82,6 +82,8 @@ def run(config, devices=None, **options):
 
 
 def checked(config):
-  """Checks settings as a run does, with made-up data."""
-  known = dict(images=1000, side=224, labels=Labels(("a", "b")))
-  checks.check(config, without_data(config, **known))
+  """Checks settings as a run does, with made-up data; plain ones are as if nobody gave them."""
+  known, asked = dict(images=1000, side=224, labels=Labels(("a", "b"))), config
+  for key in (key for key, value in PLAIN.items() if value_of(config, key) == value):
+    asked = left_to_rule(asked, key)
+  checks.check(asked, without_data(config, **known))

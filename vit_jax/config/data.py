@@ -199,7 +199,6 @@ class Data:
       ("init_from", "data.train_resize", "data.train_pad", "facts.card", "facts.images"),
       "the weights; from scratch, the number of training images",
       area_of_crops,
-      idle=INCEPTION,
     ),
     used_if=CROPPED,
   )

@@ -51,15 +51,12 @@ class Rule:
       of such a function, which is imported when it is needed.
     stays: whether a run that goes on keeps the value that it began with: "always"; "while" the
       settings that decide are as they were; or "never".
-    idle: a value that may be given also where the setting has no effect, as recipes of the paper
-      do; 0, "" and False always may.
   """
 
   reads: tuple[str, ...]
   says: str
   derive: Callable[..., tuple[object, str]] | str
   stays: str = "while"
-  idle: object = AUTO
 
 
 def setting(default, meaning, *, auto=None, choices=(), low=None, high=None, off=None, used_if=()):

@@ -66,10 +66,7 @@ class Loss:
     AUTO,
     "cross-entropy over classes, or per class",
     auto=Rule(
-      ("facts.labels",),
-      "sigmoid if images have any number of labels, else softmax",
-      kind_of_loss,
-      idle="softmax",
+      ("facts.labels",), "sigmoid if images have any number of labels, else softmax", kind_of_loss
     ),
     choices=("softmax", "sigmoid"),
   )

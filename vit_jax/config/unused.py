@@ -8,7 +8,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vit_jax.config.fields import AUTO, Rule, group_in, rule_of
+from vit_jax.config.fields import AUTO, group_in
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import has
 from vit_jax.process.errors import ConfigError
@@ -74,12 +74,10 @@ def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Cha
     conditions = (*used_if, *field.metadata.get("used_if", ()))
     if dataclasses.is_dataclass(value):
       yield from changed(value, usual, f"{path}{field.name}.", conditions)
-    elif not is_off(value, usual, rule_of(field)):
+    elif not is_off(value, usual):
       yield Changed(f"{path}{field.name}", value, usual, conditions)
 
 
-def is_off(value, usual, rule: Rule | None) -> bool:
+def is_off(value, usual) -> bool:
   """Whether a setting is at its default; what follows from a rule may also be switched off."""
-  if value in (usual, AUTO) or (usual == AUTO and not value):
-    return True
-  return rule is not None and value == rule.idle
+  return value in (usual, AUTO) or (usual == AUTO and not value)
