@@ -1,8 +1,10 @@
 """What is known of a run without its devices, and perhaps without its data; imports JAX."""
 
+import functools
+
 from vit_jax.config import Config
 from vit_jax.config.data import SIDE
-from vit_jax.config.resolve import left, resolve
+from vit_jax.config.resolve import left, left_to_rule, resolve
 from vit_jax.data.sources import SourceError
 from vit_jax.recipes.pretraining import examples_of
 from vit_jax.training.facts import Facts, of_data, of_start
@@ -26,11 +28,9 @@ def before_devices(config: Config) -> Facts:
 def decided(config: Config, facts: Facts) -> Config:
   """The settings with what rules decide; made-up data takes the place of missing data.
 
-  It does so only where no cost follows from the data: for crops and flips, and for lengths of a run
-  in epochs.
+  It does so where no cost follows from the data: for crops and flips, and for what has a length in
+  a run in epochs. The settings `OF_COST` stay AUTO.
   """
-  known = resolve(config, facts)
-  if OF_COST.intersection(left(known)):
-    return known
+  unknown = OF_COST.intersection(left(resolve(config, facts)))
   made_up = {"images": lambda config: UNKNOWN_LENGTH, "side": lambda config: SIDE}
-  return resolve(config, {**made_up, **facts})
+  return functools.reduce(left_to_rule, unknown, resolve(config, {**made_up, **facts}))

@@ -64,7 +64,8 @@ def checked_cost(request: Request) -> Cost:
     check_score(config, request)
     if request.run.mode == "evaluate":
       return Cost(steps=0, batch_size=0, flops=0.0, seconds=0.0)
-    flops = objectives.of_config(config).training_flops(config.data.image_size)
+    one_class = dataclasses.replace(config, model=config.model.with_classes(1))  # if not known
+    flops = objectives.of_config(one_class).training_flops(config.data.image_size)
     return Cost(steps_of(config), config.batch_size, flops)
 
 
