@@ -108,7 +108,7 @@ def second(model: Model) -> Config:
     steps=200,
     warmup=40,
     learning_rate=0.03,
-    optimizer=SGD(momentum=0.9, clip_norm=1.0),
+    optimizer=SGD(momentum=0.9, clip_norm=1.0, ema=0.0),
     **images(half("second", "train", subset=1000), half("second", "test")),
     new_head=True,
   )

@@ -47,9 +47,20 @@ def config(**fields):
   return dataclasses.replace(without_data(made), origins=made.origins)
 
 
+def evaluation(**fields):
+  """Settings of --mode=evaluate, which leave to the weights what `fields` do not give."""
+  usual = dict(batch_size=256, duration=c.Duration())
+  return resolve(c.Config(**usual | fields), facts.of_devices())
+
+
 def model(**fields):
   """The same, of a model."""
   return config(model=c.Model(**fields)).model
+
+
+def data(**fields):
+  """The same, of the data."""
+  return config(data=c.Data(**fields)).data
 
 
 def without_data(config, **known):

@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from vit_jax import recipes
 from vit_jax.config import Config, ConfigError
-from vit_jax.config.resolve import resolve
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console
@@ -32,12 +31,12 @@ def prepare(config: Config) -> None:
 
   data = config.data
   checks.check_given(config)
+  checks.check_data(data)
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
+  folder(data.cache, "config.data.cache")
   opener = datasets.of_run(data)
   source = opener.training(data, labelled=False).source
-  checks.check_data(data)  # images that are not there leave sizes and crops open
-  folder(data.cache, "config.data.cache")
   with tqdm(unit=" images", unit_scale=True) as bar:
 
     def started(count: int, size: int, free: int) -> None:
@@ -65,10 +64,10 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    from vit_jax.recipes.facts import before_devices
+    from vit_jax.experiments.facts import before_devices, decided
 
     asked = recipes.resolve(args.config, overrides)
-    prepare(resolve(asked, before_devices(asked)))
+    prepare(decided(asked, before_devices(asked)))
 
 
 if __name__ == "__main__":

@@ -97,14 +97,13 @@ def add_images(command: ToolFlags, what: str):
 
 def shown(args, settings: list[str]):
   """What there is to see; leaves with status 2 if the weights or the images are unusable."""
-  from vit_jax.config.resolve import resolve
+  from vit_jax.experiments.facts import before_devices, decided
   from vit_jax.inspection import augmentation, views
-  from vit_jax.recipes.facts import before_devices
 
   try:
     if args.what == "augment":
       asked = recipes.resolve(args.config, settings)
-      config = resolve(asked, before_devices(asked))
+      config = decided(asked, before_devices(asked))
       return augmentation.augmented(config.data, images_of(args, args.count))
     if args.what == "mistakes":
       check_images(args)

@@ -78,7 +78,7 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
     ConfigError: the file exists, or cannot be written.
   """
   from vit_jax.config.resolve import resolve
-  from vit_jax.recipes.facts import before_devices
+  from vit_jax.experiments.facts import before_devices
 
   config = resolve(command.config, before_devices(command.config))
   text = as_recipe(config, f"Made from {command.recipe}.")

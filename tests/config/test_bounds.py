@@ -111,8 +111,12 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
     ("objective.mixup", 1e300, r"mixup=1e\+300 is too large .*; the most is 1000\.0, or 0\.$"),
     ("data.threads", 99999999, "threads=99999999 is too large .*; the most is 1024"),
     ("model.depth", 100000, "depth=100000 is too large .*; the most is 256"),
+    *(
+      (f"model.{key}", 0, f"model\\.{key}=0 leaves nothing of ViT-Ti/16; give at least 1, or auto")
+      for key in ("patch", "depth", "width", "mlp_dim", "heads")
+    ),
     ("model.name", "ViT-Ti/999999999", "name='ViT-Ti/999999999' is no model"),
-    ("model.name", "ViT-Ti/9999", r"image_size=32 is not divisible .*; nearest: none"),
+    ("model", dict(name="ViT-Ti/9999"), r"image_size=32 is not divisible .*; nearest: none"),
     ("optimizer.decay_rules", ((".*", math.nan),), "a factor in 0 to 10000"),
     ("data.crop_aspect", (1e-9, 1.0), r"0\.01 <= least <= largest <= 100"),
   ],
@@ -120,7 +124,7 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
 )
 def test_messages(path, value, message):
   with pytest.raises(c.ConfigError, match=message):
-    checks.check(c.from_dict(with_value(tuple(path.split(".")), value)))
+    resolved.checked(c.from_dict(with_value(tuple(path.split(".")), value)))
 
 
 def test_a_batch_larger_than_the_training_set():

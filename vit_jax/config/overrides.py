@@ -199,10 +199,18 @@ def _read(text: str, field: dataclasses.Field, path: str) -> Any:
         f"{path}={shown(text)} has no unit; give {path}.steps, .epochs or .examples, or {AUTO}."
       ) from error
     group = group_in(field)
-    like = group.example() if group else repr(field.default)
+    like = group.example() if group else _example(field)
     raise ConfigError(
       f"{path}={shown(text)} cannot be read as {field.type.__name__}; try {like}."
     ) from error
+
+
+def _example(field: dataclasses.Field) -> str:
+  """A value of a setting, as one may write it."""
+  if field.default != AUTO:
+    return repr(field.default)
+  usual = field.metadata.get("usual", EXAMPLES.get(field.type))
+  return AUTO if usual is None else f"{usual!r}, or {AUTO}"
 
 
 def _tuple(text: str) -> tuple:
@@ -210,4 +218,6 @@ def _tuple(text: str) -> tuple:
   return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
+# Of settings that are left to rules.
+EXAMPLES = {bool: True, int: 1, float: 0.1, tuple: (0.5, 1.0)}
 READERS = {bool: TRUTH.__getitem__, int: int, float: float, str: str, tuple: _tuple}

@@ -104,6 +104,8 @@ def _value(field, default, value, path):
 def _duration(field, default, values, path, group):
   """A duration; AUTO for all of it, or for each unit, leaves it to its rule."""
   units = values if isinstance(values, Mapping) else {}
+  if isinstance(values, Mapping) and not values:
+    return default
   if rule_of(field) and (values == AUTO or (units and all(map(is_auto, units.values())))):
     return LEFT_TO_RULE
   if units and is_auto(default):

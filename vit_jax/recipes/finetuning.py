@@ -133,7 +133,7 @@ def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> C
     data=Data(
       train=train,
       image_size=large or (384 if model == AUTO else largest_side(model, 384)),
-      crop_area=INCEPTION,
+      crop_area=AUTO if CROPS[crops] else INCEPTION,
       train_resize_ratio=CROPS[crops],
       flip=True,
       evaluate_resize=0,

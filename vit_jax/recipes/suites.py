@@ -4,7 +4,7 @@ from vit_jax.config import AUTO, Config, Data, Dataset, Duration, Model
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.recipes.loading import largest_side
+from vit_jax.recipes.loading import largest_side, module_of
 
 # For models with 480 x 480 pixels, ObjectNet's images are resized to a smaller side of 512.
 WIDER = 512 / 480
@@ -48,7 +48,9 @@ def evaluation(suite: str, model: str = "") -> Config:
     ConfigError: there is no such model.
   """
   side = PUBLISHED_SIDES.get(suite, AUTO)
-  if model and side != AUTO:
+  if model and side == AUTO:
+    module_of(model)  # refuses what is no model
+  elif model:
     side = largest_side(model, side)
   sets = {name: SETS.get(name, Classification()) for name in SUITES[suite]}
   return Config(

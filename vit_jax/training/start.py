@@ -141,6 +141,9 @@ def as_begun(config: Config, run: Recorded) -> Config:
 
   Paths may be written otherwise. Attention that is AUTO stays XLA's, if the run had that: it was
   the default of earlier versions, whose runs then go on with the same bits on GPUs too.
+
+  Raises:
+    ConfigError: other weights are named than those that the run began with.
   """
   if not run.settings:
     return config
@@ -148,16 +151,18 @@ def as_begun(config: Config, run: Recorded) -> Config:
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
   if config.model.attention == AUTO and run.config.model.attention == "xla":
     same["model"] = dataclasses.replace(config.model, attention="xla")
-  return dataclasses.replace(config, **same)
+  begun = dataclasses.replace(config, **same)
+  check_start(begun, run, ("init_from",))  # now: rules would look for what these weights tell
+  return begun
 
 
-def check_start(config: Config, run: Recorded):
-  """Checks that what only counts from the start of a run is as it was.
+def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
+  """Checks that what only counts from the start of a run is as it was; or only some `keys`.
 
   Raises:
     ConfigError: a setting is not.
   """
-  if late := changed(run.settings, config, OF_THE_START) if run.settings else []:
+  if late := changed(run.settings, config, keys) if run.settings else []:
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."

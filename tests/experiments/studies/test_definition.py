@@ -171,15 +171,15 @@ def test_the_command_line_sets_what_all_runs_share():
 
 
 def test_a_run_without_a_name_has_the_model_of_its_weights(tmp_path, tiny_run):
-  settings = stub.STEPS | {"model.name": "", "model.depth": 0, "model.width": 0}
-  settings |= {"model.mlp_dim": 0, "model.heads": 0}
+  of_weights = ("name", "depth", "width", "mlp_dim", "heads")
+  settings = stub.STEPS | {f"model.{key}": "auto" for key in of_weights}
   first = Stage(stub.DIGITS, settings | {"init_from": str(tiny_run)}, name="first")
   made = stub.runner(tmp_path, Study((Cell("a", first, {"x": 1}),), Drawing(x="x")))
   assert all(cost.flops for cost in made.checked_costs(data=True).values())
   models = [config.model for config in made.configs().values()]
   assert {(one.name, one.depth, one.width) for one in models} == {("ViT-Ti/4", 1, 8)}
   later = Stage(stub.DIGITS, settings, after=first)
-  with pytest.raises(ConfigError, match=r"cell 'a': config\.model\.name is empty in a stage that"):
+  with pytest.raises(ConfigError, match=r"cell 'a': config\.model\.name is auto in a stage that"):
     checked(tmp_path, Study((Cell("a", later, {"x": 1}),), Drawing(x="x")))
 
 
