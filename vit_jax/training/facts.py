@@ -59,6 +59,8 @@ def start_of(init_from: str) -> Start:
     _, meta = checkpoint.described(path)
     if not meta:
       raise ValueError("none of its checkpoints can be read")
+    if "model" not in meta["config"]:
+      raise ValueError("the settings of its checkpoint name no model")
     recorded = from_dict(updated(meta["config"])).model
     return Start(workdir.card_of(meta, average=False), models.expanded(recorded))
   except UnreachableError:

@@ -5,12 +5,13 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from vit_jax import weights
+from vit_jax import models, weights
 from vit_jax.config import (
   AUTO,
   Config,
   ConfigError,
   EarlyStopping,
+  Model,
   from_dict,
   to_dict,
 )
@@ -67,15 +68,30 @@ class Recorded:
 
   @functools.cached_property
   def config(self) -> Config | None:
-    """The settings; None for a new run.
+    """The settings, all fields of the model given; None for a new run.
 
     Raises:
       ConfigError: they are not settings of this version, or of an earlier one.
     """
     try:
-      return from_dict(updated(self.settings)) if self.settings else None
+      config = from_dict(updated(self.settings)) if self.settings else None
+      if config is None or config.model.name == AUTO:
+        return config
+      return dataclasses.replace(config, model=expanded(config.model))
     except ConfigError as error:
       raise ConfigError(f"{self.folder}, checkpoint {self.step}: {error}") from error
+
+
+def expanded(model: Model) -> Model:
+  """The model with the fields that its name stands for.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  try:
+    return models.expanded(model)
+  except ValueError as error:
+    raise ConfigError(f"config.model.{error}") from error
 
 
 def read(folder: Path) -> Recorded:
