@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
+from vit_jax.config.overrides import UNITS
 from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.details import rows_of
@@ -76,7 +77,9 @@ def settings(runs: Sequence[RecordedRun]) -> list[Table]:
     return [Table("Settings that differ", head, differing(columns))]
   if not known:
     return []
-  usual, asked = flat(to_dict(Config())), flat(to_dict(asked_of(known[0].config)))
+  usual = flat(to_dict(Config()))
+  asked = flat(to_dict(asked_of(known[0].config)))
+  asked = {key: x for key, x in asked.items() if x or key.rpartition(".")[2] not in UNITS}
   return [
     Table(
       "Settings that the command line gives, in place of the recipe's",

@@ -133,7 +133,8 @@ def history_of(place: str, step: int = 0) -> History:
 def batch_size_of(place: str, step: int = 0) -> int:
   """The batch size of the run at a checkpoint, with arguments as `history_of`; 0: there is none."""
   meta = checkpoint.described(path_of(place), step)[1] if place else {}
-  return meta["config"]["batch_size"] if meta else 0
+  recorded = meta.get("config", {}).get("batch_size", 0)
+  return recorded if isinstance(recorded, int) else 0
 
 
 def as_begun(config: Config, run: Recorded) -> Config:
