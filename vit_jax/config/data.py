@@ -200,6 +200,7 @@ class Data:
       "the weights; from scratch, the number of training images",
       area_of_crops,
     ),
+    usual=INCEPTION,
     used_if=CROPPED,
   )
   crop_aspect: tuple = setting(

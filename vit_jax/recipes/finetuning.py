@@ -9,7 +9,6 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  Loss,
   Model,
   Schedule,
 )
@@ -127,13 +126,12 @@ def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> C
     duration=Duration(steps=row.steps),
     new_head=True,
     model=Model(name=model, num_classes=row.num_classes),
-    loss=Loss(kind="softmax"),
     optimizer=SGD(momentum=0.9, clip_norm=1.0, **(AVERAGE if large else dict(ema=0.0))),
     schedule=Schedule(learning_rate=0.01, decay="cosine"),
     data=Data(
       train=train,
       image_size=large or (384 if model == AUTO else largest_side(model, 384)),
-      crop_area=AUTO if CROPS[crops] else INCEPTION,
+      crop_area=INCEPTION,
       train_resize_ratio=CROPS[crops],
       flip=True,
       evaluate_resize=0,

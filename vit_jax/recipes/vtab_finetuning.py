@@ -3,7 +3,7 @@
 import dataclasses
 
 from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration
-from vit_jax.config.data import RESIZE_RATIO
+from vit_jax.config.data import INCEPTION, RESIZE_RATIO
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.evaluation.classification import Classification
 from vit_jax.recipes.finetuning import finetune
@@ -91,7 +91,7 @@ def of_task(model: str, task: str, part: str) -> Config:
   steps = SMOKE_STEPS if smoke else STEPS
   train, scored = PARTS[part]
   source, images = f"vtab:{task}", PREPARATIONS[task]
-  cropped = dict(train_resize_ratio=RESIZE_RATIO)
+  cropped = dict(crop_area=INCEPTION, train_resize_ratio=RESIZE_RATIO)
   whole = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0), train_resize_ratio=0.0)
   return dataclasses.replace(
     base,
