@@ -209,7 +209,8 @@ def _example(field: dataclasses.Field) -> str:
   """A value of a setting, as one may write it."""
   if field.default != AUTO:
     return repr(field.default)
-  usual = field.metadata.get("usual", EXAMPLES.get(field.type))
+  usual = field.metadata["usual"]
+  usual = EXAMPLES.get(field.type) if usual is None else usual
   return AUTO if usual is None else f"{usual!r}, or {AUTO}"
 
 
