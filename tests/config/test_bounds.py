@@ -20,8 +20,8 @@ from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.text import one_line, shown
-from vit_jax.training import checks, steps
 from vit_jax.training import run as runs
+from vit_jax.training import steps
 
 SECONDS = 20
 PAIR = c.Dataset("digits", "train", subset=200), c.Dataset("digits", "test")

@@ -7,7 +7,14 @@ import jax.numpy as jnp
 
 from vit_jax.models import flops
 from vit_jax.models.convolution import check_stages, map_size
-from vit_jax.models.family import AttentionGrid, Maskable, Network, Transparent, check_heads, check_sizes
+from vit_jax.models.family import (
+  AttentionGrid,
+  Maskable,
+  Network,
+  Transparent,
+  check_heads,
+  check_sizes,
+)
 from vit_jax.models.positions import ADDED, FIXED, PositionEmbedding
 from vit_jax.models.recognition import patch_grid
 from vit_jax.models.stem import NORMS
