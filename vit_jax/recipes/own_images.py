@@ -112,7 +112,7 @@ def evaluation(weights: str, spec: str, **keys: str) -> Config:
     weights: what `config.init_from` takes.
     spec: a data source, or a folder. Of data in parts, the test images are scored, or else those
       for validation.
-    **keys: as of `look_at`.
+    **keys: as of `parted`.
 
   Raises:
     SourceError: there is no such data.
