@@ -22,7 +22,7 @@ Cost of these three by tools/cost.py: 10.5, 10.1 and 40.1 exaFLOPs.
 Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs an accelerator.
 """
 
-from vit_jax.config import ConfigError, Data, Duration, Loss, Model, Schedule, to_config_dict
+from vit_jax.config import ConfigError, Data, Duration, Model, Schedule, to_config_dict
 from vit_jax.config.data import INCEPTION
 from vit_jax.data.augmentation.rand_augment import RandAugment
 from vit_jax.learning.classification import Settings
@@ -63,7 +63,6 @@ def get_config(argument="ViT-S/16,medium2"):
       compute_dtype="bfloat16",
     ),
     objective=Settings(mixup=mixup),
-    loss=Loss(kind="softmax"),
     optimizer=Adam(moment_dtype="bfloat16", weight_decay=0.1, clip_norm=1.0, ema=0.0),
     schedule=Schedule(learning_rate=1e-3, warmup=Duration(steps=10_000), decay="cosine"),
     data=Data(crop_area=INCEPTION, augment=augment),

@@ -92,7 +92,7 @@ def finetune(size):
     duration=Duration(epochs=20),
     model=model(size.name, size.rates[1]),
     objective=Settings(mixup=0.8, cutmix=1.0),
-    loss=Loss(kind="softmax", label_smoothing=0.1),
+    loss=Loss(label_smoothing=0.1),
     optimizer=Adam(weight_decay=0.1, ema=0.0),
     schedule=schedule(1e-5),
     data=Data(**CROP, augment=(RandAugmentTimm(),)),

@@ -15,7 +15,7 @@ bilinearly without smoothing, there by the mean of an area.
 Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs an accelerator.
 """
 
-from vit_jax.config import Data, Duration, Loss, Model, Schedule, to_config_dict
+from vit_jax.config import Data, Duration, Model, Schedule, to_config_dict
 from vit_jax.config.data import INCEPTION
 from vit_jax.data.augmentation.rand_augment import RandAugment
 from vit_jax.learning.classification import Settings
@@ -41,7 +41,6 @@ def get_config(epochs="90"):
       compute_dtype="bfloat16",
     ),
     objective=Settings(mixup=0.2),
-    loss=Loss(kind="softmax"),
     optimizer=Adam(moment_dtype="bfloat16", weight_decay=DECAY / RATE, clip_norm=1.0, ema=0.0),
     schedule=Schedule(learning_rate=RATE, warmup=Duration(steps=10_000), decay="cosine"),
     data=Data(crop_area=INCEPTION, augment=(RandAugment(layers=2, magnitude=10),)),

@@ -13,7 +13,6 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  Loss,
   Model,
   Schedule,
   to_config_dict,
@@ -40,7 +39,6 @@ def get_config():
         num_classes=10,
         compute_dtype="float32",
       ),
-      loss=Loss(kind="softmax"),
       optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.98),
       schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=100)),
       data=Data(

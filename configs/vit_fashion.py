@@ -24,7 +24,6 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  Loss,
   Model,
   Schedule,
   to_config_dict,
@@ -66,7 +65,6 @@ def get_config(kind="hybrid"):
     Config(
       batch_size=64,
       accumulation=1,
-      loss=Loss(kind="softmax"),
       log_every=Duration(steps=125),
       evaluate={"test": Classification(source="tfds:fashion_mnist", split="test")},
       **KINDS[choice(kind, *KINDS)],

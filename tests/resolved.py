@@ -7,7 +7,7 @@ import jax
 from vit_jax import config as c
 from vit_jax.config.duration import is_auto
 from vit_jax.config.facts import Labels
-from vit_jax.config.resolve import replaced, resolve, value_of
+from vit_jax.config.resolve import left_to_rule, replaced, resolve, value_of
 from vit_jax.training import checks, facts
 from vit_jax.training import run as runs
 
@@ -36,17 +36,31 @@ PLAIN = {
 
 
 def config(**fields):
-  """Settings without AUTO: those of `fields`, and plain ones that follow from nothing else."""
+  """Settings without AUTO: those of `fields`, and plain ones that follow from nothing else.
+
+  Only the number of devices is left open (config.mesh.data).
+  """
   made = c.Config(**fields)
   for key, value in PLAIN.items():
     if is_auto(value_of(made, key)):
       made = replaced(made, key, value)
-  return dataclasses.replace(without_data(made, devices=1), origins=made.origins)
+  return dataclasses.replace(without_data(made), origins=made.origins)
+
+
+def evaluation(**fields):
+  """Settings of --mode=evaluate, which leave to the weights what `fields` do not give."""
+  usual = dict(batch_size=256, duration=c.Duration())
+  return resolve(c.Config(**usual | fields), facts.of_devices())
 
 
 def model(**fields):
   """The same, of a model."""
   return config(model=c.Model(**fields)).model
+
+
+def data(**fields):
+  """The same, of the data."""
+  return config(data=c.Data(**fields)).data
 
 
 def without_data(config, **known):
@@ -68,6 +82,8 @@ def run(config, devices=None, **options):
 
 
 def checked(config):
-  """Checks settings as a run does, with made-up data."""
-  known = dict(images=1000, side=224, labels=Labels(("a", "b")))
-  checks.check(config, without_data(config, **known))
+  """Checks settings as a run does, with made-up data; plain ones are as if nobody gave them."""
+  known, asked = dict(images=1000, side=224, labels=Labels(("a", "b"))), config
+  for key in (key for key, value in PLAIN.items() if value_of(config, key) == value):
+    asked = left_to_rule(asked, key)
+  checks.check(asked, without_data(config, **known))

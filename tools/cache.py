@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from vit_jax import recipes
 from vit_jax.config import Config, ConfigError
-from vit_jax.config.resolve import resolve
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console
@@ -31,7 +30,8 @@ def prepare(config: Config) -> None:
   from vit_jax.training import checks
 
   data = config.data
-  checks.check_data(data, config.duration)
+  checks.check_given(config)
+  checks.check_data(data)
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
@@ -64,10 +64,10 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    from vit_jax.training.facts import before_devices
+    from vit_jax.experiments.facts import before_devices, decided
 
     asked = recipes.resolve(args.config, overrides)
-    prepare(resolve(asked, before_devices(asked)))
+    prepare(decided(asked, before_devices(asked)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ import sys
 
 from compiled import absent
 from vit_jax import recipes
-from vit_jax.config.resolve import resolve
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, json_text
@@ -56,9 +55,9 @@ def main(arguments: list[str] | None = None):
   with ending("compile_check"):
     asked = recipes.resolve(args.config, overrides)
     from compiled import report, words
-    from vit_jax.training.facts import before_devices
+    from vit_jax.experiments.facts import before_devices, decided
 
-    config = resolve(asked, before_devices(asked))
+    config = decided(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)
   print(json_text.written(row) if args.format == "json" else words.table(row))
   sys.exit(0 if row["fits"] else 1)

@@ -46,6 +46,8 @@ from vit_jax.training.run import OpenedData, Run
 from vit_jax.training.speed import DeviceTimer, Monitor
 from vit_jax.training.start import Recorded
 
+SCORED_AT_ONCE = 256  # images, where neither the settings nor a run tell the size of a batch
+
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
   "Split the parameters over more devices by config.mesh.fsdp, take a smaller model, or, for a new "
@@ -277,9 +279,12 @@ def launch_evaluation(
   """Evaluates; training data and a length of training are not needed."""
   with together.refusal_told(config, hosts):
     variables.check_jax()
+    place = str(folder) if checkpoint.available(folder) else config.init_from
+    if config.batch_size == AUTO:
+      batch_size = start.batch_size_of(place, config.evaluate_step) or SCORED_AT_ONCE
+      config = dataclasses.replace(config, batch_size=batch_size)
     checks.check_evaluation(config)
     joining.check(hosts)
-    place = str(folder) if checkpoint.available(folder) else config.init_from
     trained_on = start.history_of(place, config.evaluate_step)
     evaluations = evaluation.open_alone(config, trained_on)
     if not evaluations.heads():

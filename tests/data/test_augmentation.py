@@ -167,7 +167,7 @@ def test_random_erasing_keeps_to_its_area_and_aspect(side):
 
 
 def transform(steps, **changes):
-  return batches.train_transform(Data(image_size=16, augment=steps, **changes))
+  return batches.train_transform(resolved.data(image_size=16, augment=steps, **changes))
 
 
 def test_batches_are_a_function_of_seed_and_position():

@@ -18,7 +18,7 @@ from vit_jax.evaluation.classification import Classification
 def get_config(parts):
   train, *scored = parts.split("|")
   sets = {{f"set{{i}}": Classification("folder:{folder}", part) for i, part in enumerate(scored)}}
-  return to_config_dict(resolved.config(
+  return to_config_dict(Config(
     duration=Duration(steps=1), data=Data(train=Dataset("folder:{folder}", train)), evaluate=sets))
 """
 

@@ -1,5 +1,6 @@
 """Runs as processes: which are done, signals, and settings."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -81,9 +82,12 @@ def test_a_run_with_several_batch_sizes_is_done_after_its_images(tmp_path):
 
 def test_a_run_that_may_stop_early_is_refused():
   stopping = ["--config.early_stopping.metric=test/top1", "--config.early_stopping.patience=2"]
-  runs.check_config(DIGITS, recipes.resolve(DIGITS, stopping[:1]))
+  asked = recipes.resolve(DIGITS, stopping)
+  patient = dataclasses.replace(asked.early_stopping, patience=0)
+  never = dataclasses.replace(asked, early_stopping=patient)
+  runs.check_config(DIGITS, never, resolved.without_data(never))
   with pytest.raises(c.ConfigError, match=r"vit_digits.py may stop early .*patience=2"):
-    runs.check_config(DIGITS, recipes.resolve(DIGITS, stopping))
+    runs.check_config(DIGITS, asked, resolved.without_data(asked))
 
 
 SLEEPER = """

@@ -23,7 +23,7 @@ from vit_jax.evaluation.classification import Classification
 def get_config(part):
   train, scored = {"part": ("[:60%]", "[60%:80%]"), "all": ("[:80%]", "[80%:]")}[part]
   sets = {part: Classification("folder:FOLDER", scored)}
-  return to_config_dict(resolved.config(
+  return to_config_dict(Config(
     batch_size=2, duration=Duration(steps=1), evaluate_every=Duration(steps=1), optimizer=SGD(),
     model=Model(name="ViT-Ti/16", depth=1, width=16, mlp_dim=32, heads=2, num_classes=2),
     data=Data(train=Dataset("folder:FOLDER", train), image_size=16), evaluate=sets))

@@ -254,8 +254,9 @@ MESH = steps.mesh_of(2, 2)
 
 def averaging(rule):
   """A run of a model with an average."""
+  plain = dataclasses.replace(rule, ema=0.0)
   return steps.changed(
-    optimizer=dataclasses.replace(rule, ema=0.0 if rule.averages else 0.9),
+    optimizer=plain if plain.averages else dataclasses.replace(rule, ema=0.9),
     model=dict(depth=1, layer_scale=True, stochastic_depth=0.2, stochastic_depth_rule="uniform"),
   )
 

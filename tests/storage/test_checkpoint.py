@@ -102,7 +102,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
 @pytest.mark.parametrize(
   ("different", "message"),
   [
-    (dict(width=32), r"config\.model\.width: 0 -> 32"),
+    (dict(width=32), r"config\.model\.width: 768 -> 32"),
     (dict(optimizer=SGD()), r"optimizer"),
     (dict(ema=False), r"ema/.*the config wants absent"),
     (dict(num_classes=4), r"head/bias is float32\(3,\), the config wants float32\(4,\)"),

@@ -21,6 +21,16 @@ def replaced(group, **changes):
   return dataclasses.replace(GOOD, **{group: dataclasses.replace(getattr(GOOD, group), **changes)})
 
 
+def named(name, **changes):
+  return dataclasses.replace(GOOD, model=c.Model(name=name, **changes))
+
+
+def checked(config):
+  """Checks settings in the order in which a run does."""
+  checks.check_given(config)
+  resolved.checked(config)
+
+
 @pytest.mark.parametrize("changes", [{}, dict(evaluate_resize=224), dict(train_resize=224)])
 def test_a_good_config_passes(changes):
   resolved.checked(replaced("data", **changes))
@@ -67,7 +77,7 @@ def test_a_good_config_passes(changes):
     ),
     (
       dataclasses.replace(
-        GOOD,
+        replaced("model", num_classes=10),
         evaluate={"val": Classification("digits", "test"), "off": Classification()},
         early_stopping=c.EarlyStopping(metric="val/top2"),
       ),
@@ -78,13 +88,13 @@ def test_a_good_config_passes(changes):
       r"config\.model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)",
     ),
     (
-      replaced("model", name="R50x1", stages=(3, "4")),
+      named("R50x1", stages=(3, "4")),
       r"config\.model\.stages=\(3, '4'\) must hold numbers",
     ),
-    (replaced("model", name="R50x1", depth=3), r"config\.model\.depth is no option of R50x1"),
-    (replaced("model", name="R50x1", width=40), r"config\.model\.width=40 .*multiple of 32"),
+    (named("R50x1", depth=3), r"config\.model\.depth is no option of R50x1"),
+    (named("R50x1", width=40), r"config\.model\.width=40 .*multiple of 32"),
     (
-      replaced("model", name="Axial-ViT-B/16", pool="class_token"),
+      named("Axial-ViT-B/16", pool="class_token"),
       r"model\.pool='class_token'.*gap",
     ),
     (
@@ -94,7 +104,7 @@ def test_a_good_config_passes(changes):
     (replaced("model", positions="2d", width=33, heads=3), r"model\.positions='2d'.*odd"),
     (
       dataclasses.replace(
-        replaced("model", name="R+ViT-Ti/16"), data=dataclasses.replace(GOOD.data, image_size=200)
+        named("R+ViT-Ti/16"), data=dataclasses.replace(GOOD.data, image_size=200)
       ),
       r"image_size=200 .*R\+ViT-Ti/16; nearest: 192, 221",
     ),
@@ -120,7 +130,7 @@ def test_a_good_config_passes(changes):
 )
 def test_contradictions(config, message):
   with pytest.raises(c.ConfigError, match=message):
-    resolved.checked(config)
+    checked(config)
 
 
 @pytest.mark.parametrize("scan", [False, True])
@@ -183,7 +193,7 @@ def test_half_a_pair_is_refused(kind, given):
   parts = {part: c.Dataset("digits" if part == given else "", part) for part in ("train", "test")}
   config = dataclasses.replace(GOOD, evaluate={"a": kind(**parts)})
   message = rf"config\.evaluate\.a\.{given}\.source has no effect without config\.evaluate\.a\.t"
-  for check in (checks.check, checks.check_evaluation):
+  for check in (resolved.checked, checks.check_evaluation):
     with pytest.raises(c.ConfigError, match=message):
       check(config)
 

@@ -118,13 +118,13 @@ def test_a_source_that_is_empty_is_left_out(two, folders):
   ],
 )
 def test_a_mix_stands_alone(two, train, given, flags):
-  said = refused(run(two, data=dict(train=train)), checks.check)
+  said = refused(run(two, data=dict(train=train)), checks.check_given)
   assert said.startswith(f"config.data.train.{given} cannot be given beside config.data.mix (lar")
   assert f"--config.data.train.{flags}" in said
 
 
 def test_neither_source_nor_mix():
-  assert "config.data.mix" in refused(run({"none": c.Weighted()}), checks.check)
+  assert "config.data.mix" in refused(run({"none": c.Weighted()}), checks.check_given)
 
 
 @pytest.mark.parametrize("weight", [0, -1.0, float("nan"), float("inf"), "3"])
@@ -228,7 +228,7 @@ def get_config(parts):
   mix = {{"a": Weighted("{0}", weight=2.0), "b": Weighted("{1}", train)}}
   sets = {{"test": Classification("{1}", scored)}}
   data = Data(mix=mix)
-  return to_config_dict(resolved.config(duration=Duration(steps=1), data=data, evaluate=sets))
+  return to_config_dict(Config(duration=Duration(steps=1), data=data, evaluate=sets))
 """
 
 

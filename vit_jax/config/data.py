@@ -107,9 +107,10 @@ def resized_for_scoring(init_from, size, card) -> tuple[int, str]:
   return (known.at_size(size).resize, init_from) if known and known.resize else (0, "")
 
 
-def squeezed(resize, card) -> tuple[bool, str]:
-  """As for the weights."""
-  return bool(resize and (known := card()) and known.squeeze), ""
+def squeezed(asked, resize, card) -> tuple[bool, str]:
+  """As for the weights, where the resizing is theirs too."""
+  of_weights = asked == AUTO and resize and card()
+  return bool(of_weights and of_weights.squeeze), ""
 
 
 def resampled_as(init_from, card) -> tuple[str, str]:
@@ -199,6 +200,7 @@ class Data:
       "the weights; from scratch, the number of training images",
       area_of_crops,
     ),
+    usual=INCEPTION,
     used_if=CROPPED,
   )
   crop_aspect: tuple = setting(
@@ -273,7 +275,11 @@ class Data:
     AUTO,
     "evaluation images: resize both sides to evaluate_resize, and not only the smaller one, before "
     "the centre is cropped",
-    auto=Rule(("data.evaluate_resize", "facts.card"), "the weights; from scratch false", squeezed),
+    auto=Rule(
+      ("asked.data.evaluate_resize", "data.evaluate_resize", "facts.card"),
+      "the weights, where evaluate_resize follows from them too; else false",
+      squeezed,
+    ),
     used_if=(("data.evaluate_resize",),),
   )
   resampling: str = setting(

@@ -59,13 +59,16 @@ class Rule:
   stays: str = "while"
 
 
-def setting(default, meaning, *, auto=None, choices=(), low=None, high=None, off=None, used_if=()):
+def setting(
+  default, meaning, *, auto=None, usual=None, choices=(), low=None, high=None, off=None, used_if=()
+):
   """A dataclass field with its meaning and its allowed values.
 
   Args:
     default: value if none is given.
     meaning: description, with the unit.
     auto: the `Rule` of a setting that may be AUTO.
+    usual: of such a setting, a value that may also be given where the setting has no effect.
     choices: all allowed values, if they can be listed.
     low, high: bounds of a number, inclusive; every number has both.
     off: the only value allowed outside the bounds; it switches something off.
@@ -75,7 +78,7 @@ def setting(default, meaning, *, auto=None, choices=(), low=None, high=None, off
       "objective.trains_head".
   """
   check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off, used_if=used_if)
-  return dataclasses.field(default=default, metadata=check | {"auto": auto})
+  return dataclasses.field(default=default, metadata=check | {"auto": auto, "usual": usual})
 
 
 def name_of_kind(name: str, meaning: str):

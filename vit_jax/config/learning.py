@@ -68,6 +68,7 @@ class Loss:
     auto=Rule(
       ("facts.labels",), "sigmoid if images have any number of labels, else softmax", kind_of_loss
     ),
+    usual="softmax",
     choices=("softmax", "sigmoid"),
   )
   label_smoothing: float = setting(

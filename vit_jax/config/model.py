@@ -28,8 +28,7 @@ def of_name(field: str, usual) -> Rule:
 
 def part(field: str, usual, meaning: str, **bounds):
   """A setting of the architecture; arguments as of `of_name` and `setting`."""
-  made = setting(AUTO, meaning, auto=of_name(field, usual), **bounds)
-  return dataclasses.field(default=AUTO, metadata={**made.metadata, "usual": usual})
+  return setting(AUTO, meaning, auto=of_name(field, usual), usual=usual, **bounds)
 
 
 def name_of(init_from, side_asked, architecture, images, side) -> tuple[str, str]:
@@ -230,4 +229,8 @@ OUTSIDE = frozenset(
 )
 ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)
 # Their values where a model has no such part.
-USUAL = {f.name: f.metadata["usual"] for f in dataclasses.fields(Model) if "usual" in f.metadata}
+USUAL = {
+  field.name: field.metadata["usual"]
+  for field in dataclasses.fields(Model)
+  if field.metadata["usual"] is not None
+}

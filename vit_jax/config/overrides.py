@@ -10,14 +10,13 @@ from vit_jax.config.data import Data
 from vit_jax.config.duration import Duration, is_auto
 from vit_jax.config.fields import AUTO, MAX_TEXT, Group, group_in, rule_of
 from vit_jax.config.parsing import class_of, from_dict, to_dict
-from vit_jax.config.resolve import rules_of, value_of
+from vit_jax.config.resolve import GIVEN, rules_of, value_of
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import unknown
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import listed, shown
 
 PREFIX = "config."
-GIVEN = "the command line"  # in config.origins
 UNITS = {field.name for field in dataclasses.fields(Duration)}
 # Sides of images before the square is cut out, which keep their proportion to it.
 UNCUT = ("evaluate_resize", "train_resize")

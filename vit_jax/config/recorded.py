@@ -70,27 +70,36 @@ def read(workdir: pathlib.Path) -> Config:
 
 
 def changes(old: dict, new: dict) -> list[str]:
-  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
+  """How the settings differ from those of a run that are recorded, as `differences` writes it.
 
-  A setting that `old` lacks has its default there. Between groups of different kinds, only the
-  kind and the settings that both have are compared. What an earlier version left to be derived is
+  A setting that `old` lacks has its default there. What an earlier version left to be derived is
   not known, and not compared.
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
     old = to_dict(from_dict(updated(old)))
-  without = lambda values: {key: value for key, value in values.items() if key != "origins"}
-  return _changes(without(old), without(new), "config")
+  unknown = lambda key, before: before == AUTO and key != "config.model.attention"
+  return [_line(*each) for each in _differing(old, new) if not unknown(*each[:2])]
 
 
-def _changes(old, new, prefix):
-  result = []
+def differences(old: dict, new: dict) -> list[str]:
+  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
+
+  Between groups of different kinds, only the kind and the settings that both have are compared.
+  """
+  return [_line(*each) for each in _differing(old, new)]
+
+
+def _line(key, before, after):
+  return f"{key}: {before!r} -> {after!r}"
+
+
+def _differing(old, new, prefix="config"):
+  """Yields (key, its value in `old`, its value in `new`)."""
   other_kind = old.get("kind") != new.get("kind")
-  for key in sorted(old.keys() & new.keys() if other_kind else old.keys() | new.keys()):
+  keys = old.keys() & new.keys() if other_kind else old.keys() | new.keys()
+  for key in sorted(keys - {"origins"}):
     before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
-      result += _changes(before, after, f"{prefix}.{key}")
-    elif before == AUTO and key != "attention":
-      continue
+      yield from _differing(before, after, f"{prefix}.{key}")
     elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
-      result.append(f"{prefix}.{key}: {before!r} -> {after!r}")
-  return result
+      yield f"{prefix}.{key}", before, after

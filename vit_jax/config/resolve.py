@@ -20,7 +20,8 @@ from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 
 ASKED, FACTS = "asked.", "facts."
-RECORDED = "the checkpoint"  # where a value comes from that a run began with
+# Where a value comes from that is given, and one that a run began with.
+GIVEN, RECORDED = "the command line", "the checkpoint"
 
 
 class Unknown(Exception):
@@ -97,6 +98,15 @@ def replaced(group, key: str, value):
   inner = group[name] if isinstance(group, Mapping) else getattr(group, name)
   value = replaced(inner, rest, value) if rest else value
   return {**group, name: value} if isinstance(group, Mapping) else _with(group, name, value)
+
+
+def asked_of(config: Config) -> Config:
+  """The settings as they were asked for: AUTO where, by `config.origins`, a rule gave the value."""
+  rules = rules_of(config)
+  for key, words in config.origins:
+    if key in rules and words != GIVEN:
+      config = left_to_rule(config, key)
+  return config
 
 
 def left_to_rule(config: Config, key: str) -> Config:

@@ -74,7 +74,7 @@ def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Cha
     conditions = (*used_if, *field.metadata.get("used_if", ()))
     if dataclasses.is_dataclass(value):
       yield from changed(value, usual, f"{path}{field.name}.", conditions)
-    elif not is_off(value, usual):
+    elif value != field.metadata.get("usual") and not is_off(value, usual):
       yield Changed(f"{path}{field.name}", value, usual, conditions)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 from vit_jax import registry
-from vit_jax.config import Config, ConfigError, Data, Dataset, Duration, Loss, Model, Schedule
+from vit_jax.config import Config, ConfigError, Data, Dataset, Duration, Model, Schedule
 from vit_jax.config.scales import length_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
@@ -69,7 +69,6 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
     new_head=True,
     model=Model(name=model),
     objective=Settings(mixup=0.1 if examples >= MIXUP_FROM else 0.0),
-    loss=Loss(kind="softmax"),
     optimizer=SGD(momentum=0.9, ema=0.0),
     schedule=Schedule(
       learning_rate=0.003,

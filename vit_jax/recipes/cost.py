@@ -10,6 +10,7 @@ from vit_jax.config import model_names, overrides
 from vit_jax.config.model import USUAL
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models import flops
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
@@ -67,7 +68,13 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
   model = config.Model(name=ours, num_classes=JFT.num_classes, **options)
   data = config.Data(dataset="jft", image_size=224)
-  run = config.Config(model=model, data=data, duration=config.Duration(epochs=epochs))
+  run = config.Config(
+    duration=config.Duration(epochs=epochs),
+    loss=config.Loss(kind="sigmoid"),
+    model=model,
+    optimizer=Adam(ema=0.0),
+    data=data,
+  )
   return overrides.as_elsewhere(run, name)
 
 

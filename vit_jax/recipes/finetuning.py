@@ -9,7 +9,6 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  Loss,
   Model,
   Schedule,
 )
@@ -127,7 +126,6 @@ def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> C
     duration=Duration(steps=row.steps),
     new_head=True,
     model=Model(name=model, num_classes=row.num_classes),
-    loss=Loss(kind="softmax"),
     optimizer=SGD(momentum=0.9, clip_norm=1.0, **(AVERAGE if large else dict(ema=0.0))),
     schedule=Schedule(learning_rate=0.01, decay="cosine"),
     data=Data(

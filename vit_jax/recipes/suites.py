@@ -57,6 +57,6 @@ def evaluation(suite: str, model: str = "") -> Config:
     batch_size=256,
     duration=Duration(),
     model=Model(name=model or AUTO, compute_dtype="float32"),
-    data=Data(image_size=side),
+    data=Data(image_size=side, evaluate_resize=AUTO if side == AUTO else 0),
     evaluate=sets | OF_FEATURES.get(suite, {}),
   )

@@ -112,7 +112,8 @@ def check_evaluation(config: Config):
   if config.model.name != AUTO and evaluated_model.alone(config):
     size = config.data.image_size
     check_model(config.model, 0 if size == AUTO else size)
-  check_batch(config.batch_size, parts=config.parts)
+  if config.batch_size != AUTO:
+    check_batch(config.batch_size, parts=config.parts)
   check_evaluations(config)
 
 

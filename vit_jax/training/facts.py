@@ -7,19 +7,17 @@ from typing import Any
 
 import jax
 
-from vit_jax import models, recipes
+from vit_jax import models
 from vit_jax.config import Config, ConfigError, Model, RunError, from_dict
 from vit_jax.config.facts import Labels
 from vit_jax.config.recorded import updated
 from vit_jax.data import sample
 from vit_jax.data.datasets import Training
-from vit_jax.data.sources import SourceError
 from vit_jax.inference import model as inference
 from vit_jax.models import requirements
 from vit_jax.storage import checkpoint
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
-from vit_jax.training.run import open_training
 from vit_jax.weights import Weights, workdir
 from vit_jax.weights.card import Card
 
@@ -61,6 +59,8 @@ def start_of(init_from: str) -> Start:
     _, meta = checkpoint.described(path)
     if not meta:
       raise ValueError("none of its checkpoints can be read")
+    if "model" not in meta["config"]:
+      raise ValueError("the settings of its checkpoint name no model")
     recorded = from_dict(updated(meta["config"])).model
     return Start(workdir.card_of(meta, average=False), models.expanded(recorded))
   except UnreachableError:
@@ -90,16 +90,6 @@ def of_data(training: Training, config: Config) -> Facts:
     "labels": lambda config: labels,
     "side": lambda config: side(),
   }
-
-
-def before_devices(config: Config) -> Facts:
-  """What is known of a run without its devices; its data may be missing."""
-  try:
-    training, _ = open_training(config)
-  except SourceError:
-    examples = recipes.examples_of(config)
-    return {**of_start(), **({"images": lambda config: examples} if examples else {})}
-  return {**of_start(), **of_data(training, config)}
 
 
 def of_devices(devices: Sequence[jax.Device] = ()) -> Facts:

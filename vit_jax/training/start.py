@@ -5,12 +5,13 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from vit_jax import weights
+from vit_jax import models, weights
 from vit_jax.config import (
   AUTO,
   Config,
   ConfigError,
   EarlyStopping,
+  Model,
   from_dict,
   to_dict,
 )
@@ -67,15 +68,30 @@ class Recorded:
 
   @functools.cached_property
   def config(self) -> Config | None:
-    """The settings; None for a new run.
+    """The settings, all fields of the model given; None for a new run.
 
     Raises:
       ConfigError: they are not settings of this version, or of an earlier one.
     """
     try:
-      return from_dict(updated(self.settings)) if self.settings else None
+      config = from_dict(updated(self.settings)) if self.settings else None
+      if config is None or config.model.name == AUTO:
+        return config
+      return dataclasses.replace(config, model=expanded(config.model))
     except ConfigError as error:
       raise ConfigError(f"{self.folder}, checkpoint {self.step}: {error}") from error
+
+
+def expanded(model: Model) -> Model:
+  """The model with the fields that its name stands for.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  try:
+    return models.expanded(model)
+  except ValueError as error:
+    raise ConfigError(f"config.model.{error}") from error
 
 
 def read(folder: Path) -> Recorded:
@@ -114,11 +130,21 @@ def history_of(place: str, step: int = 0) -> History:
     raise ConfigError(f"{place}: {error}") from error
 
 
+def batch_size_of(place: str, step: int = 0) -> int:
+  """The batch size of the run at a checkpoint, with arguments as `history_of`; 0: there is none."""
+  meta = checkpoint.described(path_of(place), step)[1] if place else {}
+  recorded = meta.get("config", {}).get("batch_size", 0)
+  return recorded if isinstance(recorded, int) else 0
+
+
 def as_begun(config: Config, run: Recorded) -> Config:
   """The settings of a run that goes on, with what tells where it began as it was recorded.
 
   Paths may be written otherwise. Attention that is AUTO stays XLA's, if the run had that: it was
   the default of earlier versions, whose runs then go on with the same bits on GPUs too.
+
+  Raises:
+    ConfigError: other weights are named than those that the run began with.
   """
   if not run.settings:
     return config
@@ -126,16 +152,18 @@ def as_begun(config: Config, run: Recorded) -> Config:
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
   if config.model.attention == AUTO and run.config.model.attention == "xla":
     same["model"] = dataclasses.replace(config.model, attention="xla")
-  return dataclasses.replace(config, **same)
+  begun = dataclasses.replace(config, **same)
+  check_start(begun, run, ("init_from",))  # now: rules would look for what these weights tell
+  return begun
 
 
-def check_start(config: Config, run: Recorded):
-  """Checks that what only counts from the start of a run is as it was.
+def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
+  """Checks that what only counts from the start of a run is as it was; or only some `keys`.
 
   Raises:
     ConfigError: a setting is not.
   """
-  if late := changed(run.settings, config, OF_THE_START) if run.settings else []:
+  if late := changed(run.settings, config, keys) if run.settings else []:
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
