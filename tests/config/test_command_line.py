@@ -140,7 +140,7 @@ def test_other_names_are_left_to_the_checks_of_the_model(name):
     (f"seed={'9' * 5000}", r"config\.seed has a length of 5,000; the most is 4,096"),
     ("data.flip=maybe", r"config\.data\.flip='maybe' cannot be read as bool; try True, or auto\."),
     ("model.stages=(", r"config\.model\.stages='\(' cannot be read as tuple; try \(\), or auto\."),
-    ("data.crop_area=half", r"'half' cannot be read as tuple; try \(0\.5, 1\.0\), or auto\."),
+    ("data.crop_area=half", r"'half' cannot be read as tuple; try \(0\.05, 1\.0\), or auto\."),
     ("batch_size=many", r"config\.batch_size='many' cannot be read as int; try 1, or auto\."),
     (f"model.stages={'-' * 4000}1", r"stages='-+\.\.\. cannot be read as tuple"),
     ("model=3", r"config\.model is a group of settings; give one of its settings\."),

@@ -94,9 +94,9 @@ DECAY_RULES = (
 )
 
 
-def factor_of_average(kind, init_from, length, batch_size, images) -> tuple[float, str]:
+def factor_of_average(usual, init_from, length, batch_size, images) -> tuple[float, str]:
   """An average over a fiftieth of a run from scratch with Adam; none of a short one."""
-  if kind != "adam" or init_from:
+  if not usual or init_from:
     return 0.0, ""
   steps = length.exact_steps(batch_size=batch_size, epoch_examples=images)
   return average_over(steps), in_words(images())
@@ -114,9 +114,11 @@ class Optimizer:
     needs_blocks: whether it is for models with blocks of a Transformer only.
     elementwise: whether the update of a number follows from that number's own gradient, value and
       moments. On GPUs it is then computed twice, which takes less than keeping the old values.
+    is_averaged: whether a run from scratch has a moving average if `ema` is AUTO.
   """
 
   moment: ClassVar[str]
+  is_averaged: ClassVar[bool] = False
   needs_blocks: ClassVar[bool] = False
   elementwise: ClassVar[bool] = True
 
@@ -166,7 +168,7 @@ class Optimizer:
     AUTO,
     "decay of the parameters' moving average, which is then what is scored; 0: no average",
     auto=Rule(
-      ("optimizer.kind", "init_from", "duration", "batch_size", "facts.images"),
+      ("optimizer.is_averaged", "init_from", "duration", "batch_size", "facts.images"),
       "from scratch with Adam, the length of the run; else 0",
       factor_of_average,
       stays="always",

@@ -150,14 +150,14 @@ def _check_length(value, path, most):
     raise ConfigError(f"{path} has a length of {len(value):,}; the most is {most:,}.")
 
 
-def _check_bounds(value, path, *, meaning, choices, low, high, off, **_):
+def _check_bounds(value, path, *, meaning, choices, low, high, off, auto, **_):
   if choices and value not in choices:
     raise ConfigError(
       f"{path}={shown(value)} is not a choice ({meaning}); nearest: {similar(value, choices)}."
     )
   if off is not None and value == off:
     return
-  also = "" if off is None else f", or {off:g}"
+  also = ("" if off is None else f", or {off:g}") + (f", or {AUTO}" if auto else "")
   if low is not None and not value >= low:
     raise ConfigError(f"{path}={shown(value)} is too small ({meaning}); the least is {low}{also}.")
   if high is not None and not value <= high:

@@ -286,6 +286,7 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
     loaded.check_is(dataclasses.replace(model, **function_of(module, model)))
   for field in OF_PARAMETERS:
     wanted, there = getattr(model, field, None), getattr(module, field, None)
+    there = USUAL.get(field) if there is None else there
     if f"model.{field}" in named and wanted not in (there, cfg.AUTO):
       raise ValueError(
         f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "

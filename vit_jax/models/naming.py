@@ -73,7 +73,9 @@ def configured(settings: config.Model) -> Network:
   name = changed.pop("name")
   family, fields = described(name)
   options = _options(family) - (family.kinds.keys() - fields.keys())
-  absent = lambda key: key not in options and changed[key] == USUAL.get(key)
+  named = family.module(**fields)
+  lacks = lambda key: key not in options or getattr(named, key) is None
+  absent = lambda key: lacks(key) and changed[key] == USUAL.get(key)
   changed = {key: changed[key] for key in changed if not absent(key)}
   lacking = [key for key in changed if key not in options]
   if lacking:
