@@ -23,6 +23,7 @@ Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs 
 """
 
 from vit_jax.config import ConfigError, Data, Duration, Model, Schedule, to_config_dict
+from vit_jax.config.data import INCEPTION
 from vit_jax.data.augmentation.rand_augment import RandAugment
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
@@ -62,8 +63,8 @@ def get_config(argument="ViT-S/16,medium2"):
       compute_dtype="bfloat16",
     ),
     objective=Settings(mixup=mixup),
-    optimizer=Adam(moment_dtype="bfloat16", weight_decay=0.1, clip_norm=1.0),
+    optimizer=Adam(moment_dtype="bfloat16", weight_decay=0.1, clip_norm=1.0, ema=0.0),
     schedule=Schedule(learning_rate=1e-3, warmup=Duration(steps=10_000), decay="cosine"),
-    data=Data(augment=augment),
+    data=Data(crop_area=INCEPTION, augment=augment),
   )
   return to_config_dict(recipe)

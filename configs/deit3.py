@@ -78,7 +78,7 @@ def pretrain(size):
     model=dataclasses.replace(model(size.name, size.rates[0]), head_std=0.02),
     objective=Settings(mixup=0.8, cutmix=1.0, blended="whole"),
     loss=Loss(kind="sigmoid", over_classes="mean"),
-    optimizer=LAMB(weight_decay=0.05, clip_norm=1.0),
+    optimizer=LAMB(weight_decay=0.05, clip_norm=1.0, ema=0.0),
     schedule=schedule(size.learning_rate),
     data=Data(**CROP, repeats=3, augment=(ThreeAugment(), ColorJitter(strength=0.3))),
   )
@@ -93,7 +93,7 @@ def finetune(size):
     model=model(size.name, size.rates[1]),
     objective=Settings(mixup=0.8, cutmix=1.0),
     loss=Loss(label_smoothing=0.1),
-    optimizer=Adam(weight_decay=0.1),
+    optimizer=Adam(weight_decay=0.1, ema=0.0),
     schedule=schedule(1e-5),
     data=Data(**CROP, augment=(RandAugmentTimm(),)),
   )

@@ -13,6 +13,8 @@ MODEL: ViT-WIDTH/PATCH with 4 blocks; ResNet-N with N units, from 32 channels on
 such a ViT on the map of a ResNet of one stage. docs/data.md has the commands that make the halves.
 """
 
+import dataclasses
+
 from vit_jax.config import (
   Checkpoint,
   Config,
@@ -64,9 +66,11 @@ def run(model: Model, *, steps: int, warmup: int, learning_rate: float, **fields
   """What both halves share."""
   return Config(
     batch_size=64,
+    accumulation=1,
     duration=Duration(steps=steps),
     evaluate_every=Duration(steps=steps),
-    model=model,
+    log_every=Duration(steps=50),
+    model=dataclasses.replace(model, compute_dtype="float32"),
     schedule=Schedule(learning_rate=learning_rate, warmup=Duration(steps=warmup)),
     checkpoint=Checkpoint(every=Duration(steps=steps)),
     **fields,
@@ -77,7 +81,7 @@ def images(train: Dataset, test: Dataset, **others: FewShot) -> dict:
   """Whole images of 28 x 28 pixels, flipped at random; `others` are evaluations by name."""
   whole = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0))
   return dict(
-    data=Data(train=train, image_size=28, **whole),
+    data=Data(train=train, image_size=28, flip=True, **whole),
     evaluate={"test": Classification(**vars(test)), **others},
   )
 
@@ -90,7 +94,7 @@ def first(model: Model) -> Config:
     steps=800,
     warmup=80,
     learning_rate=1.5e-3,
-    optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
+    optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.0),
     **images(half("first", "train"), half("first", "test", subset=1000), second=probe),
   )
 
@@ -102,7 +106,7 @@ def second(model: Model) -> Config:
     steps=200,
     warmup=40,
     learning_rate=0.03,
-    optimizer=SGD(momentum=0.9, clip_norm=1.0),
+    optimizer=SGD(momentum=0.9, clip_norm=1.0, ema=0.0),
     **images(half("second", "train", subset=1000), half("second", "test")),
     new_head=True,
   )

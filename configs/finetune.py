@@ -21,7 +21,7 @@ the weights: DATA is a folder with a folder of images for each class, or any oth
 Not run here: the weights are large.
 """
 
-from vit_jax.config import ConfigError, to_config_dict
+from vit_jax.config import AUTO, ConfigError, to_config_dict
 from vit_jax.recipes import TASKS, choice, finetune, options, own_images
 from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.loading import keys_of, weights_and_data
@@ -32,8 +32,8 @@ def get_config(argument="ViT-B/16,cifar10", replace=unchanged):
   data, keys = keys_of(argument)
   first, *rest = argument.split(",")
   if not {first, *rest[:1]} & {*TASKS} and (own := weights_and_data(data)):
-    return to_config_dict(own_images.finetune(*own, replace, **keys))
-  model, *rest = ["", first, *rest] if first in TASKS else [first, *rest]
+    return to_config_dict(own_images.finetune(*own, **keys))
+  model, *rest = [AUTO, first, *rest] if first in TASKS else [first, *rest]
   if not rest:
     raise ConfigError(
       f"The recipe's argument {argument!r} is not [MODEL,]TASK[,development][,inception][,real]."

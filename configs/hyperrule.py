@@ -16,10 +16,9 @@ Not run here at full size: the weights are large.
 
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import RESOLUTIONS, TASKS, choice, hyperrule, of_task, options
-from vit_jax.recipes.following import unchanged
 
 
-def get_config(argument="R50x1,cifar10", replace=unchanged):
+def get_config(argument="R50x1,cifar10"):
   """One model on a task of Table 4, or on a number of small or large images."""
   fields = argument.split(",")
   if len(fields) < 2:
@@ -31,10 +30,8 @@ def get_config(argument="R50x1,cifar10", replace=unchanged):
   if len(fields) == 2 or fields[1] in TASKS:
     task, extra = choice(fields[1], *TASKS), options(fields[2:], "development", "real")
     part = "development" if "development" in extra else "all"
-    chosen = dict(part=part, real="real" in extra, replace=replace)
-    return to_config_dict(of_task(model, task, **chosen))
+    return to_config_dict(of_task(model, task, part=part, real="real" in extra))
   if not fields[1].isdecimal() or not int(fields[1]):
     raise ConfigError(f"The recipe's EXAMPLES {fields[1]!r} is not a number of training images.")
   images = choice(",".join(fields[2:]), *RESOLUTIONS)
-  chosen = dict(examples=int(fields[1]), images=images, replace=replace)
-  return to_config_dict(hyperrule(model, **chosen))
+  return to_config_dict(hyperrule(model, examples=int(fields[1]), images=images))

@@ -71,7 +71,7 @@ def get_config(size="B", replace=unchanged):
     ),
     objective=Settings(mixup=0.8, cutmix=1.0),
     loss=Loss(label_smoothing=0.1),
-    optimizer=Adam(weight_decay=0.05, layer_decay=chosen.layer_decay),
+    optimizer=Adam(weight_decay=0.05, layer_decay=chosen.layer_decay, ema=0.0),
     schedule=Schedule(
       learning_rate=chosen.base_rate * BATCH / 256,
       warmup=Duration(epochs=5),

@@ -31,14 +31,25 @@ def get_config():
   return to_config_dict(
     Config(
       batch_size=64,
+      accumulation=1,
       duration=Duration(epochs=10),
       log_every=Duration(steps=125),
       evaluate_every=Duration(epochs=2),
       objective=Masked(),
-      model=Model(name="ViT-Ti/4", depth=4, width=96, mlp_dim=192, heads=3, num_classes=10),
-      optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
+      model=Model(
+        name="ViT-Ti/4",
+        depth=4,
+        width=96,
+        mlp_dim=192,
+        heads=3,
+        num_classes=10,
+        compute_dtype="float32",
+      ),
+      optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.0),
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
-      data=Data(train=train, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)),
+      data=Data(
+        train=train, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0), flip=True
+      ),
       evaluate={
         "neighbours": Nearest(train=train, test=held_out),
         "held_out": Reconstruction(**vars(held_out)),

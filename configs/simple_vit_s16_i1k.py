@@ -16,6 +16,7 @@ Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs 
 """
 
 from vit_jax.config import Data, Duration, Model, Schedule, to_config_dict
+from vit_jax.config.data import INCEPTION
 from vit_jax.data.augmentation.rand_augment import RandAugment
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
@@ -40,8 +41,8 @@ def get_config(epochs="90"):
       compute_dtype="bfloat16",
     ),
     objective=Settings(mixup=0.2),
-    optimizer=Adam(moment_dtype="bfloat16", weight_decay=DECAY / RATE, clip_norm=1.0),
+    optimizer=Adam(moment_dtype="bfloat16", weight_decay=DECAY / RATE, clip_norm=1.0, ema=0.0),
     schedule=Schedule(learning_rate=RATE, warmup=Duration(steps=10_000), decay="cosine"),
-    data=Data(augment=(RandAugment(layers=2, magnitude=10),)),
+    data=Data(crop_area=INCEPTION, augment=(RandAugment(layers=2, magnitude=10),)),
   )
   return to_config_dict(recipe)

@@ -13,11 +13,10 @@ The table at the start says what was chosen, and from what; every setting can be
 
 from vit_jax.config import to_config_dict
 from vit_jax.recipes import own_images
-from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.loading import data_and_model, keys_of
 
 
-def get_config(argument="digits", replace=unchanged):
+def get_config(argument="digits"):
   """Settings for these images."""
   rest, keys = keys_of(argument)
-  return to_config_dict(own_images.train(*data_and_model(rest), replace, **keys))
+  return to_config_dict(own_images.train(*data_and_model(rest), **keys))

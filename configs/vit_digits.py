@@ -26,10 +26,19 @@ def get_config():
   return to_config_dict(
     Config(
       batch_size=64,
+      accumulation=1,
       duration=Duration(epochs=120),
       log_every=Duration(steps=20),
       evaluate_every=Duration(epochs=10),
-      model=Model(name="ViT-Ti/4", depth=4, width=64, mlp_dim=256, heads=4, num_classes=10),
+      model=Model(
+        name="ViT-Ti/4",
+        depth=4,
+        width=64,
+        mlp_dim=256,
+        heads=4,
+        num_classes=10,
+        compute_dtype="float32",
+      ),
       optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.98),
       schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=100)),
       data=Data(

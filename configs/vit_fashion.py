@@ -33,7 +33,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.muon import Muon
 from vit_jax.recipes import choice
 
-SHAPE = dict(depth=4, width=96, mlp_dim=192, heads=3, num_classes=10)
+SHAPE = dict(depth=4, width=96, mlp_dim=192, heads=3, num_classes=10, compute_dtype="float32")
 UPDATES = dict(weight_decay=0.1, clip_norm=1.0, ema=0.998)
 TRAIN = Dataset(source="tfds:fashion_mnist", split="train")
 WARMUP = Duration(steps=500)
@@ -45,7 +45,7 @@ KINDS = {
     model=Model(name="R+ViT-Ti/16", patch=2, **SHAPE),
     optimizer=Muon(**UPDATES),
     schedule=Schedule(learning_rate=3e-3, warmup=WARMUP),
-    data=Data(train=TRAIN, image_size=32, train_pad=1),
+    data=Data(train=TRAIN, image_size=32, train_pad=1, flip=True),
   ),
   "plain": dict(
     duration=Duration(epochs=11),
@@ -54,7 +54,7 @@ KINDS = {
     model=Model(name="ViT-Ti/4", **SHAPE),
     optimizer=Adam(**UPDATES),
     schedule=Schedule(learning_rate=1.5e-3, warmup=WARMUP),
-    data=Data(train=TRAIN, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)),
+    data=Data(train=TRAIN, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0), flip=True),
   ),
 }
 
@@ -64,6 +64,7 @@ def get_config(kind="hybrid"):
   return to_config_dict(
     Config(
       batch_size=64,
+      accumulation=1,
       log_every=Duration(steps=125),
       evaluate={"test": Classification(source="tfds:fashion_mnist", split="test")},
       **KINDS[choice(kind, *KINDS)],

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.tiny_run import CONFIG
 from vit_jax import config as c
 from vit_jax import launch
@@ -16,7 +17,6 @@ from vit_jax.evaluation.classification import Classification
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import init_from, start
-from vit_jax.training import run as runs
 
 
 def opened(config, folder):
@@ -34,7 +34,7 @@ def too_little(*_, **__):
 )
 def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
   monkeypatch.setattr(owner, name, too_little)
-  made = runs.make(CONFIG, runs.open_data(CONFIG))
+  made = resolved.run(CONFIG)
   weights = init_from.Initial(params={}, report="")
   with pytest.raises(RunError, match=r"at the start\. Split .*allocating 9 bytes") as refused:
     launch.train(made, tmp_path, StopRequest(), weights)
@@ -44,7 +44,7 @@ def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
 
 TOP5 = dataclasses.replace(
   CONFIG,
-  model=dataclasses.replace(CONFIG.model, num_classes=0),
+  model=dataclasses.replace(CONFIG.model, num_classes=c.AUTO),
   early_stopping=c.EarlyStopping(metric="test/top5"),
 )
 

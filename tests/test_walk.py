@@ -212,14 +212,16 @@ def test_a_table_with_a_wrong_column(photos, tmp_path):
 def test_weights_of_another_architecture(photos, tmp_path):
   weights.save(tmp_path / "bit.npz", families.params("bit"))
   words = ["--config.model.name=ViT-Ti/16", "--config.batch_size=8"]
-  config = recipes.resolve(f"configs/finetune.py:{tmp_path}/bit.npz,{photos}", words)
+  asked = recipes.resolve(f"configs/finetune.py:{tmp_path}/bit.npz,{photos}", words)
   recorded = start.read(tmp_path / "run")
-  config, data, source = launch.open_run(config, recorded, Hosts())
+  _, data, facts = launch.open_run(asked, recorded, Hosts())
   with pytest.raises(ConfigError, match="they are a ResNet there and a ViT here"):
-    launch.make_run(config, data, recorded, source)
+    launch.make_run(asked, data, facts, recorded)
 
 
 def test_weights_of_no_model(photos, tmp_path):
   np.savez(tmp_path / "odd.npz", a=np.ones((3, 3), np.float32))
-  with pytest.raises(ConfigError, match=r"^/.*odd\.npz is not a model of this project"):
+  with pytest.raises(
+    ConfigError, match=r"^config\.init_from=/.*odd\.npz is not a model of this project"
+  ):
     opened(f"configs/finetune.py:{tmp_path}/odd.npz,{photos}", tmp_path / "run")

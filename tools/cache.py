@@ -30,7 +30,8 @@ def prepare(config: Config) -> None:
   from vit_jax.training import checks
 
   data = config.data
-  checks.check_data(data, config.duration)
+  checks.check_given(config)
+  checks.check_data(data)
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
@@ -63,7 +64,10 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    prepare(recipes.resolve(args.config, overrides))
+    from vit_jax.experiments.facts import before_devices, decided
+
+    asked = recipes.resolve(args.config, overrides)
+    prepare(decided(asked, before_devices(asked)))
 
 
 if __name__ == "__main__":

@@ -53,9 +53,11 @@ def main(arguments: list[str] | None = None):
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
   absent.prepare()
   with ending("compile_check"):
-    config = recipes.resolve(args.config, overrides)
+    asked = recipes.resolve(args.config, overrides)
     from compiled import report, words
+    from vit_jax.experiments.facts import before_devices, decided
 
+    config = decided(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)
   print(json_text.written(row) if args.format == "json" else words.table(row))
   sys.exit(0 if row["fits"] else 1)

@@ -71,7 +71,10 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
   Raises:
     ConfigError: a value is out of its bounds, or the patches do not tile the image size.
   """
+  from vit_jax.config.resolve import check_known
+  from vit_jax.experiments.facts import before_devices, decided
   from vit_jax.training import checks
+  from vit_jax.training.facts import LATER
 
   values = config.to_dict(run)
   if args.image_size is not None:
@@ -80,9 +83,13 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
     values["model"]["num_classes"] = args.num_classes
   if args.epochs is not None:
     values["duration"] = config.to_dict(config.Duration(epochs=args.epochs))
-  run = config.from_dict(values)
-  if not run.data.image_size:
-    raise config.ConfigError("config.data.image_size=0 is too small; give --image-size=224, say.")
+  asked = config.from_dict(values)
+  run = decided(asked, before_devices(asked))
+  if run.data.image_size == config.AUTO:
+    raise config.ConfigError(
+      "The recipe leaves the image size to data; give --image-size=224, say."
+    )
+  check_known(run, LATER)
   checks.check_model(run.model, run.data.image_size)
   return run
 

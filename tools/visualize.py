@@ -97,11 +97,16 @@ def add_images(command: ToolFlags, what: str):
 
 def shown(args, settings: list[str]):
   """What there is to see; leaves with status 2 if the weights or the images are unusable."""
+  from vit_jax.config.resolve import check_known
+  from vit_jax.experiments.facts import OF_COST, before_devices, decided
   from vit_jax.inspection import augmentation, views
+  from vit_jax.training.facts import LATER
 
   try:
     if args.what == "augment":
-      config = recipes.resolve(args.config, settings)
+      asked = recipes.resolve(args.config, settings)
+      config = decided(asked, before_devices(asked))
+      check_known(config, LATER | OF_COST - {"data.image_size"})
       return augmentation.augmented(config.data, images_of(args, args.count))
     if args.what == "mistakes":
       check_images(args)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import jax
 
-from vit_jax.config import Config, ConfigError, Data, to_dict
+from vit_jax.config import AUTO, Config, ConfigError, Data, to_dict, unused
+from vit_jax.config.duration import is_auto
+from vit_jax.config.resolve import check_known, left, resolve
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
 from vit_jax.devices import comparison
@@ -32,16 +34,19 @@ from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
 from vit_jax.training import checks, fingerprint, init_from, start, steps, together, verification
+from vit_jax.training import facts as run_facts
 from vit_jax.training import run as runs
 from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
 from vit_jax.training.checkpointing import Checkpointing
 from vit_jax.training.early_stopping import EarlyStopping
+from vit_jax.training.facts import LATER, Facts
 from vit_jax.training.init_from import Initial
 from vit_jax.training.loop import Callback, Loop
 from vit_jax.training.run import OpenedData, Run
 from vit_jax.training.speed import DeviceTimer, Monitor
 from vit_jax.training.start import Recorded
-from vit_jax.weights import Weights
+
+SCORED_AT_ONCE = 256  # images, where neither the settings nor a run tell the size of a batch
 
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
@@ -92,40 +97,51 @@ def launch(
   with together.refusal_told(config, hosts):
     variables.check_jax()
     recorded = start.read(folder)
-    config, data, source = open_run(config, recorded, hosts)
-  facts = lambda: fingerprint.of_start(config, recorded.step, data.identities)
-  together.connect(config, hosts, facts)
+    asked = start.as_begun(config, recorded)
+    config, data, facts = open_run(asked, recorded, hosts)
+  told = lambda: fingerprint.of_start(config, recorded.step, data.identities)
+  together.connect(config, hosts, told)
   if jax.process_count() > 1:
     stop.join()
-  run, initial = make_run(config, data, recorded, source)
+  run, initial = make_run(asked, data, facts, recorded)
   # Only now: a run that is refused leaves no folder.
   with workdir.locked(folder, first=jax.process_index() == 0):
     return train(run, folder, stop, initial, began)
 
 
-def open_run(
-  config: Config, recorded: Recorded, hosts: Hosts
-) -> tuple[Config, OpenedData, Weights | None]:
+def open_run(asked: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, OpenedData, Facts]:
   """Checks the settings of a training run and opens its data; no device is touched.
 
   Returns:
-    The settings, with what the data, the weights and the steps so far decide; the data; and the
-    weights to start from, if they were read already.
+    The settings, with what the data, the weights and the steps so far decide; the data; and what is
+    known for settings that wait for the devices.
   """
-  config, source = start.resolved_model(config, recorded.settings)
-  checks.check(config)
+  facts = run_facts.of_start()
+  config = resolve(asked, facts, recorded.config)
+  checks.check_given(config)
+  early = LATER.issuperset(left(config))
+  if early:
+    checks.check(asked, config)
   joining.check(hosts)
-  config = start.resolved_settings(config, recorded)
-  weights = starts_from_weights(config, recorded)
-  data = runs.open_data(config, start.history_of(weights) if weights else recorded.trained_on)
-  model = config.model.with_classes(len(data.train.class_names) or 1)
-  config = dataclasses.replace(config, model=model)
+  opened = runs.open_training(config)
+  facts |= run_facts.of_data(opened[0], config)
+  config = resolve(asked, facts, recorded.config)
+  check_known(config, LATER)
+  if early:
+    unused.check(asked, config)  # again, with what the data decides
+  else:
+    checks.check(asked, config)
+  start.check_start(config, recorded)
+  trained_on = recorded.trained_on
+  if weights := starts_from_weights(config, recorded):
+    trained_on = start.history_of(weights)
+  data = runs.open_data(config, trained_on, opened)
   checks.check_early_stopping(config.early_stopping, catalogue.names(config))  # of these classes
   total = steps.of_run(config, len(data.train), recorded.images).total
   start.check_changes_count(config, recorded, total)
   if start.steps_left(recorded, config.early_stopping, total):
     start.check_data(recorded, config, data.identities)
-  return config, data, source
+  return config, data, facts
 
 
 def starts_from_weights(config: Config, recorded: Recorded) -> str:
@@ -134,25 +150,18 @@ def starts_from_weights(config: Config, recorded: Recorded) -> str:
 
 
 def make_run(
-  config: Config, data: OpenedData, recorded: Recorded, source: Weights | None
+  asked: Config, data: OpenedData, facts: Facts, recorded: Recorded
 ) -> tuple[Run, Initial | None]:
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
-  make = lambda parts: runs.make(
-    dataclasses.replace(config, accumulation=parts),
-    data,
-    step=recorded.step,
-    images=recorded.images.images,
-  )
+  make = lambda config: runs.make(config, data, step=recorded.step, images=recorded.images.images)
   initial = None
-  with comparison.told("weights", seconds=config.stall_seconds):
-    if starts_from_weights(config, recorded):
-      source = source or init_from.weights_of(config)
-      config = start.resized_as_for(config, source.card)
-    model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
-    config = dataclasses.replace(config, model=model)
-    run = make(config.accumulation)
+  with comparison.told("weights", seconds=asked.stall_seconds):
+    facts = {**facts, **run_facts.of_devices()}
+    config = resolve(asked, facts, recorded.config)
+    run = make(config)
     verification.check(config, run.mesh.devices.flat[0])
     if starts_from_weights(config, recorded):
+      source = run_facts.start_of(config.init_from).weights
       initial = init_from.read(config, run.objective, data.train.class_names, source)
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(initial.params) if initial else {}
@@ -162,8 +171,10 @@ def make_run(
   if not recorded.settings:
     new = flatten(run.abstract.params).keys() - flatten(initial.params if initial else {}).keys()
     config.optimizer.check_start(config, new)
-  if not config.accumulation:  # after the weights, because it takes longer than to refuse them
-    run = memory.fewest_parts(make)
+  if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them
+    facts["parts"] = lambda _: memory.fewest_parts(config, make)
+    run = make(resolve(asked, facts, recorded.config))
+  if is_auto(asked.duration) or asked.batch_size == AUTO:
     run = dataclasses.replace(run, seconds=pace.expected_seconds(run))
   return run, initial
 
@@ -268,10 +279,12 @@ def launch_evaluation(
   """Evaluates; training data and a length of training are not needed."""
   with together.refusal_told(config, hosts):
     variables.check_jax()
+    place = str(folder) if checkpoint.available(folder) else config.init_from
+    if config.batch_size == AUTO:
+      batch_size = start.batch_size_of(place, config.evaluate_step) or SCORED_AT_ONCE
+      config = dataclasses.replace(config, batch_size=batch_size)
     checks.check_evaluation(config)
     joining.check(hosts)
-    place = str(folder) if checkpoint.available(folder) else config.init_from
-    settings = start.settings_of(place, config.evaluate_step)
     trained_on = start.history_of(place, config.evaluate_step)
     evaluations = evaluation.open_alone(config, trained_on)
     if not evaluations.heads():
@@ -281,8 +294,7 @@ def launch_evaluation(
   together.connect(config, hosts, lambda: fingerprint.of_start(config, step, images()))
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
-  model = start.resolved_type(config.model, settings, jax.default_backend())
-  config = dataclasses.replace(config, model=model)
+  config = resolve(config, run_facts.of_devices())
   with comparison.told("weights", seconds=config.stall_seconds):
     scored = evaluated_model.read(config, evaluations, folder, given, average=average)
   if jax.process_count() > 1:

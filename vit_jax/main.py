@@ -2,7 +2,8 @@
 
 --mode=evaluate --workdir=DIR alone evaluates a run with the run's own settings.
 The command line can replace every setting of vit_jax/config: --config.batch_size=512
---config.schedule.learning_rate=1e-3. A run that is started again with the same workdir resumes.
+--config.schedule.learning_rate=1e-3. One that is auto follows from others, from data, weights or
+devices (docs/settings.md). A run that is started again with the same workdir resumes.
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal, with its state saved or
 nothing to save yet: start it again; 76 a device computed wrongly (config.verify_every); 130
@@ -77,7 +78,11 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   Raises:
     ConfigError: the file exists, or cannot be written.
   """
-  text = as_recipe(command.config, f"Made from {command.recipe}.")
+  from vit_jax.config.resolve import resolve
+  from vit_jax.experiments.facts import before_devices
+
+  config = resolve(command.config, before_devices(command.config))
+  text = as_recipe(config, f"Made from {command.recipe}.")
   try:
     new = path.suffix == ".py" and files.create(path, text)
   except OSError as error:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.config.fields import MAX_ITEMS, MAX_TEXT
 from vit_jax.config.page import groups
@@ -19,12 +20,12 @@ from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.text import one_line, shown
-from vit_jax.training import checks, steps
 from vit_jax.training import run as runs
+from vit_jax.training import steps
 
 SECONDS = 20
 PAIR = c.Dataset("digits", "train", subset=200), c.Dataset("digits", "test")
-GOOD = c.Config(
+GOOD = resolved.config(
   duration=c.Duration(steps=10),
   batch_size=64,
   model=c.Model(name="ViT-Ti/16", num_classes=10),
@@ -96,7 +97,7 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
     begin = time.process_time()
     config = c.from_dict(with_value(path, field.type(field.metadata[bound])))
     with contextlib.suppress(c.ConfigError):
-      checks.check(config)
+      resolved.checked(config)
       if path[0] in ("batch_size", "data", "evaluate"):
         runs.open_data(config)
       steps.of_run(config, 1437)
@@ -110,8 +111,12 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
     ("objective.mixup", 1e300, r"mixup=1e\+300 is too large .*; the most is 1000\.0, or 0\.$"),
     ("data.threads", 99999999, "threads=99999999 is too large .*; the most is 1024"),
     ("model.depth", 100000, "depth=100000 is too large .*; the most is 256"),
+    *(
+      (f"model.{key}", 0, f"model\\.{key}=0 leaves nothing of ViT-Ti/16; give at least 1, or auto")
+      for key in ("patch", "depth", "width", "mlp_dim", "heads")
+    ),
     ("model.name", "ViT-Ti/999999999", "name='ViT-Ti/999999999' is no model"),
-    ("model.name", "ViT-Ti/9999", r"image_size=32 is not divisible .*; nearest: none"),
+    ("model", dict(name="ViT-Ti/9999"), r"image_size=32 is not divisible .*; nearest: none"),
     ("optimizer.decay_rules", ((".*", math.nan),), "a factor in 0 to 10000"),
     ("data.crop_aspect", (1e-9, 1.0), r"0\.01 <= least <= largest <= 100"),
   ],
@@ -119,7 +124,7 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
 )
 def test_messages(path, value, message):
   with pytest.raises(c.ConfigError, match=message):
-    checks.check(c.from_dict(with_value(tuple(path.split(".")), value)))
+    resolved.checked(c.from_dict(with_value(tuple(path.split(".")), value)))
 
 
 def test_a_batch_larger_than_the_training_set():

@@ -90,9 +90,11 @@ def test_a_name_of_another_library_is_the_whole_architecture():
   texts = {"model.name": name, "model.activation": "gelu_tanh", "model.heads": "3"}
   found = overrides.replaced(recipe, texts)
   scaled = dict(layer_scale=True, layer_scale_init=1e-5)
-  assert found.model == c.Model("ViT-S/14", heads=3, dropout=0.1, **scaled)
+  given = dict(activation="gelu_tanh", heads=3)
+  assert found.model == c.Model("ViT-S/14", **given, dropout=0.1, **scaled)
   assert dict(found.origins) == {
     "model.heads": "the command line",
+    "model.activation": "the command line",
     "batch_size": "9 images",
     "model.name": f"the architecture of {name}, without its weights",
     **{f"model.{key}": name for key in scaled},
@@ -105,7 +107,7 @@ def test_a_name_of_another_library_is_the_whole_architecture():
     ("vit_base_patch16_384.augreg_in21k_ft_in1k", 384),
     ("google/vit-base-patch32-384", 384),
     ("vit_so400m_patch14_siglip_384", 378),  # timm cuts off the last 6 pixels
-    ("vit_base_patch14_dinov2", 224),
+    ("vit_base_patch14_dinov2", c.AUTO),
   ],
 )
 def test_the_size_of_images_comes_with_a_name_that_tells_it(name, side):
@@ -136,8 +138,10 @@ def test_other_names_are_left_to_the_checks_of_the_model(name):
     ("seed=x", r"config\.seed='x' cannot be read as int; try 0\."),
     ("seed=a\nb", r"config\.seed='a\\nb' cannot be read"),
     (f"seed={'9' * 5000}", r"config\.seed has a length of 5,000; the most is 4,096"),
-    ("data.flip=maybe", r"config\.data\.flip='maybe' cannot be read as bool; try True\."),
-    ("model.stages=(", r"config\.model\.stages='\(' cannot be read as tuple; try \(\)\."),
+    ("data.flip=maybe", r"config\.data\.flip='maybe' cannot be read as bool; try True, or auto\."),
+    ("model.stages=(", r"config\.model\.stages='\(' cannot be read as tuple; try \(\), or auto\."),
+    ("data.crop_area=half", r"'half' cannot be read as tuple; try \(0\.05, 1\.0\), or auto\."),
+    ("batch_size=many", r"config\.batch_size='many' cannot be read as int; try 1, or auto\."),
     (f"model.stages={'-' * 4000}1", r"stages='-+\.\.\. cannot be read as tuple"),
     ("model=3", r"config\.model is a group of settings; give one of its settings\."),
     ("evaluate=3", r"config\.evaluate is a group of settings"),

@@ -7,6 +7,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.config import recorded
+from vit_jax.config.duration import LEFT_TO_RULE
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.learning.optimizers.adam import Adam
@@ -64,7 +65,8 @@ def test_a_list_of_values_is_a_tuple_again(tmp_path):
 
 
 def test_a_part_of_a_group_has_the_defaults_of_its_place():
-  assert c.from_dict({"checkpoint": {"every": {}}}).checkpoint.every == c.Duration(steps=1000)
+  found = c.from_dict({"checkpoint": {"every": {}, "keep_every": {}}}).checkpoint
+  assert (found.every, found.keep_every) == (LEFT_TO_RULE, c.Duration())
   assert c.from_dict({"optimizer": {"kind": "sgd"}}).optimizer == SGD()
 
 

@@ -4,9 +4,12 @@ import dataclasses
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.config import overrides, unused
+from vit_jax.config.facts import Labels
 from vit_jax.config.fields import group_in
+from vit_jax.weights.card import Card
 
 MASKED = "objective.kind=masked_patches"
 WEIGHTS = "init_from=w.npz"
@@ -58,12 +61,24 @@ def with_words(*words):
   return overrides.replaced(c.Config(), texts)
 
 
+def check(*words):
+  """As a run does it: with what the settings leave to rules, of data and weights that are made up.
+
+  Raises:
+    ConfigError: a setting has no effect.
+  """
+  asked = with_words(*words)
+  card = Card(image_size=224) if asked.init_from else None
+  known = dict(images=1000, side=224, labels=Labels(), card=card, devices=1)
+  unused.check(asked, resolved.without_data(asked, architecture=resolved.model(), **known))
+
+
 @pytest.mark.parametrize(("setting", "good", "bad"), RULES, ids=lambda value: str(value)[:40])
 def test_a_setting_counts_only_where_its_conditions_hold(setting, good, bad):
-  unused.check(with_words(good, setting))
+  check(good, setting)
   for others in bad:
     with pytest.raises(c.ConfigError, match=rf"^config\.{setting.partition('=')[0]}=.* no effect"):
-      unused.check(with_words(others, setting))
+      check(others, setting)
 
 
 def test_every_setting_with_a_condition_is_above():
@@ -108,5 +123,5 @@ def test_every_setting_with_a_condition_is_above():
 )
 def test_the_message_says_what_to_do(words, message):
   with pytest.raises(c.ConfigError) as refused:
-    unused.check(with_words(words))
+    check(words)
   assert str(refused.value) == message

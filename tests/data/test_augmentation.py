@@ -7,8 +7,9 @@ import hashlib
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.data.numbered import assert_equal, jpegs, train
-from vit_jax.config import Config, ConfigError, Data, as_recipe, from_dict, overrides, to_dict
+from vit_jax.config import ConfigError, Data, as_recipe, from_dict, overrides, to_dict
 from vit_jax.data import batches
 from vit_jax.data.augmentation.color_jitter import ColorJitter
 from vit_jax.data.augmentation.rand_augment import RandAugment
@@ -166,7 +167,7 @@ def test_random_erasing_keeps_to_its_area_and_aspect(side):
 
 
 def transform(steps, **changes):
-  return batches.train_transform(Data(image_size=16, augment=steps, **changes))
+  return batches.train_transform(resolved.data(image_size=16, augment=steps, **changes))
 
 
 def test_batches_are_a_function_of_seed_and_position():
@@ -227,7 +228,7 @@ def test_draws_never_change(step):
 
 
 def test_the_list_is_read_and_written_in_its_order():
-  config = Config(data=Data(augment=[ColorJitter(strength=0.2), RandAugment(magnitude=7)]))
+  config = resolved.config(data=Data(augment=[ColorJitter(strength=0.2), RandAugment(magnitude=7)]))
   again = from_dict(to_dict(config))
   assert again.data.augment == (ColorJitter(0.2), RandAugment(2, 7.0))
   words = "[{'kind': 'random_erasing'}, {'kind': 'color_jitter', 'strength': 0.1}]"
@@ -239,7 +240,7 @@ def test_the_list_is_read_and_written_in_its_order():
 
 
 def test_a_recipe_is_written_with_its_steps():
-  config = Config(data=Data(augment=(RandAugment(magnitude=7.0),)))
+  config = resolved.config(data=Data(augment=(RandAugment(magnitude=7.0),)))
   names = {}
   title = 'Made from """ + 1\n\\'
   exec(as_recipe.as_recipe(config, title), names)
@@ -263,10 +264,10 @@ def test_a_recipe_is_written_with_its_steps():
 )
 def test_mistakes_in_the_list(text, message):
   with pytest.raises(ConfigError, match=message):
-    overrides.replaced(Config(), {"data.augment": text})
+    overrides.replaced(resolved.config(), {"data.augment": text})
 
 
 def test_sets_that_are_scored_have_no_augmentation():
   changes = {"evaluate.test.source": "digits", "evaluate.test.augment": "[{'kind': 'cut'}]"}
   with pytest.raises(ConfigError, match=r"evaluate\.test\.augment is not a setting"):
-    overrides.replaced(Config(), changes)
+    overrides.replaced(resolved.config(), changes)

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.data import batches, images, sources
 from vit_jax.data.batches import Reader
@@ -13,7 +14,7 @@ from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh
 
 MESH = mesh.make(c.Mesh(), batch_size=16, accumulation=1)
-DATA = c.Data(image_size=8)
+DATA = resolved.data(image_size=8)
 
 
 def digits(split):
@@ -91,7 +92,7 @@ def test_batches_on_the_devices_are_closed_at_the_end():
 def test_training_images_are_crops_or_squares_of_the_resized_image(flip):
   pixels = np.random.default_rng(0).integers(0, 256, (30, 20, 3), np.uint8)
   crop = dict(area=(0.5, 0.6), aspect=(1.0, 1.5))
-  data = c.Data(image_size=8, crop_area=crop["area"], crop_aspect=crop["aspect"], flip=flip)
+  data = resolved.data(image_size=8, crop_area=crop["area"], crop_aspect=crop["aspect"], flip=flip)
   common = dict(size=8, flip=flip, max_pixels=data.max_pixels)
   for settings, expected in (
     (data, functools.partial(images.train_image, **crop)),

@@ -8,8 +8,8 @@ import pytest
 import simplejpeg
 from hypothesis import strategies as st
 
+from tests import resolved
 from tests.data.pictures import AREA, ASPECT, crop, picture, whole
-from vit_jax.config import Data
 from vit_jax.data import batches, crops, images, jpeg
 from vit_jax.data.resampling import PUBLISHED, resized
 
@@ -129,7 +129,7 @@ def test_areas_of_resized_crops_are_uniform():
 def test_the_setting_chooses_the_rule():
   pixels, size = picture(64, 80), 32
   for name, rule in crops.RULES.items():
-    data = Data(image_size=size, crop_rule=name, flip=False)
+    data = resolved.data(image_size=size, crop_rule=name, flip=False)
     box = rule(np.random.default_rng(0), height=64, width=80, area=AREA, aspect=ASPECT)
     cut = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
     out = batches.train_crop(data)(pixels, rng=np.random.default_rng(0))

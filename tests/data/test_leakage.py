@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
@@ -22,7 +23,7 @@ def folder(tmp_path):
 def run(train, *, classes=2, data=None, **more):
   model = c.Model(num_classes=classes)
   data = c.Data(train=train, **(data or {}))
-  return c.Config(model=model, data=data, batch_size=1, **more)
+  return resolved.config(model=model, data=data, batch_size=1, **more)
 
 
 def scoring(train, test, *, classes=2, **more):

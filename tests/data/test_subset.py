@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.data import datasets, sources
 from vit_jax.data.sources import subset
@@ -134,7 +135,7 @@ def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
   with pytest.raises(
     sources.SourceError, match=r"^config\.data\.train: subset=719 is more than the 718"
   ):
-    runs.open_data(c.Config(data=c.Data(train=dataset)))
+    runs.open_data(resolved.config(data=c.Data(train=dataset)))
 
 
 def test_parts_of_a_source_tell_each_other_apart(tmp_path):

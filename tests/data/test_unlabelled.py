@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.data import tfds_fixture
 from tests.learning.hidden_channel import Hidden
 from vit_jax import config as c
@@ -81,7 +82,7 @@ def test_other_sources_drop_their_labels(tmp_path, monkeypatch, spec, split):
 # --- what a run says of them ---
 
 UNLABELLED = c.Dataset("digits", "train", label_key="")
-CONFIG = c.Config(
+CONFIG = resolved.config(
   batch_size=16,
   duration=c.Duration(steps=2),
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),

@@ -11,13 +11,14 @@ from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
 
 
-def make(data=0, fsdp=1, batch_size=16, accumulation=1):
+def make(data=c.AUTO, fsdp=1, batch_size=16, accumulation=1):
   mesh = c.Mesh(data=data, fsdp=fsdp)
   return meshes.make(mesh, batch_size=batch_size, accumulation=accumulation)
 
 
 @pytest.mark.parametrize(
-  ("data", "fsdp", "shape"), [(0, 1, (8, 1)), (0, 4, (2, 4)), (1, 8, (1, 8)), (4, 2, (4, 2))]
+  ("data", "fsdp", "shape"),
+  [(c.AUTO, 1, (8, 1)), (c.AUTO, 4, (2, 4)), (1, 8, (1, 8)), (4, 2, (4, 2))],
 )
 def test_shapes(data, fsdp, shape):
   mesh = make(data, fsdp)

@@ -8,8 +8,8 @@ import time
 import jax
 import pytest
 
-from tests import programs
-from vit_jax.config import Config, RunError
+from tests import programs, resolved
+from vit_jax.config import RunError
 from vit_jax.devices import watchdog
 from vit_jax.devices.hosts import heartbeat
 from vit_jax.devices.watchdog import SILENCE, Sign, Watchdog, culprit
@@ -180,4 +180,4 @@ def test_too_little_memory_names_the_limit_of_the_process(tmp_path, monkeypatch)
 @pytest.mark.parametrize(("limit", "silence"), [(10, 40), (1800, 300), (0, 300)])
 def test_silence_after_which_a_process_is_taken_for_dead(limit, silence):
   assert heartbeat(limit) == silence
-  assert heartbeat(Config().stall_seconds) == 300 > 2 * SILENCE
+  assert heartbeat(resolved.config().stall_seconds) == 300 > 2 * SILENCE

@@ -17,7 +17,7 @@ from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.launch import reader_of
 
 SIDE = 8
-MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2)
+MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, compute_dtype="float32")
 
 
 def parameters(classes):

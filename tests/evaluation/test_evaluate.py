@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from tests import programs
+from tests import programs, resolved
 from tests.evaluation.miniatures import (
   MODEL,
   SIDE,
@@ -144,7 +144,7 @@ def features(tmp_path_factory):
     labels = np.array([source[i].labels[0] for i in range(len(source))])
     for representation, found in seen(module, params, pixels)[1].items():
       known[representation][split] = found, labels
-  config = c.Config(
+  config = resolved.evaluation(
     init_from=str(root / "w.npz"),
     batch_size=64,
     model=dataclasses.replace(MODEL, num_classes=7),

@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
@@ -44,13 +45,15 @@ def data(classes=0):
 
 def configured(path, **changes):
   """Settings of an evaluation that name the model and the size."""
-  return c.Config(init_from=path, **(dict(model=MODEL, data=c.Data(image_size=16)) | changes))
+  return resolved.evaluation(
+    init_from=path, **(dict(model=MODEL, data=c.Data(image_size=16)) | changes)
+  )
 
 
-def unnamed(path, resize=0, **changes):
+def unnamed(path, resize=c.AUTO, **changes):
   """Settings that take the model and the preparation of images from the weights."""
-  images = c.Data(image_size=0, evaluate_resize=resize)
-  return configured(path, **(dict(model=c.Model(name=""), data=images) | changes))
+  images = c.Data(image_size=c.AUTO, evaluate_resize=resize)
+  return configured(path, **(dict(model=c.Model(), data=images) | changes))
 
 
 def read(path, classes=0, **model):
@@ -88,7 +91,7 @@ def test_a_run_is_scored_by_its_own_names(tmp_path, monkeypatch):
 
 def test_position_embeddings_are_resized(tmp_path):
   path = saved(tmp_path, families.params("vit"))
-  config = c.Config(init_from=path, model=MODEL, data=c.Data(image_size=24))
+  config = resolved.evaluation(init_from=path, model=MODEL, data=c.Data(image_size=24))
   table = evaluated_model.read(config, data(), NOWHERE).params["Transformer"]["posembed_input"]
   assert table["pos_embedding"].shape == (1, 37, 32)
 
@@ -180,11 +183,11 @@ def test_model_and_images_come_from_the_weights(tmp_path, family):
   ("given", "changes", "side", "resize"),
   [
     (("data.image_size",), dict(image_size=32), 32, 40),  # as large a share is cut out
-    (("data.evaluate_resize",), dict(image_size=0, evaluate_resize=0), 16, 0),
+    (("data.evaluate_resize",), dict(image_size=c.AUTO, evaluate_resize=0), 16, 0),
     (("data.image_size", "data.evaluate_resize"), dict(image_size=8, evaluate_resize=9), 8, 9),
     ((), dict(image_size=24, evaluate_resize=24), 24, 24),  # a recipe with a published size
-    ((), dict(image_size=26), 24, 0),  # the nearest below that patches of 4 tile
-    ((), dict(image_size=0), 16, 20),
+    ((), dict(image_size=26, evaluate_resize=0), 24, 0),  # the nearest below that patches of 4 tile
+    ((), dict(image_size=c.AUTO), 16, 20),
   ],
 )
 def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
@@ -199,11 +202,15 @@ def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, r
 @pytest.mark.parametrize(
   ("given", "changes", "expected"),
   [
-    ((), dict(image_size=0), (True, "pillow_bicubic")),
+    ((), dict(image_size=c.AUTO), (True, "pillow_bicubic")),
     (("data.image_size",), dict(image_size=32), (True, "pillow_bicubic")),
-    (("data.evaluate_squeeze",), dict(image_size=0), (False, "pillow_bicubic")),
-    (("data.evaluate_resize",), dict(image_size=0, evaluate_resize=24), (False, "pillow_bicubic")),
-    (("data.resampling",), dict(image_size=0, resampling="bilinear"), (True, "bilinear")),
+    (("data.evaluate_squeeze",), dict(evaluate_squeeze=False), (False, "pillow_bicubic")),
+    (
+      ("data.evaluate_resize",),
+      dict(image_size=c.AUTO, evaluate_resize=24),
+      (False, "pillow_bicubic"),
+    ),
+    (("data.resampling",), dict(image_size=c.AUTO, resampling="bilinear"), (True, "bilinear")),
     ((), dict(image_size=24, evaluate_resize=24), (False, "pillow_bicubic")),  # a recipe's protocol
   ],
 )
@@ -219,13 +226,11 @@ def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path):
   params, table = families.params("vit"), "Transformer/posembed_input/pos_embedding"
   path = saved(tmp_path, params, position_resizing="bicubic_antialiased")
   images, given = c.Data(image_size=8), frozenset(["data.image_size"])
-  for rule in ("", "bicubic"):
+  for rule, expected in ((c.AUTO, "bicubic_antialiased"), ("bicubic", "bicubic")):
     config = unnamed(path, data=images, position_resizing=rule)
     found = evaluated_model.read(config, data(5), NOWHERE, given)
-    expected = resize_table(
-      flatten(params)[table], (4, 4), (2, 2), before=1, rule=rule or "bicubic_antialiased"
-    )
-    np.testing.assert_array_equal(flatten(found.params)[table], expected)
+    wanted = resize_table(flatten(params)[table], (4, 4), (2, 2), before=1, rule=expected)
+    np.testing.assert_array_equal(flatten(found.params)[table], wanted)
 
 
 def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
@@ -238,7 +243,7 @@ def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
   given = frozenset(["model.name"])
   with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
     evaluated_model.read(recipe, data(5), NOWHERE, given)
-  recipe = dataclasses.replace(recipe, model=c.Model(depth=7, pool="gap"))
+  recipe = dataclasses.replace(recipe, model=resolved.model(depth=7, pool="gap"))
   for setting, message in (
     ("depth", "config.model.depth is 2 in these weights, but 7 was asked for"),
     ("pool", "config.model.pool is class_token in these weights, but gap"),
@@ -304,9 +309,8 @@ def test_how_images_are_prepared_in_words():
   sets = {"a": -1.0, "b": 512 / 480, "c": 0.0}
   use = lambda resize: NamedDataset("", Classification("x", resize=resize), None)
   opened = tuple((name, LabelledSet(use(resize), None)) for name, resize in sets.items())
-  words = functools.partial(
-    evaluate.preparation_in_words, c.Data(image_size=480), Evaluations(opened)
-  )
+  square = resolved.data(image_size=480)
+  words = functools.partial(evaluate.preparation_in_words, square, Evaluations(opened))
   assert words(known=True) == (
     "480 x 480 px; b: smaller side to 512 px, centre of 480 px; c: 480 x 480 px"
   )

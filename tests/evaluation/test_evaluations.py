@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
@@ -22,7 +23,7 @@ OTHER = c.Dataset("synthetic:7")
 
 
 def config(**groups):
-  return c.Config(model=c.Model(num_classes=7), **groups)
+  return resolved.config(model=c.Model(num_classes=7), **groups)
 
 
 def opened_of(settings):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import resolved
 from tests.evaluation.miniatures import MODEL, SIDE, evaluated, parameters
 from vit_jax import config as c
 from vit_jax import weights
@@ -33,7 +34,7 @@ def config(tmp_path):
   write(tmp_path / "test", {"shoe": 5, "coat": 3})
   card = Card(image_size=SIDE, class_names=HEAD)
   weights.write(tmp_path / "w.npz", weights.Weights(parameters(len(HEAD))[1], card))
-  return c.Config(
+  return resolved.evaluation(
     init_from=str(tmp_path / "w.npz"),
     batch_size=8,
     model=MODEL,

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data.datasets import Opener
@@ -114,7 +115,7 @@ class Labelled:
 
 
 def config(split):
-  return c.Config(data=c.Data(train=c.Dataset("tfds:zoo", split)))
+  return resolved.config(data=c.Data(train=c.Dataset("tfds:zoo", split)))
 
 
 def checked(monkeypatch, part, whole):

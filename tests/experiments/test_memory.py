@@ -6,9 +6,10 @@ import types
 import jax
 import pytest
 
-from tests import tiny_run
+from tests import resolved, tiny_run
 from vit_jax import launch
-from vit_jax.config import Duration, Schedule
+from vit_jax.config import AUTO, Duration, Mesh, Schedule
+from vit_jax.config.resolve import resolve
 from vit_jax.devices.hosts import Hosts
 from vit_jax.experiments import memory
 from vit_jax.learning.classification import Settings
@@ -19,14 +20,22 @@ from vit_jax.training import run as runs
 # Without MixUp, whose draws take as long to compile as the rest. The rate of a step does not depend
 # on the length of a run.
 CONFIG = dataclasses.replace(
-  tiny_run.CONFIG, objective=Settings(), schedule=Schedule(decay="constant")
+  tiny_run.CONFIG,
+  objective=Settings(),
+  schedule=Schedule(learning_rate=1e-3, warmup=Duration(), decay="constant"),
+  mesh=Mesh(),
 )
-DATA = runs.open_data(CONFIG)
+DEVICES = jax.devices()[:2]
+KNOWN = dataclasses.replace(resolved.with_data(CONFIG, DEVICES), accumulation=AUTO)
+DATA = runs.open_data(KNOWN)
 
 
-def make(parts, devices=2):
-  config = dataclasses.replace(CONFIG, accumulation=parts)
-  return runs.make(config, DATA, jax.devices()[:devices])
+def made(config):
+  return runs.make(config, DATA, DEVICES)
+
+
+def make(parts):
+  return made(dataclasses.replace(KNOWN, accumulation=parts))
 
 
 @pytest.mark.parametrize(
@@ -38,11 +47,11 @@ def test_parts_are_doubled_until_a_step_fits(monkeypatch, limit, parts):
   bytes_of = lambda run: needed(run) / run.config.accumulation
   monkeypatch.setattr(memory, "step_bytes", bytes_of)
   monkeypatch.setattr(memory, "memory_of", lambda device: limit)
-  run = memory.fewest_parts(make)
+  known = {"parts": lambda config: memory.fewest_parts(config, made)}
+  run = made(resolve(KNOWN, known))
   assert run.config.accumulation == parts
   assert run.reader.accumulation == parts
-  (origin,) = run.config.origins
-  assert origin[0] == "accumulation"
+  assert dict(run.config.origins)["accumulation"].startswith("a step needs ")
 
 
 def test_more_parts_need_less_and_the_compilers_refusal_is_understood(monkeypatch):
@@ -80,9 +89,9 @@ def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
   )
   monkeypatch.setattr(memory, "step_bytes", lambda run: 2 / run.config.accumulation)
   monkeypatch.setattr(memory, "memory_of", lambda device: 1)
-  train("chosen", dataclasses.replace(small, accumulation=0))
+  train("chosen", dataclasses.replace(small, accumulation=AUTO))
   monkeypatch.setattr(memory, "memory_of", lambda device: 10**9)
-  train("chosen", dataclasses.replace(small, accumulation=0, duration=Duration(steps=3)))
+  train("chosen", dataclasses.replace(small, accumulation=AUTO, duration=Duration(steps=3)))
   train("given", dataclasses.replace(small, accumulation=2, duration=Duration(steps=3)))
   ends = [checkpoint.find(tmp_path / name) for name in ("chosen", "given")]
   one, other = (checkpoint.load_params(end, ema=False) for end in ends)

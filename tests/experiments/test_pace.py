@@ -7,10 +7,9 @@ import types
 import jax
 import pytest
 
-from tests import tiny_run
+from tests import resolved, tiny_run
 from vit_jax.experiments import pace
 from vit_jax.learning.classification import Settings
-from vit_jax.training import run as runs
 
 
 class Clock:
@@ -87,7 +86,7 @@ def test_too_little_memory_is_left_to_the_run_itself(clock, monkeypatch):
 def test_timing_changes_nothing_in_the_run():
   """Its batches begin at the beginning again, and its state is another one."""
   config = dataclasses.replace(tiny_run.CONFIG, objective=Settings())  # which compiles in half
-  run = runs.make(config, runs.open_data(config), jax.devices()[:1])
+  run = resolved.run(config, jax.devices()[:1])
   longer = dataclasses.replace(run, steps=dataclasses.replace(run.steps, total=40))
   with run.batches() as batches:
     before = jax.device_get(next(batches))

@@ -1,5 +1,6 @@
 """Runs as processes: which are done, signals, and settings."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from tests import ends
+from tests import ends, resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import runs
@@ -22,7 +23,7 @@ DIGITS = "configs/vit_digits.py"
 def write(folder, duration, *lines, cut=""):
   """Writes the files of a run with a batch of 10; `cut` is a line that was only partly written."""
   folder.mkdir(parents=True, exist_ok=True)
-  config = c.to_dict(c.Config(batch_size=10, duration=duration))
+  config = c.to_dict(resolved.config(batch_size=10, duration=duration))
   (folder / "config.json").write_text(json.dumps(config))
   text = "".join(json.dumps(line) + "\n" for line in lines)
   (folder / "metrics.jsonl").write_text(text + cut)
@@ -81,9 +82,12 @@ def test_a_run_with_several_batch_sizes_is_done_after_its_images(tmp_path):
 
 def test_a_run_that_may_stop_early_is_refused():
   stopping = ["--config.early_stopping.metric=test/top1", "--config.early_stopping.patience=2"]
-  runs.check_config(DIGITS, recipes.resolve(DIGITS, stopping[:1]))
+  asked = recipes.resolve(DIGITS, stopping)
+  patient = dataclasses.replace(asked.early_stopping, patience=0)
+  never = dataclasses.replace(asked, early_stopping=patient)
+  runs.check_config(DIGITS, never, resolved.without_data(never))
   with pytest.raises(c.ConfigError, match=r"vit_digits.py may stop early .*patience=2"):
-    runs.check_config(DIGITS, recipes.resolve(DIGITS, stopping))
+    runs.check_config(DIGITS, asked, resolved.without_data(asked))
 
 
 SLEEPER = """

@@ -1,13 +1,14 @@
 """The benchmark on VTAB-1k: the paper's figures, recipes, missing data, the choice of settings."""
 
 import csv
+import dataclasses
 import functools
 import pathlib
 import statistics
 
 import pytest
 
-from tests import programs
+from tests import programs, resolved
 from tests.experiments.studies import stub
 from tools import vtab as tool
 from vit_jax import config as c
@@ -114,18 +115,20 @@ def test_wrong_grids(rates, steps, message):
 
 def test_no_run_that_chooses_reads_a_test_image(tmp_path):
   stage, store = study_of(tasks=TWO, candidates=GRID).cells[0].stage, RunStore(tmp_path)
-  resolved = lambda run: recipes.resolve(run.recipe, run.overrides)
+  config_of = lambda run: recipes.resolve(run.recipe, run.overrides)
   for option in GRID:
     for job, task in zip(jobs.trials(stage, option), TWO, strict=True):
-      config = resolved(store.run(job))
+      config = config_of(store.run(job))
       assert config.data.train.source == f"vtab:{task}"
       assert config.data.train.split == "train800"
       assert [one.split for one in config.evaluate.values()] == ["val200"]
       assert config.schedule.learning_rate == option["schedule.learning_rate"]
       steps = option["duration.steps"]
       assert config.duration == c.Duration(steps=steps)
-      assert config.schedule.warmup == c.Duration(steps=100 if steps == 500 else 500)
-  config = resolved(store.run_with(jobs.Job(stage, 0), first_option))
+      without_weights = dataclasses.replace(config, init_from="")
+      warmup = resolved.without_data(without_weights).schedule.warmup
+      assert warmup == c.Duration(steps=100 if steps == 500 else 500)
+  config = config_of(store.run_with(jobs.Job(stage, 0), first_option))
   assert [one.split for one in config.evaluate.values()] == ["test"]
   assert config.duration == c.Duration(steps=500)
 

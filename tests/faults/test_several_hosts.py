@@ -14,14 +14,13 @@ import jax
 import numpy as np
 import pytest
 
-from tests import buckets, programs
+from tests import buckets, programs, resolved
 from tests.ends import TIMING
 from vit_jax import weights
 from vit_jax.config import Mesh, from_dict
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten
-from vit_jax.training import run as runs
 
 
 def group(workdir, *overrides, devices=1, first=programs.MAIN, others=programs.MAIN, own=()):
@@ -192,7 +191,7 @@ def test_what_two_processes_saved_comes_back_bit_by_bit_on_other_devices(togethe
   folder = checkpoint.find(workdir, 20)
   config = from_dict(checkpoint.read_meta(folder)["config"])
   config = dataclasses.replace(config, mesh=Mesh(fsdp=fsdp))
-  run = runs.make(config, runs.open_data(config), jax.devices()[:devices])
+  run = resolved.run(config, jax.devices()[:devices])
   state = checkpoint.load(folder, run.abstract)
   restored = {
     jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_leaves_with_path(state)

@@ -6,6 +6,7 @@ import functools
 import jax
 import numpy as np
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
@@ -13,7 +14,7 @@ from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 
-CONFIG = c.Config(
+CONFIG = resolved.config(
   batch_size=16,
   model=c.Model(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=4, num_classes=5),
   # A large epsilon keeps Adam from blowing up the rounding of gradients near 0.

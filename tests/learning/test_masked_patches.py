@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import reference
+from tests import reference, resolved
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.config import ConfigError
@@ -259,7 +259,7 @@ def test_flops_against_the_compiler(target):
 
 def changed(**settings):
   model = c.Model(name="ViT-B/8", num_classes=1, **SMALL)
-  base = c.Config(objective=Masked(), model=model, data=c.Data(image_size=SIDE))
+  base = resolved.config(objective=Masked(), model=model, data=c.Data(image_size=SIDE))
   return dataclasses.replace(base, **settings)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.devices import mesh as meshes
@@ -16,7 +17,7 @@ from vit_jax.learning.classification import Classification, Settings
 from vit_jax.learning.optimizers.sgd import SGD
 
 SIZE, CLASSES, RATE = 16, 5, 0.5
-CONFIG = c.Config(
+CONFIG = resolved.config(
   seed=3,
   batch_size=SIZE,
   optimizer=SGD(momentum=0.0, decay_rules=((".*", 0.0),)),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compiled import compilation
+from tests import resolved
 from tests.learning.hidden_channel import Hidden, HiddenChannel
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
@@ -17,10 +18,9 @@ from vit_jax.experiments import step_program
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.training import run as runs
 
 SIDE, SIZE = 4, 16
-CONFIG = c.Config(batch_size=SIZE, optimizer=SGD(ema=0.5))
+CONFIG = resolved.config(batch_size=SIZE, optimizer=SGD(ema=0.5))
 
 
 def batch(seed=0, broken=(2, 3, 9)):
@@ -114,7 +114,7 @@ def test_mixed_precision_keeps_parameters_and_sums_in_float32():
 
 # --- through the loop ---
 
-DIGITS = c.Config(
+DIGITS = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   log_every=c.Duration(steps=1),
@@ -132,7 +132,7 @@ HIDDEN = dataclasses.replace(DIGITS, objective=Hidden())
 @pytest.mark.parametrize("needs_labels", [False, True])
 def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
   monkeypatch.setattr(Hidden, "needs_labels", needs_labels)
-  made = runs.make(HIDDEN, runs.open_data(HIDDEN), jax.devices()[:1])
+  made = resolved.run(HIDDEN, jax.devices()[:1])
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   batch = next(reader)
   reader.close()

@@ -11,7 +11,7 @@ from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import Sums
 from vit_jax.learning.optimizers.sgd import SGD
 
-SETTINGS = SGD(momentum=0.0, decay_rules=((".*", 0.0),))
+SETTINGS = SGD(momentum=0.0, decay_rules=((".*", 0.0),), ema=0.0)
 ONE = jax.make_mesh((1, 1), ("data", "fsdp"), devices=jax.devices()[:1])
 
 

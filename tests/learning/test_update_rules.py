@@ -13,8 +13,9 @@ import numpy as np
 import optax
 import pytest
 
+from tests import resolved
 from tests.learning import steps
-from vit_jax.config import Config, ConfigError, Model, Schedule
+from vit_jax.config import ConfigError, Model, Schedule
 from vit_jax.learning import optim
 from vit_jax.learning.layer_decay import factors
 from vit_jax.learning.optimizers.adam import Adam
@@ -130,14 +131,14 @@ def test_lamb_does_not_scale_arrays_of_zeros():
 def test_lamb_needs_a_head_that_does_not_begin_at_zero():
   """After a first step with a small learning rate, it grows by that fraction a step at most."""
   new = {"head/kernel", "head/bias", "embedding/kernel"}
-  LAMB().check_start(Config(model=Model(head_std=0.02)), new)
-  LAMB().check_start(Config(), new - {"head/kernel"})  # which comes from weights
-  LAMB(decay_rules=(("head/.*", 0.0), (".*", 1.0))).check_start(Config(), new)
-  LAMB(trainable="embedding/.*").check_start(Config(), new)
+  LAMB().check_start(resolved.config(model=Model(head_std=0.02)), new)
+  LAMB().check_start(resolved.config(), new - {"head/kernel"})  # which comes from weights
+  LAMB(decay_rules=(("head/.*", 0.0), (".*", 1.0))).check_start(resolved.config(), new)
+  LAMB(trainable="embedding/.*").check_start(resolved.config(), new)
   with pytest.raises(ConfigError, match=r"so head/kernel, .*--config\.model\.head_std=0\.02"):
-    LAMB().check_start(Config(), new)
+    LAMB().check_start(resolved.config(), new)
   with pytest.raises(ConfigError, match=r"so objective/prediction/kernel, .* take another kind"):
-    LAMB().check_start(Config(model=Model(head_std=0.02)), {"objective/prediction/kernel"})
+    LAMB().check_start(resolved.config(model=Model(head_std=0.02)), {"objective/prediction/kernel"})
 
 
 def test_lion():
@@ -253,8 +254,9 @@ MESH = steps.mesh_of(2, 2)
 
 def averaging(rule):
   """A run of a model with an average."""
+  plain = dataclasses.replace(rule, ema=0.0)
   return steps.changed(
-    optimizer=dataclasses.replace(rule, ema=0.0 if rule.averages else 0.9),
+    optimizer=plain if plain.averages else dataclasses.replace(rule, ema=0.9),
     model=dict(depth=1, layer_scale=True, stochastic_depth=0.2, stochastic_depth_rule="uniform"),
   )
 
@@ -293,7 +295,7 @@ def test_the_average_of_a_schedule_free_run_is_x():
   ],
 )
 def test_what_does_not_go_together(changes, message):
-  config = Config(**changes)
+  config = resolved.config(**changes)
   check = config.optimizer.check if isinstance(config.optimizer, ScheduleFree) else check_patterns
   with pytest.raises(ConfigError, match=message):
     check(config)

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import modules
+from tests import modules, resolved
 from tests.golden import weights as golden
-from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data.sources.digits import Digits
 from vit_jax.devices import mesh as meshes
@@ -59,7 +58,7 @@ TRAINED = pytest.mark.parametrize(
 )
 COMPUTED = pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "axial ResNet"])
 IMAGES = golden.images(SIZE)
-CONFIG = c.Config(batch_size=BATCH, optimizer=SGD(clip_norm=1.0, weight_decay=0.01))
+CONFIG = resolved.config(batch_size=BATCH, optimizer=SGD(clip_norm=1.0, weight_decay=0.01))
 RATE = schedule.make(
   learning_rate=0.1, warmup_steps=0, total_steps=STEPS, decay="constant", end_learning_rate=0
 )

@@ -3,11 +3,11 @@
 import dataclasses
 import re
 
-import jax.numpy as jnp
 import pytest
 
 from vit_jax import config as c
 from vit_jax import models, registry
+from vit_jax.config.model import USUAL
 
 MODULES = [family.module for family in registry.FAMILIES.values()]
 
@@ -88,10 +88,9 @@ def test_the_nearest_name_comes_first(name, nearest):
 def test_the_config_sets_the_patches():
   """Section 3.1: patches of a hybrid are cut out of the map, and 1 x 1 is the special case."""
   named = models.create("R50x1+ViT-B/16p2", num_classes=1000)
-  assert models.configured(c.Model(num_classes=1000, name="R50x1+ViT-B/16", patch=2)) == named
-  assert models.configured(c.Model(num_classes=1000, name="ViT-B/32", patch=16)) == models.create(
-    "ViT-B/16"
-  )
+  usual = dict(num_classes=1000, compute_dtype="float32")
+  assert models.configured(c.Model(name="R50x1+ViT-B/16", patch=2, **usual)) == named
+  assert models.configured(c.Model(name="ViT-B/32", patch=16, **usual)) == models.create("ViT-B/16")
   assert (named.stride(), named.grid(224, 96)) == (32, (7, 3))
   with pytest.raises(ValueError, match="Maps of 15 x 14 positions cannot be cut into patches of 2"):
     named.grid(240, 224)
@@ -101,7 +100,7 @@ def test_settings_of_another_kind_of_model_say_how_to_leave_them_out():
   transformer = c.Model("R50x1", 10, representation_layer=True, dropout=0.1, positions="2d")
   expected = (
     r"^representation_layer is no option of R50x1; give "
-    r"--config.model.representation_layer=False --config.model.positions=1d "
+    r"--config.model.representation_layer=False --config.model.positions=auto "
     r"--config.model.dropout=0.0 to leave out what it lacks\.$"
   )
   with pytest.raises(ValueError, match=expected):
@@ -144,14 +143,17 @@ def test_heads_that_do_not_divide_the_width():
 
 
 def test_a_config_at_its_defaults_is_the_module_at_its_defaults():
-  """`configured` only passes on settings that differ from the config's defaults."""
-  settings = c.Model()
+  """`configured` only passes on settings that are given; what is open has the module's value."""
+  settings = {**vars(c.Model()), **USUAL, "name": None, "num_classes": 1000}
   for kind in MODULES:
     for field in dataclasses.fields(kind):
-      value = getattr(settings, field.name, None) if field.name != "name" else None
+      value = settings.get(field.name)
       if field.default is not dataclasses.MISSING and value not in (None, "", 0, ()):
         assert value == field.default, field.name
-  assert jnp.dtype(settings.compute_dtype) == jnp.dtype(models.create("ViT-B/16").dtype)
+  for name in ("ViT-B/16", "R50x1", "R50x1+ViT-B/16", "Axial-R50"):
+    open_ones = c.Model(name=name, num_classes=1000, compute_dtype="float32")
+    assert models.configured(open_ones) == models.create(name)
+    assert models.configured(models.expanded(open_ones)) == models.create(name)
 
 
 def test_every_setting_is_a_field_of_some_module():

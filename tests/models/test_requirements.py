@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax import models, recipes
-from vit_jax.config import ConfigError
+from vit_jax.config import AUTO, ConfigError
 from vit_jax.models import requirements
 
 CPU = types.SimpleNamespace(platform="cpu")
@@ -84,7 +84,7 @@ def test_no_side_fits(name, most):
 
 
 def test_a_suite_of_any_size_takes_that_of_the_weights():
-  assert recipes.evaluation("imagenet", "ViT-B/16").data.image_size == 0
+  assert recipes.evaluation("imagenet", "ViT-B/16").data.image_size == AUTO
   with pytest.raises(ConfigError, match="'ViT-X' is no model"):
     recipes.evaluation("imagenet", "ViT-X")
   assert recipes.evaluation("knn", "ViT-B/20").data.image_size == 220

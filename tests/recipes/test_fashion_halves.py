@@ -3,9 +3,8 @@
 import dataclasses
 import re
 
-from tests import programs
+from tests import programs, resolved
 from tests.recipes.paper import docstring, load
-from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments.studies.loading import functions
 
@@ -23,6 +22,7 @@ def test_pre_training_has_the_settings_of_the_recipe_on_all_classes():
 
 def test_fine_tuning_is_that_of_table_4():
   half, whole = load("fashion_halves", "second,ViT-64/7"), load("finetune", "ViT-B/16,pets")
+  half, whole = map(resolved.without_data, (half, whole))
   assert half.optimizer == whole.optimizer
   assert (half.schedule.decay, half.new_head) == (whole.schedule.decay, whole.new_head)
   assert half.schedule.learning_rate == max(recipes.TASKS["pets"].learning_rates)
@@ -49,7 +49,7 @@ def test_the_page_of_studies_names_all_that_need_the_halves(monkeypatch):
     scales = functions(str(path))
     stage = scales["small"]().cells[0].stage.chain()[0] if "small" in scales else None
     flags = [f"--config.{key}={value}" for key, value in stage.settings.items()] if stage else []
-    config = recipes.resolve(stage.recipe, flags) if stage else c.Config()
+    config = recipes.resolve(stage.recipe, flags) if stage else resolved.config()
     found |= {path.name} if config.data.train.source == "tfds:fashion_first" else set()
   page = (programs.ROOT / "docs" / "studies.md").read_text()
   (said,) = re.findall(r"At the small scale(.*?)use two halves", page, flags=re.DOTALL)

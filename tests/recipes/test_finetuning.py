@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests import resolved
 from tests.recipes.paper import docstring, load, table
 from vit_jax import config as c
 from vit_jax import recipes
@@ -22,7 +23,7 @@ TASKS = {
 @pytest.mark.parametrize("row", table("table4_finetuning.csv")[:5], ids=lambda row: row["dataset"])
 def test_fine_tuning_is_the_row_of_table_4(model, row):
   task, classes, test = TASKS[row["dataset"]]
-  config = load("finetune", f"{model},{task}")
+  config = resolved.without_data(load("finetune", f"{model},{task}"))
   assert config.model.name == model
   assert config.duration == c.Duration(steps=int(row["steps"]))
   assert config.schedule.learning_rate in recipes.TASKS[task].learning_rates
@@ -114,7 +115,7 @@ def test_the_hyperrule_can_be_scored_on_the_development_part(task):
   ],
 )
 def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
-  config = load("hyperrule", argument)
+  config = resolved.without_data(load("hyperrule", argument))
   assert config.duration == c.Duration(steps=steps)
   assert config.schedule.warmup == c.Duration(steps=warmup)
   assert (config.schedule.decay, config.schedule.learning_rate) == ("steps", 0.003)

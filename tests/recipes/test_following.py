@@ -1,19 +1,73 @@
-"""What a recipe derives from a setting follows where the command line replaces that setting."""
+"""What follows from a setting follows where the command line replaces that setting."""
 
 import dataclasses
+import graphlib
+import importlib
+import types
 
+import jax
 import pytest
 
-from vit_jax import recipes
-from vit_jax.config import ConfigError, Data, overrides
+from tests import resolved
+from vit_jax import models, recipes
+from vit_jax.config import Data, Duration, Model, overrides
+from vit_jax.config.duration import is_auto
+from vit_jax.config.facts import FACTS, Labels
+from vit_jax.config.fields import Rule
+from vit_jax.config.model import ARCHITECTURE
+from vit_jax.config.resolve import (
+  ASKED,
+  check_rules,
+  left,
+  resolve,
+  rules_of,
+  value_of,
+)
 from vit_jax.config.run import Config
-from vit_jax.recipes import own_images
+from vit_jax.training import facts
 from vit_jax.weights.card import Card
 
+RULES = rules_of(Config())
+CROPPED = Card(
+  image_size=384, resize=438, squeeze=True, resampling="pillow_bicubic", position_resizing="bicubic"
+)
+OTHER = Card(image_size=256, resampling="torchvision_bicubic")
+# Weights by their name: how images are prepared for them, and what their model is.
+WEIGHTS = {
+  "w.npz": (CROPPED, models.expanded(Model("ViT-B/16", registers=4, qk_norm=True, pool="gap"))),
+  "v.npz": (OTHER, models.expanded(Model("ViT-S/32", layer_scale=True, activation="gelu"))),
+}
+KNOWN = dict(
+  images=5000, side=64, labels=Labels("abc"), devices=8, device=jax.devices("cpu")[0], parts=(2, "")
+)
+BASES = (
+  "train.py:digits",
+  "train.py:digits,ViT-S/8",
+  "finetune.py:w.npz,digits",
+  "finetune.py:ViT-B/16,pets",
+  "hyperrule.py:R50x1,cifar10",
+  "vtab.py:ViT-B/16,svhn",
+  "vit_b16_jft.py",
+  "masked_vit_b16_i1k.py",
+  "deit3.py:B",
+  "evaluate.py:imagenet",
+)
 
-def resolved(recipe, *words):
-  config = recipes.resolve(f"configs/{recipe}", [f"--config.{word}" for word in words])
-  return dataclasses.replace(config, origins=())
+
+def asked(recipe, *words):
+  return recipes.resolve(f"configs/{recipe}", [f"--config.{word}" for word in words])
+
+
+def known(**changes):
+  """All facts, by their names; `changes` are values of some of them."""
+  of_weights = lambda i: lambda config: WEIGHTS[config.init_from][i] if config.init_from else None
+  given = {key: lambda _, x=x: x for key, x in (KNOWN | changes).items()}
+  return facts.of_start() | {"card": of_weights(0), "architecture": of_weights(1)} | given
+
+
+def found(recipe, *words, **changes):
+  """The settings with all that follows; without their origins."""
+  return dataclasses.replace(resolve(asked(recipe, *words), known(**changes)), origins=())
 
 
 @pytest.mark.parametrize(
@@ -28,43 +82,315 @@ def resolved(recipe, *words):
     ("finetune.py:ViT-B/16,imagenet", ("model.name=ViT-H/14",), "finetune.py:ViT-H/14,imagenet"),
     ("finetune.py:ViT-B/16,pets", ("model.name=ViT-H/14",), "finetune.py:ViT-H/14,pets"),
     ("vtab.py:ViT-B/16,pets", ("model.name=ViT-H/14",), "vtab.py:ViT-H/14,pets"),
+    ("finetune.py:w.npz,digits", ("init_from=v.npz",), "finetune.py:v.npz,digits"),
   ],
 )
 def test_a_replaced_setting_gives_the_recipe_that_had_it_from_the_start(recipe, words, other):
-  assert resolved(recipe, *words) == resolved(other)
+  ours, theirs = asked(recipe, *words), asked(other)
+  assert dataclasses.replace(ours, origins=()) == dataclasses.replace(theirs, origins=())
+  assert found(recipe, *words) == found(other)
 
 
-@pytest.mark.parametrize(
-  ("recipe", "word", "derived"),
-  [
-    ("train.py:digits", "duration.steps=6", dict(warmup=1, every=1, ema=0.0)),
-    ("train.py:digits", "duration.steps=4000", dict(warmup=200, every=400, ema=0.9875)),
-    ("finetune.py:ViT-B/16,cifar10", "duration.steps=100", dict(warmup=20, every=10)),
-    ("hyperrule.py:R50x1,cifar10", "duration.steps=100", dict(warmup=20, every=10)),
-    ("vtab.py:ViT-B/16,pets", "duration.steps=100", dict(warmup=20)),
-    ("resnet_sgd.py:R50x1,jft", "batch_size=256", dict(rate=0.03)),
-    ("mae_finetune.py:B", "batch_size=512", dict(rate=1e-3)),
-    ("deit3.py:B", "data.image_size=96", dict(resize=96)),
-    ("augreg.py", "data.image_size=112", dict(resize=128)),
-    ("hyperrule.py:R50x1,cifar10", "data.image_size=64", dict(train_resize=80)),
-  ],
-)
-def test_what_is_derived_follows(recipe, word, derived):
-  config = resolved(recipe, word)
-  found = dict(
-    warmup=config.schedule.warmup.steps,
-    every=config.evaluate_every.steps,
-    ema=config.optimizer.ema,
-    rate=config.schedule.learning_rate,
-    resize=config.data.evaluate_resize,
-    train_resize=config.data.train_resize,
-  )
-  assert {key: found[key] for key in derived} == derived
+# For each setting that rules read, another value.
+REPLACED = {
+  "init_from": "init_from=v.npz",
+  "new_head": "new_head=true",
+  "duration": "duration.epochs=3",
+  "batch_size": "batch_size=48",
+  "model.name": "model.name=ViT-S/32",
+  "model.patch": "model.patch=4",
+  "model.stages": "model.stages=(1,1)",
+  "mesh.fsdp": "mesh.fsdp=2",
+  "optimizer.is_averaged": "optimizer.kind=sgd",
+  "data.image_size": "data.image_size=96",
+  "data.crop_area": "data.crop_area=(0.3,1)",
+  "data.train_resize": "data.train_resize=400",
+  "data.train_pad": "data.train_pad=4",
+  "data.evaluate_resize": "data.evaluate_resize=400",
+}
+HYBRID = "model.name=R50x1+ViT-B/16"  # a name of models that have stages
+
+
+def word_of(recipe, key):
+  return (REPLACED[key], HYBRID) if key == "model.stages" else (REPLACED[key],)
+
+
+def test_every_setting_that_a_rule_reads_is_replaced():
+  read = {name.removeprefix(ASKED) for rule in RULES.values() for name in rule.reads}
+  assert {name for name in read if not name.startswith("facts.")} == {*REPLACED}
+  assert {name.removeprefix("facts.") for name in read - {*REPLACED}} == {*FACTS} == {*known()}
+
+
+def by_rule(key, ours, config):
+  """What the rule of a setting gives, of the settings `ours` that are asked for."""
+  rule, facts = RULES[key], known()
+
+  def read(name):
+    kind, _, rest = name.partition(".")
+    if kind == "facts":
+      return lambda: facts[rest](config)
+    return value_of(ours, rest) if f"{kind}." == ASKED else value_of(config, name)
+
+  derive = rule.derive
+  if isinstance(derive, str):
+    module, _, name = derive.partition(":")
+    derive = getattr(importlib.import_module(module), name)
+  return derive(*map(read, rule.reads))[0]
+
+
+@pytest.mark.parametrize("recipe", BASES)
+@pytest.mark.parametrize("key", [None, *REPLACED])
+def test_each_setting_is_what_its_rule_gives_or_as_it_was_asked_for(recipe, key):
+  ours = asked(recipe, *(word_of(recipe, key) if key else ()))
+  config = resolve(ours, known())
+  assert not left(config)
+  for key in RULES:
+    given = value_of(ours, key)
+    assert value_of(config, key) == (by_rule(key, ours, config) if is_auto(given) else given), key
+  for field in dataclasses.fields(Config):  # and nothing else is touched
+    if field.name not in ("origins", *(key.partition(".")[0] for key in RULES)):
+      assert getattr(config, field.name) == getattr(ours, field.name)
+
+
+@pytest.mark.parametrize("recipe", BASES)
+def test_settings_that_are_resolved_stay_as_they_are(recipe):
+  early = {key: known()[key] for key in facts.of_start()}
+  for so_far in (early, known()):
+    config = resolve(asked(recipe), so_far)
+    assert resolve(config, so_far) == config
+  final = resolve(asked(recipe), known())
+  others = known(images=10**7, side=300, labels=Labels("ab", True), devices=2, parts=(4, ""))
+  assert resolve(final, others) == final
+
+
+STEPS = lambda number: Duration(steps=number)
+MANY = Labels("abcd", multi_label=True)
+GPU = types.SimpleNamespace(platform="gpu")
+SCRATCH, WITH_CARD = "train.py:digits", "finetune.py:w.npz,digits"
+STRAIGHT = dict(card=Card(image_size=384))  # images are resized straight to the square
+# (recipe, settings that are replaced, facts that are otherwise, what follows)
+FOLLOWS = [
+  (
+    SCRATCH,
+    "",
+    {},
+    {
+      "batch_size": 64,
+      "duration": Duration(epochs=120),
+      "log_every": STEPS(50),
+      "evaluate_every": Duration(epochs=12),
+      "checkpoint.every": Duration(epochs=12),
+      "schedule.warmup": Duration(epochs=6),
+      "schedule.learning_rate": 3e-3,
+      "optimizer.ema": round(1 - 1 / (120 * 5000 / 64 / 50), 6),
+      "model.name": "ViT-Ti/8",
+      "model.depth": 4,
+      "model.num_classes": 3,
+      "model.compute_dtype": "float32",
+      "loss.kind": "softmax",
+      "data.image_size": 64,
+      "data.crop_area": (0.5, 1.0),
+      "data.train_resize_ratio": 0.0,
+      "data.flip": False,
+      "data.evaluate_resize": 0,
+      "data.evaluate_squeeze": False,
+      "data.resampling": "bilinear",
+      "position_resizing": "bilinear_aligned",
+      "mesh.data": 8,
+      "accumulation": 2,
+    },
+  ),
+  (
+    SCRATCH,
+    "",
+    dict(images=200_000),
+    {
+      "batch_size": 256,
+      "duration": Duration(epochs=60),
+      "schedule.learning_rate": 1e-3,
+      "data.crop_area": (0.3, 1.0),
+      "model.depth": 12,
+    },
+  ),
+  (SCRATCH, "", dict(images=100), {"batch_size": 16, "model.positions": "sincos2d"}),
+  (
+    SCRATCH,
+    "",
+    dict(side=300),
+    {"model.name": "ViT-Ti/16", "data.image_size": 224, "data.flip": True},
+  ),
+  (SCRATCH, "", dict(labels=MANY), {"loss.kind": "sigmoid", "model.num_classes": 4}),
+  (SCRATCH, "", dict(device=GPU), {"model.compute_dtype": "bfloat16"}),
+  (SCRATCH, "mesh.fsdp=2", dict(devices=6), {"mesh.data": 3}),
+  (SCRATCH, "", dict(parts=(3, "")), {"accumulation": 3}),
+  (
+    SCRATCH,
+    "duration.steps=4000",
+    {},
+    {
+      "schedule.warmup": STEPS(200),
+      "evaluate_every": STEPS(400),
+      "checkpoint.every": STEPS(400),
+      "log_every": STEPS(40),
+      "optimizer.ema": 0.9875,
+    },
+  ),
+  (
+    SCRATCH,
+    "duration.steps=6",
+    {},
+    {
+      "schedule.warmup": STEPS(1),
+      "evaluate_every": STEPS(1),
+      "checkpoint.every": STEPS(1),
+      "log_every": STEPS(1),
+      "optimizer.ema": 0.0,
+    },
+  ),
+  (SCRATCH, "batch_size=1200", {}, {"optimizer.ema": 0.98, "log_every": STEPS(5)}),
+  (SCRATCH, "optimizer.kind=sgd", {}, {"optimizer.ema": 0.0}),
+  (SCRATCH, "model.name=ViT-S/20", {}, {"model.depth": 12, "data.image_size": 60}),
+  (SCRATCH, "model.patch=9", {}, {"model.depth": 4, "data.image_size": 63}),
+  (SCRATCH, "data.image_size=128", {}, {"model.name": "ViT-Ti/16", "model.patch": 16}),
+  (
+    WITH_CARD,
+    "",
+    {},
+    {
+      "batch_size": 512,
+      "duration": STEPS(500),
+      "log_every": STEPS(5),
+      "evaluate_every": STEPS(50),
+      "checkpoint.every": STEPS(50),
+      "schedule.warmup": STEPS(100),
+      "schedule.learning_rate": 0.01,
+      "optimizer.ema": 0.0,
+      "model.name": "ViT-B/16",
+      "data.image_size": 384,
+      "data.crop_area": (0.5, 1.0),
+      "data.train_resize_ratio": 0.0,
+      "data.flip": True,
+      "data.evaluate_resize": 438,
+      "data.evaluate_squeeze": True,
+      "data.resampling": "pillow_bicubic",
+      "position_resizing": "bicubic",
+    },
+  ),
+  (WITH_CARD, "", dict(images=10**6), {"duration": STEPS(20_000), "schedule.warmup": STEPS(500)}),
+  (WITH_CARD, "duration.epochs=2", dict(images=51_200), {"schedule.warmup": STEPS(40)}),
+  (WITH_CARD, "data.image_size=192", {}, {"data.evaluate_resize": 219}),
+  (WITH_CARD, "data.evaluate_resize=0", {}, {"data.evaluate_squeeze": False}),
+  (
+    WITH_CARD,
+    "",
+    STRAIGHT,
+    {
+      "data.crop_area": (0.05, 1.0),
+      "data.train_resize_ratio": 448 / 384,
+      "data.evaluate_resize": 0,
+      "data.evaluate_squeeze": False,
+    },
+  ),
+  (WITH_CARD, "data.crop_area=(0.3,1)", STRAIGHT, {"data.train_resize_ratio": 0.0}),
+  (WITH_CARD, "data.train_resize=400", STRAIGHT, {"data.train_resize_ratio": 0.0}),
+  (WITH_CARD, "data.train_pad=4", STRAIGHT, {"data.train_resize_ratio": 0.0}),
+  (WITH_CARD, "", dict(card=Card(image_size=0)), {"data.image_size": 224}),
+  (WITH_CARD, "model.name=ViT-S/20", {}, {"model.depth": 12, "data.image_size": 384}),
+  ("hyperrule.py:R50x1,9,small", "new_head=false", {}, {"schedule.warmup": STEPS(25)}),
+  *(
+    (
+      recipe,
+      "duration.steps=100",
+      {},
+      {"schedule.warmup": STEPS(20), "evaluate_every": STEPS(10), "log_every": STEPS(1)},
+    )
+    for recipe in ("finetune.py:ViT-B/16,cifar10", "hyperrule.py:R50x1,cifar10", WITH_CARD)
+  ),
+  ("vtab.py:ViT-B/16,pets", "duration.steps=100", {}, {"schedule.warmup": STEPS(20)}),
+  ("vtab.py:ViT-B/16,pets", "duration.steps=100", {}, {"checkpoint.every": STEPS(20)}),
+  # What recipes take from tables of their own.
+  ("resnet_sgd.py:R50x1,jft", "batch_size=256", {}, {"schedule.learning_rate": 0.03}),
+  ("mae_finetune.py:B", "batch_size=512", {}, {"schedule.learning_rate": 1e-3}),
+  ("deit3.py:B", "data.image_size=96", {}, {"data.evaluate_resize": 96}),
+  ("augreg.py", "data.image_size=112", {}, {"data.evaluate_resize": 128}),
+  ("hyperrule.py:R50x1,cifar10", "data.image_size=64", {}, {"data.train_resize": 80}),
+]
+
+
+@pytest.mark.parametrize(("recipe", "words", "changes", "values"), FOLLOWS)
+def test_what_is_derived_follows(recipe, words, changes, values):
+  config = found(recipe, *words.split(), **changes)
+  assert {key: value_of(config, key) for key in values} == values
+
+
+def test_every_rule_is_above():
+  assert {key for *_, values in FOLLOWS for key in values} >= {
+    key for key in RULES if key.removeprefix("model.") not in ARCHITECTURE
+  }
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_the_model_is_that_of_the_weights_whichever_they_are(weights):
+  config = found(WITH_CARD, f"init_from={weights}")
+  _, model = WEIGHTS[weights]
+  for key in ("name", *ARCHITECTURE):
+    assert getattr(config.model, key) == getattr(model, key)
+
+
+@pytest.mark.parametrize("name", ["ViT-B/32", "R50x1+ViT-B/16", "R50x1", "Axial-ViT-B/16"])
+@pytest.mark.parametrize("recipe", [SCRATCH, WITH_CARD, "vit_b16_jft.py"])
+def test_the_architecture_is_that_of_a_name_that_is_given(recipe, name):
+  config = found(recipe, f"model.name={name}", side=224)
+  assert config.model == dataclasses.replace(config.model, **vars_of(models.expanded(Model(name))))
+
+
+def vars_of(model):
+  return {key: getattr(model, key) for key in ("name", *ARCHITECTURE)}
+
+
+def values_of(field):
+  """Values of a setting as a command line gives them, the smallest and the largest among them."""
+  check = field.metadata
+  if check.get("choices"):
+    return check["choices"]
+  if field.type is bool:
+    return "false", "true"
+  if field.type is int:
+    return check["low"] + 1, check["high"]
+  return (check["low"], check["high"]) if field.type is float else ()
+
+
+# Of settings whose type does not tell values that suit.
+GIVEN = {
+  "model.name": ("ViT-S/8", "R50x1"),
+  "model.stages": ("(1,)", "(3,4,6,3)"),
+  "data.crop_area": ("(0.2,0.9)", "(1.0,1.0)"),
+  "batch_size": (1, 2**20),
+}
+
+
+@pytest.mark.parametrize("recipe", [SCRATCH, WITH_CARD, "finetune.py:ViT-B/16,pets"])
+@pytest.mark.parametrize("key", RULES)
+def test_what_the_command_line_gives_is_never_changed(recipe, key):
+  ours, (*groups, name) = asked(recipe), key.split(".")
+  group = value_of(ours, ".".join(groups)) if groups else ours
+  if isinstance(getattr(group, name), Duration):
+    words = [f"{key}.steps=7", f"{key}.epochs=0.5", f"{key}.examples=9", f"{key}.steps=0"]
+  else:
+    (field,) = (field for field in dataclasses.fields(group) if field.name == name)
+    words = [f"{key}={value}" for value in GIVEN.get(key) or values_of(field)]
+  beside = ["data.image_size=224", *([HYBRID] if key == "model.stages" else [])]
+  for word in words:
+    asks = asked(recipe, *(other for other in beside if not other.startswith(key)), word)
+    given = value_of(asks, key)
+    assert not is_auto(given)
+    assert value_of(resolve(asks, known()), key) == given
+    assert dict(resolve(asks, known()).origins).get(key, "") in ("", overrides.GIVEN)
 
 
 def test_the_command_line_has_the_last_word():
-  config = resolved("train.py:digits", "duration.steps=4000", "schedule.warmup.steps=7")
-  assert config.schedule.warmup.steps == 7
+  config = found("train.py:digits", "duration.steps=4000", "schedule.warmup.steps=7")
+  assert config.schedule.warmup == Duration(steps=7)
   config = overrides.replaced(
     Config(data=Data(image_size=224, evaluate_resize=256)),
     {"data.image_size": "112", "data.evaluate_resize": "120"},
@@ -72,12 +398,29 @@ def test_the_command_line_has_the_last_word():
   assert config.data.evaluate_resize == 120
 
 
-def test_weights_and_data_of_a_recipe_are_named_in_its_argument(monkeypatch):
-  monkeypatch.setattr(own_images, "card_of", lambda weights: Card(image_size=518, resize=592))
-  config = resolved("finetune.py:w.npz,digits", "data.image_size=112")
-  assert config.data.evaluate_resize == 128
-  for recipe in ("train.py:digits", "finetune.py:w.npz,digits"):
-    with pytest.raises(ConfigError, match=r"replaces digits.*the recipe's argument"):
-      resolved(recipe, "data.train.source=synthetic:8")
-  with pytest.raises(ConfigError, match=r"init_from=v.npz replaces w.npz"):
-    resolved("finetune.py:w.npz,digits", "init_from=v.npz")
+def test_auto_leaves_a_setting_of_a_recipe_to_its_rule():
+  words = "schedule.warmup=auto", "evaluate_every=auto", "schedule.learning_rate=auto"
+  config = found("vit_b16_jft.py", "duration.steps=2000", *words)
+  assert config.schedule.warmup == Duration(steps=100)
+  assert config.evaluate_every == Duration(steps=200)
+  assert config.schedule.learning_rate == 3e-3
+
+
+def test_other_data_and_other_weights_are_followed_by_all_that_they_decide():
+  config = resolved.with_data(asked(SCRATCH, "data.train.subset=100"))
+  assert (config.batch_size, config.model.positions) == (16, "sincos2d")
+  config = resolved.with_data(asked(SCRATCH, "data.train.source=synthetic:8", "data.train.split="))
+  assert config.model.num_classes == 8
+  other = found(WITH_CARD, "init_from=v.npz")
+  assert (other.model.name, other.data.image_size) == ("ViT-S/32", 256)
+  assert (other.data.evaluate_resize, other.data.resampling) == (0, "torchvision_bicubic")
+
+
+def test_rules_that_read_one_another_in_a_circle_are_refused():
+  rule = lambda *reads: Rule(reads, "the other", lambda *values: (1, ""))
+  check_rules({"a": rule("b"), "b": rule("c", "facts.images"), "c": rule("d")})
+  with pytest.raises(graphlib.CycleError):
+    check_rules({"a": rule("b"), "b": rule("c"), "c": rule("a")})
+  check_rules({"a": rule("b"), "b": rule("asked.a")})  # what was asked for is known
+  with pytest.raises(ValueError, match=r"the rule of a reads facts\.weather, which is no fact"):
+    check_rules({"a": rule("facts.weather")})

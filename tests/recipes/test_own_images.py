@@ -8,18 +8,17 @@ import cv2
 import numpy as np
 import pytest
 
-from tests import programs
+from tests import programs, resolved
 from tests.data.tfds_fixture import write_single_label_tfds
 from tests.recipes.paper import load
-from tests.tiny_run import CONFIG
 from vit_jax import launch, recipes
-from vit_jax.config import ConfigError
+from vit_jax.config import AUTO, ConfigError, Data, scales
 from vit_jax.config.as_recipe import as_recipe
-from vit_jax.data import sources
+from vit_jax.data import sample, sources
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
 from vit_jax.process.signals import StopRequest
-from vit_jax.recipes import loading, own_images, scales
+from vit_jax.recipes import loading, own_images
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
 SMALL = ("--config.model.depth=1",)
@@ -88,7 +87,7 @@ def test_a_class_called_train_is_a_class(tmp_path):
 def test_data_with_splits_is_scored_on_them():
   config = own_images.train("digits")
   assert (config.data.train.split, config.evaluate["held_out"].split) == ("train", "test")
-  assert config.data.image_size == 16
+  assert resolved.with_data(config).data.image_size == 16
 
 
 def test_paths_may_have_commas(tmp_path):
@@ -112,12 +111,12 @@ def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
   draw(tmp_path, images=6)
   table = tmp_path / "list.csv"
   table.write_text("".join(f"a/{i}.png,{label}\n" for i, label in enumerate(["a", "a|b", "b"] * 2)))
-  config = own_images.train(str(table))
+  config = resolved.with_data(own_images.train(str(table)))
   assert config.loss.kind == "sigmoid"
   assert ("loss.kind", "images have any number of labels") in config.origins
   assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
   table.write_text(table.read_text().replace("a|b", "b"))
-  assert own_images.train(str(table)).loss.kind == "softmax"
+  assert resolved.with_data(own_images.train(str(table))).loss.kind == "softmax"
 
 
 def test_small_models_have_the_shapes_of_small_recipes():
@@ -146,7 +145,7 @@ def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):
   for part in (config.data.train, config.evaluate["held_out"]):
     assert (part.source, part.label_key, part.image_key) == (f"csv:{table}", "the species", "photo")
   assert config.model.name == "ViT-S/4"
-  assert ("model.num_classes", "the data: 'x', 'y'") in config.origins
+  assert ("model.num_classes", "the data: 'x', 'y'") in resolved.with_data(config).origins
   scored = recipes.load(f"configs/evaluate.py:w.npz,{table},label_key=site").evaluate["own"]
   assert (scored.source, scored.label_key) == (f"csv:{table}", "site")
   with pytest.raises(ConfigError, match=r"label_key='spcies': there is no such column.*name them"):
@@ -155,8 +154,10 @@ def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):
 
 def test_the_model_may_have_the_name_of_another_library(tmp_path):
   config = recipes.load(f"configs/train.py:{draw(tmp_path, images=6)},vit_small_patch16_224")
+  assert (config.model.name, config.model.depth) == ("ViT-S/16", AUTO)
+  config = resolved.with_data(config)
   model = config.model
-  assert (model.name, model.depth, model.activation) == ("ViT-S/16", 0, "gelu")
+  assert (model.name, model.depth, model.activation) == ("ViT-S/16", 12, "gelu")
   assert model.positions == "1d"
   assert config.data.image_size == 224
   told = dict(config.origins)
@@ -174,20 +175,21 @@ def test_the_model_may_have_the_name_of_another_library(tmp_path):
     (2_000_000, 230, "ViT-S/16", 224, 1024),
   ],
 )
-def test_the_model_suits_the_images(monkeypatch, images, side, model, size, batch):
-  own = own_images.OwnImages(CONFIG.data.train, CONFIG.data.train, "", images, side)
-  monkeypatch.setattr(own_images, "look_at", lambda spec, keys: own)
-  config = own_images.train("")
+def test_the_model_suits_the_images(images, side, model, size, batch):
+  config = resolved.without_data(own_images.train("digits"), images=images, side=side)
   assert (config.model.name, config.data.image_size) == (model, size)
   assert config.batch_size == batch
-  assert own_images.train("", "ViT-H/14").data.image_size % 14 == 0
+  named = resolved.without_data(own_images.train("digits", "ViT-H/14"), images=images, side=side)
+  assert named.model.name == "ViT-H/14"
+  assert named.data.image_size == size // 14 * 14
 
 
 def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
   folder = draw(tmp_path, images=3)
   for path in folder.glob("*/*.png"):
     path.write_bytes(path.read_bytes()[:20])
-  assert own_images.look_at(str(folder), {}).side == 0
+  source = sources.open_source(f"folder:{folder}")
+  assert sample.median_side(source, max_pixels=Data().max_pixels) == 0
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
 def test_what_is_not_there_is_named(tmp_path, recipe, message):
   draw(tmp_path, images=2)
   with pytest.raises(ConfigError, match=message):
-    recipes.load(f"configs/{recipe.format(tmp_path, tmp_path)}")
+    resolved.with_data(recipes.load(f"configs/{recipe.format(tmp_path, tmp_path)}"))
 
 
 @pytest.mark.parametrize("recipe", ["vit_b16_jft", "masked_fashion", "resnet_sgd", "vtab", "train"])

@@ -7,10 +7,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests import resolved
 from tests.recipes.paper import CONFIGS, docstring, load, table
 from vit_jax import config as c
 from vit_jax import models, recipes
 from vit_jax.config import Dataset
+from vit_jax.config.facts import Labels
 from vit_jax.data import leakage
 from vit_jax.data.sources.base import Block
 from vit_jax.learning import optim, schedule, state, train_step
@@ -116,8 +118,10 @@ def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
   + [("vit_shape_jft", shape) for shape in SHAPES],
 )
 def test_shapes_of_a_whole_step(name, argument):
-  config = load(name, argument)
-  model = config.model.with_classes(10)  # or as many as the recipe says
+  labels = Labels("0123456789")  # counted where the recipe does not say how many
+  known = dict(images=1437, side=16, labels=labels, device=jax.devices()[0])
+  config = resolved.without_data(load(name, argument), **known)
+  model = config.model
   objective = config.objective.configured(config, shortened(models.configured(model)))
   optimizer = optim.make(config.optimizer)
   rate = schedule.make(
@@ -263,11 +267,11 @@ def test_what_is_no_recipe(name, argument, message):
 @pytest.mark.parametrize(
   ("argument", "side", "resize"),
   [
-    ("", 0, -1),
-    ("own,ViT-H/14", 0, -1),
+    ("", c.AUTO, -1),
+    ("own,ViT-H/14", c.AUTO, -1),
     ("objectnet", 480, 512 / 480),
     ("objectnet,ViT-H/14", 476, 512 / 480),
-    ("variants,R50x1+ViT-B/32", 0, 512 / 480),
+    ("variants,R50x1+ViT-B/32", c.AUTO, 512 / 480),
     ("few_shot,R152x2", 224, -1),
     ("knn,ViT-H/14", 224, -1),
   ],

@@ -35,7 +35,7 @@ def test_resnets_train_as_the_vits_of_the_dataset_do(dataset, vit):
 def test_sgd_is_the_one_of_bit(model, dataset, epochs, drops):
   config = load("resnet_sgd", f"{model},{dataset}")
   assert (config.model.name, config.duration) == (model, c.Duration(epochs=epochs))
-  assert config.optimizer == SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled")
+  assert config.optimizer == SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled", ema=0.0)
   assert config.schedule.learning_rate == pytest.approx(0.03 * 4096 / 256)
   assert config.schedule.warmup == c.Duration(steps=5000)
   assert [share * epochs for share in config.schedule.drops] == pytest.approx(list(drops))

@@ -5,11 +5,12 @@ import json
 
 import numpy as np
 
+from tests import resolved
 from vit_jax import config
 from vit_jax.evaluation import details, examples, results
 from vit_jax.storage import files, metrics_log, starts, workdir
 
-CONFIG = config.Config(
+CONFIG = resolved.config(
   batch_size=32,
   model=config.Model(
     name="ViT-Ti/4",

@@ -53,10 +53,14 @@ def test_values_that_are_not_finite(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("name", "said"), [("no-model", "is no model"), ("ViT-B/7", "cannot be cut into patches")]
+  ("changes", "said"),
+  [
+    (dict(name="no-model"), "is no model"),
+    (dict(name="ViT-B/7", patch=7), "cannot be cut into patches"),
+  ],
 )
-def test_settings_of_no_model_are_left_out(tmp_path, name, said):
-  settings = made_run.replaced(model=dataclasses.replace(made_run.CONFIG.model, name=name))
+def test_settings_of_no_model_are_left_out(tmp_path, changes, said):
+  settings = made_run.replaced(model=dataclasses.replace(made_run.CONFIG.model, **changes))
   found = page(made_run.write(tmp_path / "run", settings=settings))
   assert "The settings are left out" in found.text
   assert said in found.text

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import programs
+from tests import programs, resolved
 from tests.report.read_page import Page
 from tools import report as tool
-from vit_jax.config import Config, recorded
+from vit_jax.config import recorded
 from vit_jax.data import datasets
 from vit_jax.evaluation import examples
 from vit_jax.report import inside, report, run
@@ -141,7 +141,7 @@ def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
     monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
   )
   monkeypatch.setattr(report, "write", lambda *args, **options: 1 / 0)
-  run = types.SimpleNamespace(config=Config())
+  run = types.SimpleNamespace(config=resolved.config())
   report.Report(run, session).end(types.SimpleNamespace(stopping=True))  # it goes on later
   assert not list(tmp_path.iterdir())
   report.Report(run, session).end(types.SimpleNamespace(stopping=False))

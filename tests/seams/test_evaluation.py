@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tests import programs
+from tests import programs, resolved
 from vit_jax import registry
 from vit_jax.config import ConfigError, Dataset, overrides, python_file
 from vit_jax.config.fields import name_of_kind, setting
@@ -20,7 +20,6 @@ from vit_jax.launch import launch
 from vit_jax.process.signals import StopRequest
 from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.training import checks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -125,9 +124,9 @@ def test_all_else_asks_it(toy):
   """Checks of settings, early stopping, data that is kept apart, and the page of settings."""
   config = configured()
   with pytest.raises(ConfigError, match=r"evaluate\.mine\.power=3 cannot be taken of flipped"):
-    checks.check(configured(**{"evaluate.mine.power": "3", "data.flip": "true"}))
+    resolved.checked(configured(**{"evaluate.mine.power": "3", "data.flip": "true"}))
   with pytest.raises(ConfigError, match=r"sure to give; they give .*, mine/spread, mine/widest\."):
-    checks.check(configured(**{"early_stopping.metric": "mine/narrow"}))
+    resolved.checked(configured(**{"early_stopping.metric": "mine/narrow"}))
   judged = lambda metric: holdout.ScoredRun("it", config, metric).scores()
   assert [role.dataset.split for role in judged("mine/spread")] == ["test", "test"]
   assert len(judged("test/top1")) == 1

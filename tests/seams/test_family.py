@@ -120,7 +120,7 @@ def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
   assert again.module == run.module
   chex.assert_trees_all_equal(again.params, run.params)
   assert program.run(
-    tmp_path / "tuned", *WORDS, f"--config.init_from={path}", "--config.model.name="
+    tmp_path / "tuned", *WORDS, f"--config.init_from={path}", "--config.model.name=auto"
   )
 
 

@@ -56,7 +56,7 @@ def flags(**changes):
   }
   settings = {f"{key}.source": "toy:40" for key in sets}
   settings |= {f"{key}.split": split for key, split in sets.items()}
-  settings |= {"model.num_classes": 0, "model.depth": 1, "evaluate.probe.shots": "(1, 2)"}
+  settings |= {"model.num_classes": "auto", "model.depth": 1, "evaluate.probe.shots": "(1, 2)"}
   settings |= {"evaluate.probe.kind": "few_shot"}
   settings |= {"batch_size": 8, "duration.epochs": 0, "duration.steps": 12}
   settings |= {"schedule.warmup.steps": 2, "log_every.steps": 4, **changes}

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.learning import optim, state
@@ -15,7 +16,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import saving
 
 MODEL = dict(name="ViT-Ti/4", depth=1, width=64, mlp_dim=256, heads=2, num_classes=3)
-CONFIG = c.to_dict(c.Config())
+CONFIG = c.to_dict(resolved.config())
 META = {
   "config": CONFIG,
   "class_names": ["ant", "bee", "cat"],

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.storage.states import (
   CONFIG,
   META,
@@ -101,7 +102,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
 @pytest.mark.parametrize(
   ("different", "message"),
   [
-    (dict(width=32), r"config\.model\.width: 0 -> 32"),
+    (dict(width=32), r"config\.model\.width: 768 -> 32"),
     (dict(optimizer=SGD()), r"optimizer"),
     (dict(ema=False), r"ema/.*the config wants absent"),
     (dict(num_classes=4), r"head/bias is float32\(3,\), the config wants float32\(4,\)"),
@@ -109,7 +110,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
   ],
 )
 def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message):
-  now = c.to_dict(c.Config())
+  now = c.to_dict(resolved.config())
   if "width" in different:
     now["model"]["width"] = 32
   checkpoints = opened(run)

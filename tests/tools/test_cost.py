@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from tests import programs
+from tests import programs, resolved
 from tools import cost as tool
 from vit_jax import config as c
 from vit_jax.recipes import cost
@@ -133,7 +133,7 @@ def test_examples_are_those_of_the_recipes_dataset_or_given():
 
 def test_a_recipe_of_another_shape_is_not_called_by_the_name_alone():
   (row,) = rows_of(f"--config={CONFIGS / 'vit_shape_jft.py'}:base")
-  assert row["model"] == "ViT-L/32 depth=8 width=1024 mlp_dim=2048 heads=16"
+  assert row["model"] == "ViT-L/32 depth=8 mlp_dim=2048"  # its width and heads are those of ViT-L
   assert row["paper_exaflops"] is None
   assert row["exaflops"] > 0
 
@@ -147,7 +147,7 @@ def test_a_recipe_of_another_shape_is_not_called_by_the_name_alone():
   ],
 )
 def test_images_of_a_training(duration, images):
-  assert cost.training_images(c.Config(batch_size=64, duration=duration), 100) == images
+  assert cost.training_images(resolved.config(batch_size=64, duration=duration), 100) == images
 
 
 @pytest.mark.parametrize(

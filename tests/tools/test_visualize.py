@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import resolved
 from tests.weights import families
 from tools import visualize
 from vit_jax import config, inference, weights
@@ -173,7 +174,7 @@ def test_mistakes_of_a_run(folder, capsys):
   known = details.Details(names, labels, predictions, np.array([1, 0.5, 0.75, 1]), source.name)
   details.write(folder / "run" / "evaluation" / "1" / "test", known)
   sets = {"test": Classification("digits", "test")}
-  recorded = config.Config(evaluate=sets)
+  recorded = resolved.config(evaluate=sets)
   (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))
   found = run(folder, "mistakes --source {}/run", capsys)
   assert found["summary"] == {"test": {"mistakes": 2, "images": 4}}

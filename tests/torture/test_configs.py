@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from tests import programs
+from tests import programs, resolved
 from vit_jax import config as cfg
 
 CASES = (0, 600)  # config/test_bounds.py tries every setting in every test run
@@ -62,7 +62,7 @@ def settings():
       else:
         yield f"{path}{key}", value
 
-  return dict(below(cfg.to_dict(cfg.Config()), ""))
+  return dict(below(cfg.to_dict(resolved.config()), ""))
 
 
 def value(rng: random.Random, key: str, default):
@@ -83,7 +83,7 @@ def value(rng: random.Random, key: str, default):
 def choices_of(key: str):
   """The values that a setting lists as its choices."""
   *groups, last = key.split(".")
-  group = functools.reduce(getattr, groups, cfg.Config())
+  group = functools.reduce(getattr, groups, resolved.config())
   (field,) = (field for field in dataclasses.fields(group) if field.name == last)
   return field.metadata.get("choices", ())
 

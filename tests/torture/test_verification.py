@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests import miscomputing, tiny_run
+from tests import miscomputing, resolved, tiny_run
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import state as states
 from vit_jax.process.errors import Miscomputed
-from vit_jax.training import run as runs
 from vit_jax.training import verification
 
 KINDS = ("parameters", "replica", "gradients", "once")
@@ -44,7 +43,7 @@ class Verification:
       mesh=c.Mesh(fsdp=fsdp),
       model=dataclasses.replace(tiny_run.CONFIG.model, width=64, mlp_dim=256),
     )
-    run = runs.make(config, runs.open_data(config))
+    run = resolved.run(config)
     self.run = dataclasses.replace(run, objective=miscomputing.WrongGradients(run.objective))
     with self.run.batches() as batches:
       self.batch = with_fault(next(batches), 0, slice(0))
@@ -148,10 +147,10 @@ def test_a_sound_run_has_the_same_bits_as_without_verification():
 def test_gpus_need_kernels_that_give_the_same_bits(monkeypatch, platform, flags, refused):
   monkeypatch.setenv("XLA_FLAGS", flags)
   device = types.SimpleNamespace(platform=platform)
-  verification.check(c.Config(), device)
+  verification.check(resolved.config(), device)
   outcome = pytest.raises(c.ConfigError, match="needs XLA_FLAGS=") if refused else NOTHING
   with outcome:
-    verification.check(c.Config(verify_every=5), device)
+    verification.check(resolved.config(verify_every=5), device)
 
 
 NOTHING = contextlib.nullcontext()

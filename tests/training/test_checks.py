@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
@@ -11,7 +12,7 @@ from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.training import checks
 
-GOOD = c.Config(
+GOOD = resolved.config(
   duration=c.Duration(steps=10), batch_size=64, data=c.Data(train=c.Dataset(source="digits"))
 )
 
@@ -20,9 +21,19 @@ def replaced(group, **changes):
   return dataclasses.replace(GOOD, **{group: dataclasses.replace(getattr(GOOD, group), **changes)})
 
 
+def named(name, **changes):
+  return dataclasses.replace(GOOD, model=c.Model(name=name, **changes))
+
+
+def checked(config):
+  """Checks settings in the order in which a run does."""
+  checks.check_given(config)
+  resolved.checked(config)
+
+
 @pytest.mark.parametrize("changes", [{}, dict(evaluate_resize=224), dict(train_resize=224)])
 def test_a_good_config_passes(changes):
-  checks.check(replaced("data", **changes))
+  resolved.checked(replaced("data", **changes))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,7 @@ def test_a_good_config_passes(changes):
     ),
     (
       dataclasses.replace(
-        GOOD,
+        replaced("model", num_classes=10),
         evaluate={"val": Classification("digits", "test"), "off": Classification()},
         early_stopping=c.EarlyStopping(metric="val/top2"),
       ),
@@ -77,13 +88,13 @@ def test_a_good_config_passes(changes):
       r"config\.model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)",
     ),
     (
-      replaced("model", name="R50x1", stages=(3, "4")),
+      named("R50x1", stages=(3, "4")),
       r"config\.model\.stages=\(3, '4'\) must hold numbers",
     ),
-    (replaced("model", name="R50x1", depth=3), r"config\.model\.depth is no option of R50x1"),
-    (replaced("model", name="R50x1", width=40), r"config\.model\.width=40 .*multiple of 32"),
+    (named("R50x1", depth=3), r"config\.model\.depth is no option of R50x1"),
+    (named("R50x1", width=40), r"config\.model\.width=40 .*multiple of 32"),
     (
-      replaced("model", name="Axial-ViT-B/16", pool="class_token"),
+      named("Axial-ViT-B/16", pool="class_token"),
       r"model\.pool='class_token'.*gap",
     ),
     (
@@ -93,7 +104,7 @@ def test_a_good_config_passes(changes):
     (replaced("model", positions="2d", width=33, heads=3), r"model\.positions='2d'.*odd"),
     (
       dataclasses.replace(
-        replaced("model", name="R+ViT-Ti/16"), data=dataclasses.replace(GOOD.data, image_size=200)
+        named("R+ViT-Ti/16"), data=dataclasses.replace(GOOD.data, image_size=200)
       ),
       r"image_size=200 .*R\+ViT-Ti/16; nearest: 192, 221",
     ),
@@ -119,14 +130,14 @@ def test_a_good_config_passes(changes):
 )
 def test_contradictions(config, message):
   with pytest.raises(c.ConfigError, match=message):
-    checks.check(config)
+    checked(config)
 
 
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("trainable", ["head/.*", "Transformer/.*", "Transformer/encoderblock.*"])
 def test_parameters_that_can_be_trained_alone(trainable, scan):
   config = replaced("optimizer", trainable=trainable)
-  checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
+  resolved.checked(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
 
 
 BLOCKS_APART = [
@@ -142,15 +153,15 @@ def test_stacked_blocks_cannot_be_told_apart(pattern):
   trainable = replaced("optimizer", trainable=pattern)
   rules = replaced("optimizer", weight_decay=0.1, decay_rules=((pattern, 0.5), *c.DECAY_RULES))
   for config, setting in ((trainable, "trainable"), (rules, "decay_rules")):
-    checks.check(dataclasses.replace(config, model=c.Model(depth=3)))
+    resolved.checked(dataclasses.replace(config, model=c.Model(depth=3)))
     with pytest.raises(c.ConfigError, match=rf"optimizer\.{setting}=.* names single"):
-      checks.check(dataclasses.replace(config, model=c.Model(depth=3, scan=True)))
+      resolved.checked(dataclasses.replace(config, model=c.Model(depth=3, scan=True)))
 
 
 def test_rules_for_all_blocks_may_be_stacked():
   for rule in ((".*encoderblock.*/kernel", 0.5), ("Transformer/encoderblock_1/.*/kernel", 1.0)):
     config = replaced("optimizer", weight_decay=0.1, decay_rules=(rule, *c.DECAY_RULES))
-    checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=True)))
+    resolved.checked(dataclasses.replace(config, model=c.Model(depth=2, scan=True)))
 
 
 def test_evaluation_needs_neither_training_data_nor_a_length():
@@ -163,7 +174,7 @@ def test_evaluation_needs_neither_training_data_nor_a_length():
   for resize in (-1.0, 0.0, 1.0, 8 / 7):
     own = {"own": Classification(resize=resize)}
     checks.check_evaluation(dataclasses.replace(config, evaluate=own))
-  unnamed = dataclasses.replace(config, model=c.Model(name=""), data=c.Data(image_size=0))
+  unnamed = dataclasses.replace(config, model=c.Model(), data=c.Data(image_size=c.AUTO))
   checks.check_evaluation(unnamed)
   with pytest.raises(c.ConfigError, match=r"batch_size=64.*accumulation=3"):
     checks.check_evaluation(dataclasses.replace(config, accumulation=3))
@@ -173,7 +184,7 @@ def test_settings_without_effect_are_refused_in_training_alone():
   config = dataclasses.replace(GOOD, new_head=True)
   checks.check_evaluation(config)
   with pytest.raises(c.ConfigError, match="new_head=True has no effect without"):
-    checks.check(config)
+    resolved.checked(config)
 
 
 @pytest.mark.parametrize("kind", [FewShot, Nearest])
@@ -182,7 +193,7 @@ def test_half_a_pair_is_refused(kind, given):
   parts = {part: c.Dataset("digits" if part == given else "", part) for part in ("train", "test")}
   config = dataclasses.replace(GOOD, evaluate={"a": kind(**parts)})
   message = rf"config\.evaluate\.a\.{given}\.source has no effect without config\.evaluate\.a\.t"
-  for check in (checks.check, checks.check_evaluation):
+  for check in (resolved.checked, checks.check_evaluation):
     with pytest.raises(c.ConfigError, match=message):
       check(config)
 
@@ -190,7 +201,7 @@ def test_half_a_pair_is_refused(kind, given):
 def test_settings_of_evaluation_are_refused_in_training():
   config = dataclasses.replace(GOOD, evaluate_step=3)
   with pytest.raises(c.ConfigError, match=r"has no effect in training; add --mode=evaluate"):
-    checks.check(config)
+    resolved.checked(config)
   checks.check_evaluation(config)
 
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests import programs
+from tests import programs, resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
@@ -33,7 +33,7 @@ def source(tmp_path):
 
 
 def config(source, side=16, **model):
-  return c.Config(
+  return resolved.config(
     init_from=str(source),
     model=c.Model(**(VIT | dict(num_classes=5) | model)),
     data=c.Data(image_size=side),
@@ -160,7 +160,7 @@ def test_a_head_whose_classes_nothing_names_is_spoken_of(source):
 
 
 def test_weights_of_another_family(source):
-  resnet = c.Config(init_from=str(source), model=c.Model(name="R50x1", num_classes=5))
+  resnet = resolved.config(init_from=str(source), model=c.Model(name="R50x1", num_classes=5))
   with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
     read(resnet)
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.learning.hidden_channel import Hidden
 from tests.seams.program import StopAfter
 from tools import cache as tools_cache
@@ -53,7 +54,7 @@ def weighted(source, weight, **more):
 def run(mix, *, data=None, **more):
   data = c.Data(mix=mix, image_size=8, threads=1, **(data or {}))
   settings = dict(batch_size=8, duration=c.Duration(epochs=2), model=MODEL) | more
-  return c.Config(data=data, **settings)
+  return resolved.config(data=data, **settings)
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def refused(config, act=runs.open_data):
 
 def test_an_epoch_is_as_long_as_all_sources_together(two):
   config = run(two)
-  checks.check(config)
+  resolved.checked(config)
   data = runs.open_data(config)
   assert (len(data.train), data.train.class_names) == (30, ("a", "b"))
   assert steps.of_run(config, len(data.train)).total == round(2 * 30 / 8)
@@ -84,7 +85,7 @@ def test_an_epoch_is_as_long_as_all_sources_together(two):
 
 def test_batches_have_the_shares_of_the_weights(two):
   config = run(two, data=dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)))
-  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
+  made = resolved.run(config, jax.devices()[:1])
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   assert [(part.examples, part.weight) for part in made.data.parts] == [(20, 2), (10, 3)]
   batches = [next(reader) for _ in range(125)]  # 1,000 images: a block, which holds whole shares
@@ -117,13 +118,13 @@ def test_a_source_that_is_empty_is_left_out(two, folders):
   ],
 )
 def test_a_mix_stands_alone(two, train, given, flags):
-  said = refused(run(two, data=dict(train=train)), checks.check)
+  said = refused(run(two, data=dict(train=train)), checks.check_given)
   assert said.startswith(f"config.data.train.{given} cannot be given beside config.data.mix (lar")
   assert f"--config.data.train.{flags}" in said
 
 
 def test_neither_source_nor_mix():
-  assert "config.data.mix" in refused(run({"none": c.Weighted()}), checks.check)
+  assert "config.data.mix" in refused(run({"none": c.Weighted()}), checks.check_given)
 
 
 @pytest.mark.parametrize("weight", [0, -1.0, float("nan"), float("inf"), "3"])
@@ -245,8 +246,8 @@ def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path,
   bare = {name: dataclasses.replace(one, label_key="") for name, one in two.items()}
   every = dict(log_every=c.Duration(steps=1), evaluate_every=c.Duration())
   config = run(bare, duration=c.Duration(steps=6), objective=Hidden(), **every)
-  checks.check(config)
-  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
+  resolved.checked(config)
+  made = resolved.run(config, jax.devices()[:1])
   whole, parts, read = tmp_path / "whole", tmp_path / "parts", []
   reading = Reader.training
   monkeypatch.setattr(
@@ -258,7 +259,7 @@ def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path,
   turned = dataclasses.replace(  # the order in which a recipe names the sources does not matter
     config, data=dataclasses.replace(config.data, mix=dict(reversed(bare.items())))
   )
-  made = runs.make(turned, runs.open_data(turned), jax.devices()[:1])
+  made = resolved.run(turned, jax.devices()[:1])
   assert launch.train(made, parts, StopAfter())
   ends = [checkpoint.find(folder, 6) for folder in (whole, parts)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests import resolved
 from tests.learning.steps import BATCHES, CONFIG, ONE, changed, mesh_of
 from tests.seams.program import StopAfter
 from vit_jax import config as c
@@ -24,7 +25,6 @@ from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, fit, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from, speed
-from vit_jax.training import run as runs
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
@@ -161,7 +161,7 @@ def test_weights_are_put_into_a_partial_average_too():
   chex.assert_trees_all_equal(jax.device_get(put.ema), optim.partition(read, LAST))
 
 
-DIGITS = c.Config(
+DIGITS = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   evaluate_every=c.Duration(),
@@ -180,7 +180,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch
 ):
   monkeypatch.setattr(speed, "chip", lambda kind: Chip(1e12))
-  made = runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
+  made = resolved.run(DIGITS, jax.devices()[:1])
   assert launch.train(made, tmp_path / "whole", StopAfter())
   assert "(2,394 of them trained)" in capsys.readouterr().out
   assert not launch.train(made, tmp_path / "parts", StopAfter(3))

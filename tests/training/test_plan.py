@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import resolved
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax.data import cache
@@ -20,7 +21,7 @@ def digits(split="train"):
   return Classification(source="digits", split=split)
 
 
-CONFIG = c.Config(
+CONFIG = resolved.config(
   batch_size=16,
   duration=c.Duration(epochs=2),
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
@@ -49,7 +50,7 @@ def test_evaluation_sets_without_a_source_are_left_out():
 def test_the_learning_rate_is_that_of_the_settings():
   schedule = c.Schedule(learning_rate=2.0, warmup=c.Duration(steps=10), decay="steps", drops=(0.5,))
   config = dataclasses.replace(CONFIG, duration=c.Duration(steps=40), schedule=schedule)
-  made = runs.make(config, runs.open_data(config))
+  made = resolved.run(config)
   np.testing.assert_allclose([made.rate(s) for s in (5, 10, 19, 20)], [1, 2, 2, 0.2], rtol=1e-6)
 
 
@@ -79,7 +80,7 @@ def test_cudnn_needs_a_gpu():
   model = dataclasses.replace(CONFIG.model, attention="cudnn", compute_dtype="bfloat16")
   config = dataclasses.replace(CONFIG, model=model)
   with pytest.raises(c.ConfigError, match=r"needs a GPU, and this is a cpu"):
-    runs.make(config, runs.open_data(config))
+    resolved.run(config)
 
 
 def test_the_objective_is_asked_about_the_labels(tmp_path):
@@ -89,7 +90,7 @@ def test_the_objective_is_asked_about_the_labels(tmp_path):
   table = tmp_path / "photos.csv"
   table.write_text("image,labels\nx.png,a|b\ny.png,a\n")
   data = dataclasses.replace(CONFIG.data, train=c.Dataset(f"csv:{table}", label_key="labels"))
-  model = dataclasses.replace(CONFIG.model, num_classes=0)
+  model = dataclasses.replace(CONFIG.model, num_classes=c.AUTO)
   config = dataclasses.replace(CONFIG, model=model, data=data, evaluate={}, batch_size=2)
   assert runs.open_data(config).train.multi_label
   with pytest.raises(c.ConfigError, match=r"objective\.cutmix=1 is for images with one label each"):
@@ -104,6 +105,6 @@ def test_the_attention_is_chosen_once_for_model_and_objective(monkeypatch):
     return module.clone(attention="xla")
 
   monkeypatch.setattr(requirements, "with_attention", choose)
-  run = runs.make(CONFIG, runs.open_data(CONFIG))
+  run = resolved.run(CONFIG)
   assert run.model.attention == run.objective.model.attention == run.attention == "xla"
   assert asked == [(jnp.float32, 8, "cpu")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import programs
+from tests import programs, resolved
 from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import launch
@@ -26,12 +26,12 @@ from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, init_from
+from vit_jax.training import init_from
 from vit_jax.training import run as runs
 
 VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
 PAIR = dict(train=c.Dataset("digits", "train"), test=c.Dataset("digits", "test"))
-MASKED = c.Config(
+MASKED = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   log_every=c.Duration(steps=1),
@@ -52,7 +52,7 @@ MASKED = c.Config(
 
 def run(folder, stop=0, **settings):
   config = dataclasses.replace(MASKED, **settings)
-  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
+  made = resolved.run(config, jax.devices()[:1])
   return launch.train(made, folder, StopAfter(stop))
 
 
@@ -99,7 +99,7 @@ def read_weights(config, names):
 
 
 def finetuning(folder, **settings):
-  return c.Config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
+  return resolved.config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
 
 
 def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
@@ -171,13 +171,13 @@ def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):
 
 def test_reconstruction_without_the_objective_is_refused():
   data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
-  config = dataclasses.replace(MASKED, objective=c.Config().objective, data=data)
+  config = dataclasses.replace(MASKED, objective=resolved.config().objective, data=data)
   with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
-    checks.check(config)
+    resolved.checked(config)
 
 
 def test_a_head_that_is_not_trained_is_not_scored():
   config = dataclasses.replace(MASKED, evaluate={"val": Classification("digits", "test")})
   message = r"evaluate\.val scores the head, .*a kind that needs no head: few_shot, nearest_n"
   with pytest.raises(c.ConfigError, match=message):
-    checks.check(config)
+    resolved.checked(config)

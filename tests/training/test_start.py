@@ -3,17 +3,20 @@
 import dataclasses
 import json
 import os
+import types
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests import modules
+from tests import modules, resolved
 from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import launch, models, recipes, weights
+from vit_jax.config.resolve import check_known, left, resolve
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
@@ -21,7 +24,7 @@ from vit_jax.models.description import differences
 from vit_jax.process.signals import StopRequest
 from vit_jax.report import messages
 from vit_jax.storage import checkpoint, manifest
-from vit_jax.training import start
+from vit_jax.training import facts, start
 from vit_jax.weights import timm
 from vit_jax.weights.card import Card
 
@@ -67,7 +70,7 @@ def test_a_checkpoint_of_a_stranger_is_read_without_waiting(tmp_path):
 
 # --- what only counts before the first step ---
 
-STARTED = c.Config(init_from="w.npz", new_head=True, model=c.Model(head_bias=-10.0))
+STARTED = resolved.config(init_from="w.npz", new_head=True, model=c.Model(head_bias=-10.0))
 
 
 def begun(folder, config=STARTED, step=9):
@@ -81,34 +84,41 @@ def begun(folder, config=STARTED, step=9):
     (dict(init_from=""), "config.init_from: 'w.npz' -> ''"),
     (dict(new_head=False), "config.new_head: True -> False"),
     (dict(new_positions=True), "config.new_positions: False -> True"),
-    (dict(position_resizing="bicubic"), "config.position_resizing: '' -> 'bicubic'"),
+    (
+      dict(position_resizing="bicubic"),
+      "config.position_resizing: 'bilinear_aligned' -> 'bicubic'",
+    ),
     (dict(keep_representation=True), "config.keep_representation: False -> True"),
     (dict(class_names="data"), "config.class_names: '' -> 'data'"),
     (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
     (dict(model=c.Model(head_bias=-10.0, head_std=0.1)), "config.model.head_std: 0.0 -> 0.1"),
     (dict(data=c.Data(repeats=2)), "config.data.repeats: 1 -> 2"),
     (dict(optimizer=Adam(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
-    (dict(optimizer=Adam(ema_corrected=False)), "config.optimizer.ema_corrected: True -> "),
+    (
+      dict(optimizer=Adam(ema=0.0, ema_corrected=False)),
+      "config.optimizer.ema_corrected: True -> False",
+    ),
   ],
 )
 def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):
   before = begun(tmp_path)
   with pytest.raises(c.ConfigError) as caught:
-    start.resolved_settings(dataclasses.replace(STARTED, **changes, seed=5), before)
+    start.check_start(dataclasses.replace(STARTED, **changes, seed=5), before)
   assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and {said}")
-  new = start.Recorded(tmp_path)
-  assert start.resolved_settings(dataclasses.replace(STARTED, **changes), new).init_from != "x"
+  start.check_start(dataclasses.replace(STARTED, **changes), start.Recorded(tmp_path))  # a new run
 
 
 def test_other_settings_may_change_and_a_path_stays_as_it_was_written(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   before, path = begun(tmp_path / "run"), str(tmp_path / "." / "w.npz")
   changed = dataclasses.replace(STARTED, init_from=path, batch_size=7, seed=5)
-  assert start.resolved_settings(changed, before) == dataclasses.replace(changed, init_from="w.npz")
+  found = start.as_begun(changed, before)
+  assert found == dataclasses.replace(changed, init_from="w.npz")
+  start.check_start(found, before)
 
 
-@pytest.mark.parametrize("rule", ["", "bicubic_offset"])
-@pytest.mark.parametrize("resampling", ["", "pillow_box"])
+@pytest.mark.parametrize("rule", [c.AUTO, "bicubic_offset"])
+@pytest.mark.parametrize("resampling", [c.AUTO, "pillow_box"])
 def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
   tmp_path, resampling, rule
 ):
@@ -116,12 +126,17 @@ def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
   data = dataclasses.replace(STARTED.data, resampling=resampling)
   asked = dataclasses.replace(STARTED, data=data, position_resizing=rule)
   card = Card(16, resampling="torchvision_bicubic", position_resizing="bicubic")
-  found = start.resized_as_for(asked, card)
-  expected = (resampling or card.resampling, rule or card.position_resizing)
+  found = resolve(asked, {"card": lambda _: card})
+  given = lambda value: "" if value == c.AUTO else value
+  expected = (given(resampling) or card.resampling, given(rule) or card.position_resizing)
   assert (found.data.resampling, found.position_resizing) == expected
-  assert start.resized_as_for(asked, None) == asked
-  again = start.resolved_settings(asked, begun(tmp_path, found))
+  usual = resolve(asked, {"card": lambda _: None})  # from scratch
+  expected_usual = (given(resampling) or "bilinear", given(rule) or "bilinear_aligned")
+  assert (usual.data.resampling, usual.position_resizing) == expected_usual
+  before = begun(tmp_path, found)
+  again = resolve(asked, {}, before.config)
   assert (again.data.resampling, again.position_resizing) == expected
+  start.check_start(again, before)
 
 
 # --- the images of a run that goes on ---
@@ -219,17 +234,21 @@ def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
 
 # --- the model of the weights ---
 
-UNNAMED = c.Config(model=c.Model(name="", dropout=0.1, num_classes=7))
+UNNAMED = c.Config(model=c.Model(dropout=0.1, num_classes=7))
 
 
-def resolved(path, begun=None, **model):
+def of_weights(path, before=None, **model):
+  """The settings of a run that starts from these weights, or goes on as it began with `before`."""
   config = dataclasses.replace(UNNAMED, model=dataclasses.replace(UNNAMED.model, **model))
-  return start.resolved_model(dataclasses.replace(config, init_from=str(path)), begun or {})[0]
+  config = dataclasses.replace(config, init_from=str(path))
+  return resolve(config, facts.of_start(), before)
 
 
 def test_a_named_model_stays():
-  config = c.Config(init_from="/none-such")
-  assert start.resolved_model(config, {}) == (config, None)
+  """The weights are not looked at for what is given."""
+  config = resolved.config(init_from="/none-such", model=c.Model(name="ViT-S/16"))
+  assert (config.model.name, config.model.width) == ("ViT-S/16", 384)
+  assert left(config) == ["model.num_classes", "mesh.data"]
 
 
 def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
@@ -242,7 +261,7 @@ def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
     CONFIG, init_from=str(tmp_path / "w.safetensors"), duration=c.Duration(steps=2)
   )
   data = dataclasses.replace(config.data, image_size=8)
-  config = dataclasses.replace(config, data=data, model=c.Model(name="", num_classes=10))
+  config = dataclasses.replace(config, data=data, model=c.Model(num_classes=10))
   launch.launch(config, tmp_path / "run", StopRequest(), mode="train", hosts=launch.Hosts())
   assert caplog.text.count("nothing says how its model computes") == 1
 
@@ -251,76 +270,97 @@ def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
 def test_the_model_of_a_file(tmp_path, family):
   path = tmp_path / "w.npz"
   weights.save(path, families.params(family))
-  found = resolved(path).model
+  found = of_weights(path).model
   assert (found.dropout, found.num_classes) == (0.1, 7)
   plain = dataclasses.replace(found, dropout=0.0)
   assert differences(models.configured(plain), families.module(family)) == []
 
 
 def test_the_model_of_another_run(tiny_run):
-  found = resolved(tiny_run).model
+  found = of_weights(tiny_run).model
   assert (found.name, found.depth, found.width) == ("ViT-Ti/4", 1, 8)
-  assert resolved(tiny_run, depth=3).model.depth == 3  # a contradiction that the start refuses
+  assert of_weights(tiny_run, depth=3).model.depth == 3  # a contradiction that the start refuses
 
 
 def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
   """Orbax would touch the devices before the processes of a run are connected."""
   monkeypatch.setattr(checkpoint, "read", None)
+  facts.start_of.cache_clear()
   (step,) = (tiny_run / "checkpoints").iterdir()
-  assert resolved(tiny_run).model == resolved(step).model
+  assert of_weights(tiny_run).model == of_weights(step).model
+  assert facts.start_of(str(step)).weights is None
 
 
-def test_a_run_that_goes_on_has_its_own_model():
-  recorded = c.to_dict(c.Config(model=c.Model(name="ViT-S/16", depth=5)))
-  found = resolved("/none-such", recorded).model
+def test_a_run_that_goes_on_has_its_own_model(tmp_path):
+  """It does not look at the weights any more, which may be gone."""
+  model = c.Model(name="ViT-S/16", depth=5)
+  before = begun(tmp_path, resolved.config(init_from="/none-such", model=model)).config
+  found = of_weights("/none-such", before).model
   assert (found.name, found.depth, found.dropout) == ("ViT-S/16", 5, 0.1)
 
 
 @pytest.mark.parametrize(
-  ("path", "begun", "message"),
+  ("settings", "message"),
   [
-    ("", {}, r"model\.name is empty, .* and config\.init_from is empty too"),
-    ("/none-such.npz", {}, r"^config\.init_from=/none-such\.npz: .*does not exist"),
-    ("x", {"model": {"name": 3}}, r"^The settings recorded in the workdir: .*model\.name=3 is int"),
-    ("x", {"model": 3}, r"^The settings recorded .*config\.model=3 is one value"),
-    ("x", {"batch_size": 3}, r"^The settings recorded .*: they name no model"),
+    ({"model": {"name": 3}}, r"model\.name=3 is int"),
+    ({"model": {"name": "ViT-X"}}, r"model\.name='ViT-X' is no model; nearest: ViT-"),
+    ({"model": 3}, r"config\.model=3 is one value"),
+    ({"batch_sizes": 3}, r"config\.batch_sizes is not a setting; nearest: config\.batch_size"),
   ],
 )
-def test_models_that_are_not_known(path, begun, message):
-  with pytest.raises(c.ConfigError, match=message):
-    resolved(path, begun)
+def test_recorded_settings_that_cannot_be_read(tmp_path, settings, message):
+  before = start.read(saved(tmp_path, 9, settings))
+  with pytest.raises(c.ConfigError, match=rf"^{tmp_path}, checkpoint 9: .*{message}"):
+    _ = before.config
+
+
+def test_models_that_are_not_known(tmp_path):
+  with pytest.raises(c.ConfigError, match=r"^config\.init_from=/none-such\.npz: .*does not exist"):
+    of_weights("/none-such.npz")
+  no_model = saved(tmp_path, 9, {"batch_size": 3})
+  with pytest.raises(c.ConfigError, match=rf"^config\.init_from={no_model}: .* name no model"):
+    of_weights(no_model)
+  alone = resolve(UNNAMED, facts.of_start())
+  with pytest.raises(c.ConfigError, match=r"^config\.model\.name=auto follows .*not known here"):
+    check_known(alone, {key for key in left(alone) if key != "model.name"})
 
 
 # --- the type of activations ---
 
 
-def compute_type(platform, recorded, asked="auto"):
-  return start.resolved_type(c.Model(compute_dtype=asked), recorded, platform).compute_dtype
+def compute_type(platform, before=None, asked=c.AUTO):
+  device = {"device": lambda _: types.SimpleNamespace(platform=platform)} if platform else {}
+  config = c.Config(model=c.Model(compute_dtype=asked))
+  return resolve(config, device, before).model.compute_dtype
+
+
+def of_type(compute_dtype):
+  return c.Config(model=c.Model(compute_dtype=compute_dtype))
 
 
 def test_a_new_run_takes_the_type_that_is_quick_on_its_devices():
-  kinds = {platform: compute_type(platform, {}) for platform in ("cpu", "gpu", "tpu", "")}
+  kinds = {platform: compute_type(platform) for platform in ("cpu", "gpu", "tpu", "")}
   assert kinds == {"cpu": "float32", "gpu": "bfloat16", "tpu": "bfloat16", "": "auto"}
-  for model in (3, {}, {"compute_dtype": "float8"}):  # of a stranger
-    assert compute_type("cpu", {"model": model}) == "float32"
+  assert compute_type("cpu", of_type(c.AUTO)) == "float32"  # the settings do not tell it
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_a_run_goes_on_in_its_type_on_any_device(kind, platform):
-  recorded = {"model": {"compute_dtype": kind}}
+  recorded = of_type(kind)
   assert compute_type(platform, recorded) == kind
   for asked in ("float32", "bfloat16"):  # a type that is named is used
     assert compute_type(platform, recorded, asked=asked) == asked
 
 
-def test_a_run_that_began_with_the_attention_of_xla_keeps_it():
-  goes_on = lambda recorded, asked: (
-    start.with_recorded_attention(c.Model(attention=asked), {"model": recorded}).attention
-  )
+def test_a_run_that_began_with_the_attention_of_xla_keeps_it(tmp_path):
+  def goes_on(recorded, asked):
+    before = start.Recorded(tmp_path, 9, {"model": recorded})
+    return start.as_begun(c.Config(model=c.Model(attention=asked)), before).model.attention
+
   assert goes_on({"attention": "xla"}, "auto") == "xla"
   assert goes_on({"attention": "xla"}, "cudnn") == "cudnn"
-  for recorded in ({"attention": "auto"}, {"attention": "cudnn"}, {}, 3):
+  for recorded in ({"attention": "auto"}, {"attention": "cudnn"}, {}):
     assert goes_on(recorded, "auto") == "auto"
 
 
@@ -330,7 +370,8 @@ def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
     config = recipes.load(f"configs/{recipe}")
     assert config.model.compute_dtype == "auto"
     assert models.configured(config.model).dtype == jnp.bfloat16
-    assert models.configured(start.resolved_type(config.model, {}, "cpu")).dtype == jnp.float32
+    on_cpu = resolve(config, facts.of_devices(jax.devices("cpu")))
+    assert models.configured(on_cpu.model).dtype == jnp.float32
 
 
 def test_a_slow_type_is_told():

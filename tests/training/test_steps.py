@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
+from tests import resolved
 from vit_jax import config as c
 from vit_jax.training import steps
 
-CONFIG = c.Config(batch_size=16, duration=c.Duration(epochs=2))
+CONFIG = resolved.config(batch_size=16, duration=c.Duration(epochs=2))
 
 
 def test_durations():
@@ -47,7 +48,7 @@ def test_a_run_takes_the_images_that_are_asked_whatever_batch_sizes_it_had(
   unit, step, old, new, total, warmup
 ):
   schedule = c.Schedule(warmup=c.Duration(epochs=1))
-  config = c.Config(batch_size=new, duration=c.Duration(**unit), schedule=schedule)
+  config = resolved.config(batch_size=new, duration=c.Duration(**unit), schedule=schedule)
   later = steps.ImageCount(step, step * old, new)
   found = steps.of_run(config, 1000, later)
   assert (found.total, found.warmup) == (total, warmup)
@@ -60,7 +61,7 @@ def test_a_run_takes_the_images_that_are_asked_whatever_batch_sizes_it_had(
 
 @pytest.mark.parametrize("step", range(4))
 def test_with_one_batch_size_a_run_that_goes_on_rounds_as_at_its_start(step):
-  config = c.Config(batch_size=2, duration=c.Duration(examples=5))  # 2.5 steps
+  config = resolved.config(batch_size=2, duration=c.Duration(examples=5))  # 2.5 steps
   begun = steps.ImageCount(step, 2 * step, 2)
   assert steps.of_run(config, 9, begun) == steps.of_run(config, 9)
 

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
@@ -62,7 +63,7 @@ def stored(path, known):
 def run(train, test, **more):
   sets = {"test": Classification(**vars(test))} if test else {}
   data = c.Data(train=train)
-  return c.Config(
+  return resolved.config(
     model=c.Model(num_classes=2), data=data, batch_size=1, **({"evaluate": sets} | more)
   )
 

@@ -102,9 +102,10 @@ def jax_step(model: str, *, side: int, batch: int, **options):
   config = c.Config(
     batch_size=batch,
     duration=c.Duration(steps=1),
-    schedule=c.Schedule(decay="constant"),
-    model=c.Model(name=model, num_classes=CLASSES, **options),
-    optimizer=Adam(weight_decay=0.1),
+    loss=c.Loss(kind="softmax"),
+    schedule=c.Schedule(learning_rate=1e-3, warmup=c.Duration(), decay="constant"),
+    model=c.Model(name=model, num_classes=CLASSES, **dict(compute_dtype="float32") | options),
+    optimizer=Adam(weight_decay=0.1, ema=0.0),
     data=c.Data(image_size=side),
   )
   run = step_program.planned(config, jax.devices()[:1])

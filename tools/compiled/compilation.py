@@ -11,7 +11,7 @@ import jax
 from compiled import platforms, program_text
 from compiled.platform import known
 from vit_jax import models
-from vit_jax.config import Config
+from vit_jax.config import AUTO, Config
 from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program
 from vit_jax.training import run as runs
@@ -177,7 +177,7 @@ def smaller(config: Config, program: Program, compiled):
 
   yield from accumulated({}, program)
   most = max(n for n in meshes.divisors(program.devices) if n <= max(64, config.mesh.fsdp))
-  split = {"mesh.fsdp": most} | ({"mesh.data": 0} if config.mesh.data else {})
+  split = {"mesh.fsdp": most} | ({} if config.mesh.data == AUTO else {"mesh.data": AUTO})
   if most > config.mesh.fsdp:
     program = compiled(split)
     yield split, program

@@ -8,7 +8,7 @@ from compiled import largest as largest_batch
 from compiled.breakdown import Part, breakdown
 from compiled.platform import known
 from vit_jax import recipes
-from vit_jax.config import Config, ConfigError, Optimizer, RunError
+from vit_jax.config import AUTO, Config, ConfigError, Optimizer, RunError
 from vit_jax.experiments import step_program
 from vit_jax.recipes import cost
 from vit_jax.training import checks
@@ -47,7 +47,7 @@ def report(config: Config, topology: str, *, parts: bool = False, largest: bool 
   if largest:
     config, program = with_largest_batch(config, devices)
   else:
-    program = compilation.compile_step(config, devices)
+    config, program = with_fewest_parts(config, devices)
   return dict(
     topology=topology,
     model=cost.label(config.model),
@@ -56,6 +56,19 @@ def report(config: Config, topology: str, *, parts: bool = False, largest: bool 
     **facts(config, program, parts=parts),
     remedy=None if program.fits else find_remedy(config, program, devices, parts=parts),
   )
+
+
+def with_fewest_parts(config: Config, devices):
+  """The recipe and its program; parts of a batch that are AUTO are the fewest that fit."""
+  program = compilation.compile_step(config, devices)
+  if config.accumulation != AUTO or program.fits:
+    return config, program
+  for parts in compilation.enough_parts(config, program):
+    tell(f"Trying {parts} parts of the batch.")
+    smaller = compilation.overridden(config, {"accumulation": parts})
+    if (fitting := compilation.compile_step(smaller, devices)).fits:
+      return smaller, fitting
+  return config, program
 
 
 def with_largest_batch(config: Config, devices):

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vit_jax import config as exported
+from vit_jax.config.resolve import left_to_rule
 from vit_jax.config.run import Config
 from vit_jax.process.text import printable
 
@@ -27,13 +28,16 @@ def get_config():
 def as_recipe(config: Config, title: str) -> str:
   """The text of a recipe with these settings; those at their defaults are left out.
 
-  Settings whose origin is known, by `config.origins`, have it as a comment.
+  Settings whose origin is known, by `config.origins`, have it as a comment. What follows from the
+  others without a word is left AUTO.
 
   Args:
     config: the settings.
     title: first line of the file's docstring.
   """
   plain = dataclasses.replace(config, origins=())
+  for key in (key for key, words in config.origins if not words):
+    plain = left_to_rule(plain, key)
   call = "\n".join(_lines(plain, dict(config.origins), "", "    ")).strip()
   imports = _imports(_classes(plain))
   title = json.dumps(printable(title), ensure_ascii=False)[1:-1]  # a name may hold quotes

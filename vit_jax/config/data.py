@@ -5,14 +5,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vit_jax import registry
 from vit_jax.config.fields import (
+  AUTO,
   MAX_PIXELS,
   MAX_SIDE,
+  Rule,
   group,
   listed_of_kind,
   name_of_kind,
   named,
   setting,
 )
+from vit_jax.config.scales import in_words, patch_of, scale_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +60,63 @@ RESAMPLING = (
 
 # Training images are cropped at random, unless they are resized.
 CROPPED = (("data.train_pad", 0), ("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
+
+
+INCEPTION = (0.05, 1.0)  # smallest and largest part of the area of the paper's crops
+CROPPED_BEFORE = (0.5, 1.0)  # for weights whose images keep their proportions and are cropped
+RESIZE_RATIO = 448 / 384  # of fine-tuning, Section 4.1
+TILING = ("model.patch", "model.stages")  # what decides which sizes a model takes
+SIDE = 224  # pixels, the usual size, and the most that is chosen for images from scratch
+
+
+def size_of(init_from, patch, stages, card, side, largest_side) -> tuple[int, str]:
+  """The size of the weights; from scratch, that of the images, as the patches tile it."""
+  del patch, stages  # they decide what `largest_side` gives
+  if known := card():
+    usual = SIDE, "usual; the weights do not tell it"
+    return (known.image_size, init_from or "the weights") if known.image_size else usual
+  most = min(SIDE, max(side(), 16))
+  return largest_side()(most), f"images of about {side()} pixels, and the patches"
+
+
+def area_of_crops(init_from, resize, pad, card, images) -> tuple[tuple[float, float], str]:
+  """Larger crops for weights whose images are cropped; from scratch, by the number of images."""
+  if resize or pad:
+    return INCEPTION, ""  # images are not cropped by their area
+  if known := card():
+    return (CROPPED_BEFORE, init_from) if known.resize else (INCEPTION, "")
+  return (scale_of(images()).crop, 1.0), in_words(images())
+
+
+def whether_to_flip(init_from, side) -> tuple[bool, str]:
+  """Photographs are flipped; small pictures may be of signs."""
+  if init_from or patch_of(side()) == 16:
+    return True, "" if init_from else "photographs"
+  return False, "small pictures may be of signs"
+
+
+def ratio_of_resizing(resize, pad, crop_area, card) -> tuple[float, str]:
+  """Fine-tuning takes crops out of images that are a sixth larger, unless its weights crop."""
+  known = None if resize or pad or crop_area != AUTO else card()
+  return (0.0 if known is None or known.resize else RESIZE_RATIO), ""
+
+
+def resized_for_scoring(init_from, size, card) -> tuple[int, str]:
+  """The same part of an image as for the weights, at any size; else straight to the square."""
+  known = card()
+  return (known.at_size(size).resize, init_from) if known and known.resize else (0, "")
+
+
+def squeezed(asked, resize, card) -> tuple[bool, str]:
+  """As for the weights, where the resizing is theirs too."""
+  of_weights = asked == AUTO and resize and card()
+  return bool(of_weights and of_weights.squeeze), ""
+
+
+def resampled_as(init_from, card) -> tuple[str, str]:
+  """As for the weights; else as in the paper's code."""
+  rule = known.resampling if (known := card()) else RESAMPLING[0]
+  return rule, init_from if rule != RESAMPLING[0] else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,14 +182,25 @@ class Data:
     False, "allow evaluation on images that are also trained on; otherwise such a run is refused"
   )
   image_size: int = setting(
-    224,
-    "side of the square images, pixels; 0, only with --mode=evaluate: the size of the weights",
-    low=0,
+    AUTO,
+    "side of the square images, pixels",
+    auto=Rule(
+      ("init_from", *TILING, "facts.card", "facts.side", "facts.largest_side"),
+      "the weights; from scratch, the size of the images and of the patches",
+      size_of,
+    ),
+    low=1,
     high=MAX_SIDE,
   )
   crop_area: tuple = setting(
-    (0.05, 1.0),
+    AUTO,
     "smallest and largest fraction of the image's area in a training crop",
+    auto=Rule(
+      ("init_from", "data.train_resize", "data.train_pad", "facts.card", "facts.images"),
+      "the weights; from scratch, the number of training images",
+      area_of_crops,
+    ),
+    usual=INCEPTION,
     used_if=CROPPED,
   )
   crop_aspect: tuple = setting(
@@ -151,9 +222,14 @@ class Data:
     high=MAX_PIXELS,
   )
   train_resize_ratio: float = setting(
-    0.0,
+    AUTO,
     "like train_resize, but a multiple of image_size, so that it changes with image_size; 0: not "
     "used",
+    auto=Rule(
+      ("data.train_resize", "data.train_pad", "asked.data.crop_area", "facts.card"),
+      "448/384 for fine-tuning, unless crops are given or the weights' images are cropped; else 0",
+      ratio_of_resizing,
+    ),
     low=1.0,
     high=MAX_PIXELS / MAX_SIDE,
     off=0.0,
@@ -168,7 +244,15 @@ class Data:
     high=MAX_SIDE,
     used_if=(("data.train_resize", 0), ("data.train_resize_ratio", 0.0)),
   )
-  flip: bool = setting(True, "flip half of the training images left to right")
+  flip: bool = setting(
+    AUTO,
+    "flip half of the training images left to right",
+    auto=Rule(
+      ("init_from", "facts.side"),
+      "from scratch, the size of the images: small pictures may be of signs",
+      whether_to_flip,
+    ),
+  )
   augment: tuple = listed_of_kind(
     registry.AUGMENTATIONS,
     "steps that change training images after crop and flip, in this order "
@@ -176,24 +260,40 @@ class Data:
     "\"[{'kind': 'rand_augment', 'magnitude': 15}]\"",
   )
   evaluate_resize: int = setting(
-    0,
+    AUTO,
     "evaluation images: 0 resizes straight to the square; another number resizes the smaller side "
     "to this many pixels and crops the centre",
+    auto=Rule(
+      ("init_from", "data.image_size", "facts.card"),
+      "the weights, in proportion to image_size; from scratch 0",
+      resized_for_scoring,
+    ),
     low=0,
     high=MAX_PIXELS,
   )
   evaluate_squeeze: bool = setting(
-    False,
+    AUTO,
     "evaluation images: resize both sides to evaluate_resize, and not only the smaller one, before "
     "the centre is cropped",
+    auto=Rule(
+      ("asked.data.evaluate_resize", "data.evaluate_resize", "facts.card"),
+      "the weights, where evaluate_resize follows from them too; else false",
+      squeezed,
+    ),
     used_if=(("data.evaluate_resize",),),
   )
   resampling: str = setting(
-    "",
+    AUTO,
     "how training and evaluation images are resized: bilinear, as in the paper's code; or by a "
     "filter of Pillow, with the rounding of Transformers' processors (pillow_) or of torchvision "
-    "and timm (torchvision_). Empty: as the weights in init_from expect, or bilinear",
-    choices=("", *RESAMPLING),
+    "and timm (torchvision_)",
+    auto=Rule(
+      ("init_from", "facts.card"),
+      "the weights; from scratch bilinear",
+      resampled_as,
+      stays="always",
+    ),
+    choices=RESAMPLING,
   )
   repeats: int = setting(
     1,
@@ -246,8 +346,8 @@ class Data:
     return self.train_resize or round(self.train_resize_ratio * self.image_size)
 
   def resampled(self) -> str:
-    """How images are resized; bilinear if no weights say otherwise."""
-    return self.resampling or RESAMPLING[0]
+    """How images are resized; bilinear as long as no weights say otherwise."""
+    return RESAMPLING[0] if self.resampling == AUTO else self.resampling
 
   def mixed(self) -> dict[str, Weighted]:
     """The sources of the mix by name, in the order of their names; {} if there is no mix."""

@@ -18,7 +18,7 @@ names, and no other.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 # Upper bounds that several settings share; other bounds are given with their settings.
 MAX_STEPS = 2**31 - 1  # optimizers count steps in int32
@@ -31,19 +31,44 @@ MAX_BATCH = 2**20  # images
 
 MAX_NUMBER = 1e38  # float32 can hold it
 
-AUTO = "auto"  # a value of config.model.compute_dtype
+AUTO = "auto"  # the value of a setting that is left to its rule
 
 MAX_TEXT = 4096  # characters, the longest path
 
 MAX_ITEMS = 1000  # values in one setting
 
 
-def setting(default, meaning, *, choices=(), low=None, high=None, off=None, used_if=()):
+@dataclasses.dataclass(frozen=True)
+class Rule:
+  """How the value of a setting that is AUTO follows from others; `config.resolve` applies it.
+
+  Attributes:
+    reads: what decides: keys of settings; "asked.KEY", a setting as it was asked for, perhaps AUTO;
+      and "facts.NAME" (vit_jax/config/facts.py).
+    says: the rule in words, for the page of settings.
+    derive: (their values, in this order; a fact is a function that returns it) -> the value, and
+      where it comes from in this run, or "" if that is not worth a line. Or "package.module:NAME"
+      of such a function, which is imported when it is needed.
+    stays: whether a run that goes on keeps the value that it began with: "always"; "while" the
+      settings that decide are as they were; or "never".
+  """
+
+  reads: tuple[str, ...]
+  says: str
+  derive: Callable[..., tuple[object, str]] | str
+  stays: str = "while"
+
+
+def setting(
+  default, meaning, *, auto=None, usual=None, choices=(), low=None, high=None, off=None, used_if=()
+):
   """A dataclass field with its meaning and its allowed values.
 
   Args:
     default: value if none is given.
     meaning: description, with the unit.
+    auto: the `Rule` of a setting that may be AUTO.
+    usual: of such a setting, a value that may also be given where the setting has no effect.
     choices: all allowed values, if they can be listed.
     low, high: bounds of a number, inclusive; every number has both.
     off: the only value allowed outside the bounds; it switches something off.
@@ -53,7 +78,7 @@ def setting(default, meaning, *, choices=(), low=None, high=None, off=None, used
       "objective.trains_head".
   """
   check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off, used_if=used_if)
-  return dataclasses.field(default=default, metadata=check)
+  return dataclasses.field(default=default, metadata=check | {"auto": auto, "usual": usual})
 
 
 def name_of_kind(name: str, meaning: str):
@@ -104,13 +129,19 @@ def group_in(field: dataclasses.Field) -> Group | None:
   return field.metadata.get("group")
 
 
-def group(settings: type, *, used_if=(), **changes):
+def group(settings: type, *, auto: Rule | None = None, used_if=(), **changes):
   """A field that holds a dataclass of further settings, with some defaults changed.
 
-  `used_if`, as for `setting`, holds for each setting of the group.
+  `used_if`, as for `setting`, holds for each setting of the group; with a rule `auto`, the group as
+  a whole may be AUTO (vit_jax/config/duration.py).
   """
-  metadata = dict(group=Group({"": settings}), meaning="", used_if=used_if)
+  metadata = dict(group=Group({"": settings}), meaning="", used_if=used_if, auto=auto)
   return dataclasses.field(default_factory=lambda: settings(**changes), metadata=metadata)
+
+
+def rule_of(field: dataclasses.Field) -> Rule | None:
+  """The rule of a setting that may be AUTO."""
+  return field.metadata.get("auto")
 
 
 def named(settings: type, meaning: str):

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Collection
 from typing import ClassVar
 
-from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MAX_NUMBER, group, name_of_kind, setting
+from vit_jax.config.duration import Duration, length
+from vit_jax.config.fields import AUTO, MAX_NUMBER, Rule, name_of_kind, setting
+from vit_jax.config.scales import average_over, in_words, scale_of, warmup_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +52,24 @@ class ObjectiveSettings:
     raise NotImplementedError
 
 
+def kind_of_loss(labels) -> tuple[str, str]:
+  """The sigmoid for images with any number of labels."""
+  several = labels().multi_label
+  return ("sigmoid", "images have any number of labels") if several else ("softmax", "")
+
+
 @dataclasses.dataclass(frozen=True)
 class Loss:
   """How the logits of a head are scored: in training with labels, and in evaluation."""
 
   kind: str = setting(
-    "softmax", "cross-entropy over classes, or per class", choices=("softmax", "sigmoid")
+    AUTO,
+    "cross-entropy over classes, or per class",
+    auto=Rule(
+      ("facts.labels",), "sigmoid if images have any number of labels, else softmax", kind_of_loss
+    ),
+    usual="softmax",
+    choices=("softmax", "sigmoid"),
   )
   label_smoothing: float = setting(
     0.0,
@@ -81,6 +94,14 @@ DECAY_RULES = (
 )
 
 
+def factor_of_average(usual, init_from, length, batch_size, images) -> tuple[float, str]:
+  """An average over a fiftieth of a run from scratch with Adam; none of a short one."""
+  if not usual or init_from:
+    return 0.0, ""
+  steps = length.exact_steps(batch_size=batch_size, epoch_examples=images)
+  return average_over(steps), in_words(images())
+
+
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
   """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas.
@@ -93,9 +114,11 @@ class Optimizer:
     needs_blocks: whether it is for models with blocks of a Transformer only.
     elementwise: whether the update of a number follows from that number's own gradient, value and
       moments. On GPUs it is then computed twice, which takes less than keeping the old values.
+    is_averaged: whether a run from scratch has a moving average if `ema` is AUTO.
   """
 
   moment: ClassVar[str]
+  is_averaged: ClassVar[bool] = False
   needs_blocks: ClassVar[bool] = False
   elementwise: ClassVar[bool] = True
 
@@ -142,8 +165,14 @@ class Optimizer:
     0.0, "gradients are clipped to this global norm; 0: no clipping", low=1e-6, high=1e6, off=0.0
   )
   ema: float = setting(
-    0.0,
+    AUTO,
     "decay of the parameters' moving average, which is then what is scored; 0: no average",
+    auto=Rule(
+      ("optimizer.is_averaged", "init_from", "duration", "batch_size", "facts.images"),
+      "from scratch with Adam, the length of the run; else 0",
+      factor_of_average,
+      stays="always",
+    ),
     low=0.0,
     high=0.999999999,
   )
@@ -215,14 +244,42 @@ class Optimizer:
     """
 
 
+def peak_of(init_from, images) -> tuple[float, str]:
+  """The base learning rate: 0.01 for fine-tuning; from scratch, by the number of images."""
+  return (0.01, "") if init_from else (scale_of(images()).learning_rate, in_words(images()))
+
+
+def length_of_warmup(init_from, new_head, length, batch_size, images) -> tuple[Duration, str]:
+  """A twentieth of a run from scratch; of fine-tuning 500 steps, or a fifth of fewer."""
+  if not (init_from or new_head):
+    return length.part(20), "a twentieth of the run"
+  examples = images() if length.epochs else 0
+  steps = length.in_steps(batch_size=batch_size, epoch_examples=examples)
+  return Duration(steps=warmup_of(steps)), "the length of fine-tuning"
+
+
 @dataclasses.dataclass(frozen=True)
 class Schedule:
   """Learning rate: linear warm-up from 0, then decay to the end value."""
 
   learning_rate: float = setting(
-    1e-3, "base learning rate, reached after warm-up", low=0.0, high=MAX_NUMBER
+    AUTO,
+    "base learning rate, reached after warm-up",
+    auto=Rule(
+      ("init_from", "facts.images"),
+      "0.01 for fine-tuning; from scratch, the number of training images",
+      peak_of,
+    ),
+    low=0.0,
+    high=MAX_NUMBER,
   )
-  warmup: Duration = group(Duration)
+  warmup: Duration = length(
+    auto=Rule(
+      ("init_from", "new_head", "duration", "batch_size", "facts.images"),
+      "a twentieth of the run; of fine-tuning 500 steps, or a fifth of fewer than 2,500",
+      length_of_warmup,
+    )
+  )
   decay: str = setting(
     "cosine", "shape after warm-up", choices=("linear", "cosine", "constant", "steps")
   )

@@ -2,50 +2,124 @@
 
 import dataclasses
 
-from vit_jax.config.fields import AUTO, setting
+from vit_jax.config.fields import AUTO, Rule, setting
+from vit_jax.config.scales import in_words, patch_of, scale_of
+from vit_jax.process.text import listed
+
+
+def of_name(field: str, usual) -> Rule:
+  """The rule of a setting of the architecture: as the name says, or as the weights have it.
+
+  Args:
+    field: of `Model`.
+    usual: its value where the model has no such part.
+  """
+
+  def derive(name, asked, init_from, fields, architecture, images):
+    if asked == AUTO and init_from:
+      return getattr(architecture(), field), ""
+    if asked == AUTO and field in (shape := scale_of(images()).shape):
+      return shape[field], in_words(images())
+    return fields().get(field, usual), ""
+
+  facts = "facts.fields", "facts.architecture", "facts.images"
+  return Rule(("model.name", "asked.model.name", "init_from", *facts), "model.name", derive)
+
+
+def part(field: str, usual, meaning: str, **bounds):
+  """A setting of the architecture; arguments as of `of_name` and `setting`."""
+  return setting(AUTO, meaning, auto=of_name(field, usual), usual=usual, **bounds)
+
+
+def name_of(init_from, side_asked, architecture, images, side) -> tuple[str, str]:
+  """The name of the weights' model; from scratch, of one that suits the images."""
+  if init_from:
+    return architecture().name, init_from
+  patch = patch_of(side() if side_asked == AUTO else side_asked)
+  origin = f"{in_words(images())}, images of about {side()} pixels"
+  return f"{scale_of(images()).model}/{patch}", origin
+
+
+def number_of_classes(labels) -> tuple[int, str]:
+  """The number of the data's classes; 1 without labels."""
+  names = labels().class_names
+  return (len(names), f"the data: {listed(names)}") if names else (1, "")
+
+
+def type_of(device) -> tuple[str, str]:
+  """bfloat16, but for CPUs, where it is slower."""
+  return "float32" if device().platform == "cpu" else "bfloat16", "the devices"
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """The architecture. A setting that is 0 or empty takes its value from the name."""
+  """The architecture."""
 
   name: str = setting(
-    "ViT-B/16",
+    AUTO,
     "a name from vit_jax.models.names(), or a variant such as ViT-B/20 or R50x1+ViT-B/16p2 "
     "(patches of 2 x 2 positions on a hybrid's map); on the command line also a name of timm or "
-    "Transformers, for its whole architecture (docs/from-timm.md); empty: the model of the weights "
-    "in config.init_from, or, with --mode=evaluate, of the weights that are evaluated",
+    "Transformers, for its whole architecture (docs/from-timm.md)",
+    auto=Rule(
+      ("init_from", "asked.data.image_size", "facts.architecture", "facts.images", "facts.side"),
+      "the weights in init_from, or that are evaluated; from scratch, the number and the size of "
+      "the training images",
+      name_of,
+    ),
   )
   num_classes: int = setting(
-    0,
-    "outputs of the head; 0: as many as the training data has classes",
+    AUTO,
+    "outputs of the head",
+    auto=Rule(
+      ("facts.labels",), "the classes of the training data", number_of_classes, stays="never"
+    ),
     low=1,
     high=10**7,
-    off=0,
   )
-  patch: int = setting(
-    0, "side of a patch: pixels, or positions of a hybrid's map (1 in the names)", low=0, high=9999
+  patch: int = part(
+    "patch",
+    0,
+    "side of a patch: pixels, or positions of a hybrid's map (1 in the names)",
+    low=0,
+    high=9999,
   )
-  depth: int = setting(0, "number of blocks", low=0, high=256)
-  width: int = setting(0, "hidden size D; for a ResNet, channels of its root", low=0, high=2**15)
-  mlp_dim: int = setting(0, "hidden size of the MLP", low=0, high=2**17)
-  heads: int = setting(
-    0, "attention heads; a ResNet has them only if it is axial", low=0, high=2**10
+  depth: int = part("depth", 0, "number of blocks", low=0, high=256)
+  width: int = part(
+    "width",
+    0,
+    "hidden size D; for a ResNet, channels of its root",
+    low=0,
+    high=2**15,
   )
-  stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's ResNet")
-  pool: str = setting(
-    "",
+  mlp_dim: int = part("mlp_dim", 0, "hidden size of the MLP", low=0, high=2**17)
+  heads: int = part(
+    "heads",
+    0,
+    "attention heads; a ResNet has them only if it is axial",
+    low=0,
+    high=2**10,
+  )
+  stages: tuple = part(
+    "stages",
+    (),
+    "residual units in each stage of a ResNet or of a hybrid's ResNet",
+  )
+  pool: str = part(
+    "pool",
+    "class_token",
     "input of the head: the class token, the mean of the patches, or attention pooling",
-    choices=("", "class_token", "gap", "map"),
+    choices=("class_token", "gap", "map"),
   )
   representation_layer: bool = setting(False, "dense layer of size D and tanh before the head")
-  positions: str = setting(
+  positions: str = part(
+    "positions",
     "1d",
     "kind of position embedding; sincos2d and sincos2d_mae are fixed, as in Beyer et al. (2022) "
     "and as in MAE",
     choices=("1d", "2d", "relative", "none", "sincos2d", "sincos2d_mae"),
   )
-  position_place: str = setting(
+  position_place: str = part(
+    "position_place",
     "stem",
     "where 1d and 2d position embeddings are added",
     choices=("stem", "every_layer", "every_layer_shared"),
@@ -67,10 +141,10 @@ class Model:
     used_if=(("objective.trains_head",),),
   )
   compute_dtype: str = setting(
-    "float32",
-    "type of activations; parameters stay float32. auto: float32 on a CPU, where bfloat16 is "
-    "slower, and bfloat16 elsewhere; a resumed run keeps the type that it began with",
-    choices=("float32", "bfloat16", AUTO),
+    AUTO,
+    "type of activations; parameters stay float32",
+    auto=Rule(("facts.device",), "the devices: float32 on CPUs, else bfloat16", type_of),
+    choices=("float32", "bfloat16"),
   )
   scan: bool = setting(False, "blocks stacked under one scan: compiles in seconds, but runs slower")
   remat: str = setting(
@@ -85,27 +159,39 @@ class Model:
     "where it can. A resumed run that began with XLA keeps it",
     choices=(AUTO, "xla", "cudnn"),
   )
-  activation: str = setting(
+  activation: str = part(
+    "activation",
     "gelu_tanh",
     "GELU of the MLPs: the tanh form of the published weights, or the exact form of many others",
     choices=("gelu_tanh", "gelu"),
   )
-  norm_epsilon: float = setting(
-    1e-6, "added to the variance in every LayerNorm", low=1e-15, high=1e-2
+  norm_epsilon: float = part(
+    "norm_epsilon",
+    1e-6,
+    "added to the variance in every LayerNorm",
+    low=1e-15,
+    high=1e-2,
   )
-  stem_norms: str = setting(
+  stem_norms: str = part(
+    "stem_norms",
     "published",
     "normalisation of a hybrid's ResNet: that of the published weights, or that of timm's models",
     choices=("published", "timm"),
   )
 
   # What the paper's models do not have.
-  registers: int = setting(
-    0, "learned tokens behind the class token that stand for no patch", low=0, high=1000
+  registers: int = part(
+    "registers",
+    0,
+    "learned tokens behind the class token that stand for no patch",
+    low=0,
+    high=1000,
   )
-  qk_norm: bool = setting(False, "LayerNorm of the queries and keys of each head")
-  layer_scale: bool = setting(
-    False, "a learned factor for each channel of what attention and MLP add (LayerScale)"
+  qk_norm: bool = part("qk_norm", False, "LayerNorm of the queries and keys of each head")
+  layer_scale: bool = part(
+    "layer_scale",
+    False,
+    "a learned factor for each channel of what attention and MLP add (LayerScale)",
   )
   layer_scale_init: float = setting(
     1e-4,
@@ -130,7 +216,8 @@ class Model:
 
   def with_classes(self, number: int) -> "Model":
     """These settings, with `number` of classes if they leave it to the training data."""
-    return dataclasses.replace(self, num_classes=self.num_classes or number)
+    left = self.num_classes == AUTO
+    return dataclasses.replace(self, num_classes=number) if left else self
 
 
 # Fields of modules, and settings, that do not belong to an architecture: what weights of the same
@@ -141,3 +228,9 @@ OUTSIDE = frozenset(
   | {"dtype", "compute_dtype", "attention", "scan", "remat"}
 )
 ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)
+# Their values where a model has no such part.
+USUAL = {
+  field.name: field.metadata["usual"]
+  for field in dataclasses.fields(Model)
+  if field.metadata["usual"] is not None
+}

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 from vit_jax.config import model_names
 from vit_jax.config.data import Data
-from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MAX_TEXT, Group, group_in
+from vit_jax.config.duration import Duration, is_auto
+from vit_jax.config.fields import AUTO, MAX_TEXT, Group, group_in, rule_of
 from vit_jax.config.parsing import class_of, from_dict, to_dict
+from vit_jax.config.resolve import GIVEN, rules_of, value_of
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import unknown
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import listed, shown
 
 PREFIX = "config."
-GIVEN = "the command line"  # in config.origins
 UNITS = {field.name for field in dataclasses.fields(Duration)}
 # Sides of images before the square is cut out, which keep their proportion to it.
 UNCUT = ("evaluate_resize", "train_resize")
@@ -75,15 +75,16 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   if followed := _follow_the_size(values["data"], config.data, ours):
     told = dict(config.origins) | dict.fromkeys(followed, "in proportion to data.image_size")
     values["origins"] = tuple(told.items())
-  return _with_origins(from_dict(values), values, texts)
+  return _with_origins(from_dict(values), values, texts, config)
 
 
 def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, str]) -> list[str]:
   """Scales the sides `UNCUT` that `texts` do not give to the new image size; returns their keys."""
   side = values["image_size"]
-  if not before.image_size or side == before.image_size:
+  if AUTO in (side, before.image_size) or side == before.image_size:
     return []
-  followed = [key for key in UNCUT if getattr(before, key) and f"data.{key}" not in texts]
+  given = [key for key in UNCUT if getattr(before, key) not in (0, AUTO)]
+  followed = [key for key in given if f"data.{key}" not in texts]
   for key in followed:
     values[key] = round(getattr(before, key) * side / before.image_size)
   return [f"data.{key}" for key in followed]
@@ -94,14 +95,20 @@ def as_elsewhere(config: Config, name: str) -> Config:
   return replaced(config, {"model.name": name}) if model_names.settings_of(name) else config
 
 
-def _with_origins(config: Config, values: Mapping, texts: Mapping[str, str]) -> Config:
+def _with_origins(
+  config: Config, values: Mapping, texts: Mapping[str, str], before: Config
+) -> Config:
   """The settings, with the origins of those that the command line gives, and of a model's name.
 
   Settings that another `kind` does not have, so that `values` lacks them, have no origin any more.
+  What was AUTO `before` and is given now has one.
   """
   named = lambda key: any(f"{name}.".startswith(f"{key}.") for name in texts)
   left = [(key, words) for key, words in config.origins if _has(values, key)]
   origins = {key: GIVEN if named(key) else words for key, words in left}
+  rules = rules_of(before)
+  given = [key for key in rules if named(key) and is_auto(value_of(before, key))]
+  origins |= {key: GIVEN for key in given if not is_auto(value_of(config, key))}
   if implied := model_names.settings_of(texts.get("model.name", "")):
     told = model_names.origins(texts["model.name"], config)
     origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told
@@ -121,7 +128,8 @@ def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
     known = _fields(class_of(place.group, {"kind": texts[key]}, place.path))
     for other in node.keys() - known.keys():
       del node[other]
-  node[name] = _read(texts[key], place.field, f"{place.path}.{name}")
+  value = _read(texts[key], place.field, f"{place.path}.{name}")
+  node[name] = dict.fromkeys(UNITS, value) if place.field.type is Duration else value
   if place.settings is Duration:
     parent = key.rpartition(".")[0]
     node.update({unit: 0 for unit in UNITS if f"{parent}.{unit}" not in texts})
@@ -147,7 +155,8 @@ def _locate(values: dict[str, Any], key: str, texts: Mapping[str, str]) -> _Plac
       raise ConfigError(unknown(path, parts[0], fields, group))
     field = fields[parts[0]]
     inner = group_in(field)
-    whole = inner is None or inner.listed  # one value of the command line sets all of it
+    left_to_rule = not parts[1:] and rule_of(field)  # as a whole duration may be
+    whole = inner is None or inner.listed or left_to_rule  # one value of the command line sets it
     if whole and parts[1:]:
       raise ConfigError(unknown(f"{path}.{parts[0]}", parts[1], {}))
     if whole:
@@ -180,14 +189,29 @@ def _read(text: str, field: dataclasses.Field, path: str) -> Any:
   """The value of a setting in the type of its field."""
   if len(text) > MAX_TEXT:
     raise ConfigError(f"{path} has a length of {len(text):,}; the most is {MAX_TEXT:,}.")
+  if text == AUTO and rule_of(field):
+    return AUTO
   try:
     return READERS[field.type](text)
   except (KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+    if field.type is Duration:
+      raise ConfigError(
+        f"{path}={shown(text)} has no unit; give {path}.steps, .epochs or .examples, or {AUTO}."
+      ) from error
     group = group_in(field)
-    like = group.example() if group else repr(field.default)
+    like = group.example() if group else _example(field)
     raise ConfigError(
       f"{path}={shown(text)} cannot be read as {field.type.__name__}; try {like}."
     ) from error
+
+
+def _example(field: dataclasses.Field) -> str:
+  """A value of a setting, as one may write it."""
+  if field.default != AUTO:
+    return repr(field.default)
+  usual = field.metadata["usual"]
+  usual = EXAMPLES.get(field.type) if usual is None else usual
+  return AUTO if usual is None else f"{usual!r}, or {AUTO}"
 
 
 def _tuple(text: str) -> tuple:
@@ -195,4 +219,6 @@ def _tuple(text: str) -> tuple:
   return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
+# Of settings that are left to rules.
+EXAMPLES = {bool: True, int: 1, float: 0.1, tuple: (0.5, 1.0)}
 READERS = {bool: TRUTH.__getitem__, int: int, float: float, str: str, tuple: _tuple}

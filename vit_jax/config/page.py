@@ -5,7 +5,8 @@ import html
 import inspect
 import re
 
-from vit_jax.config.fields import Group, group_in
+from vit_jax.config.duration import is_auto
+from vit_jax.config.fields import AUTO, Group, group_in, rule_of
 from vit_jax.config.run import Config
 from vit_jax.config.unused import of_kinds
 
@@ -16,7 +17,8 @@ the code; do not edit it here.
 
 Give any setting on the command line, such as `--config.batch_size=512` or
 `--config.model.depth=6`. Each recipe in `configs/` sets some of them; the others have the defaults
-below. A value out of range ends the command with one sentence, before any device is used.
+below. Where the default is `auto`, the value follows from what is named behind "auto:". A value out
+of range ends the command with one sentence, before any device is used.
 """
 
 
@@ -56,11 +58,12 @@ def row(field: dataclasses.Field) -> str:
   """The line of one setting, or of a group inside the group."""
   group = group_in(field)
   if not group:
-    meaning = _cell(field.metadata["meaning"]) + _range(field) + _conditions(field)
+    meaning = _cell(field.metadata["meaning"]) + _range(field) + _rule(field) + _conditions(field)
     return f"| {_code(field.name)} | {_code(field.default)} | {meaning} |"
   links = " or ".join(_link(settings) for _, settings in group.classes())
   meaning = field.metadata["meaning"]
-  meaning = (f"{_cell(meaning)}: see {links}" if meaning else f"see {links}") + _conditions(field)
+  meaning = f"{_cell(meaning)}: see {links}" if meaning else f"see {links}"
+  meaning += _rule(field) + _conditions(field)
   return f"| {_code(_name(field, group))} | {_changed(field, group)} | {meaning} |"
 
 
@@ -88,7 +91,9 @@ def _changed(field, group: Group) -> str:
     return "none"
   if group.default:
     return _code(f"kind={group.default}")
-  group, usual = field.default_factory(), group.new()
+  if is_auto(default := field.default_factory()):
+    return _code(AUTO)
+  group, usual = default, group.new()
   names = [part.name for part in dataclasses.fields(group)]
   changed = [name for name in names if getattr(group, name) != getattr(usual, name)]
   return ", ".join(_code(f"{name}={getattr(group, name)}") for name in changed)
@@ -102,6 +107,11 @@ def _range(field) -> str:
     return ""
   off = "" if check["off"] is None else f", or {check['off']:g}"
   return f" ({_number(check['low'])} to {_number(check['high'])}{off})"
+
+
+def _rule(field) -> str:
+  """Says what decides the value of a setting that is left to its rule."""
+  return f"; {AUTO}: {_cell(rule.says)}" if (rule := rule_of(field)) else ""
 
 
 def _conditions(field) -> str:

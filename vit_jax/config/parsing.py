@@ -8,8 +8,8 @@ from typing import Any
 import ml_collections
 
 from vit_jax.config.data import Dataset
-from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MAX_ITEMS, MAX_NUMBER, MAX_TEXT, Group, group_in
+from vit_jax.config.duration import LEFT_TO_RULE, Duration, is_auto
+from vit_jax.config.fields import AUTO, MAX_ITEMS, MAX_NUMBER, MAX_TEXT, Group, group_in, rule_of
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import similar, unknown
 from vit_jax.process.errors import ConfigError
@@ -22,8 +22,11 @@ def to_dict(config) -> dict[str, Any]:
 
 
 def to_config_dict(config) -> ml_collections.ConfigDict:
-  """The settings as a recipe returns them; they are checked."""
-  return ml_collections.ConfigDict(to_dict(from_dict(to_dict(config))))
+  """The settings as a recipe returns them; they are checked.
+
+  They take values of any type, because a number replaces AUTO; `from_dict` checks the types.
+  """
+  return ml_collections.ConfigDict(to_dict(from_dict(to_dict(config))), type_safe=False)
 
 
 def from_dict(values: Mapping[str, Any]) -> Config:
@@ -81,7 +84,11 @@ def class_of(group: Group, values: Any, path: str) -> type:
 
 def _value(field, default, value, path):
   group = group_in(field)
+  if isinstance(default, Duration):
+    return _duration(field, default, value, path, group)
   if group is None:
+    if isinstance(value, str) and value == AUTO and rule_of(field):
+      return AUTO
     value = _typed(field.type, value, path)
     _check_bounds(value, path, **field.metadata)
     return value
@@ -92,6 +99,18 @@ def _value(field, default, value, path):
   if not isinstance(value, Mapping):
     raise ConfigError(f"{path}={value!r} is one value; it must be groups of settings by name.")
   return {name: _group(group, None, item, f"{path}.{name}") for name, item in value.items()}
+
+
+def _duration(field, default, values, path, group):
+  """A duration; AUTO for all of it, or for each unit, leaves it to its rule."""
+  units = values if isinstance(values, Mapping) else {}
+  if isinstance(values, Mapping) and not values:
+    return default
+  if rule_of(field) and (values == AUTO or (units and all(map(is_auto, units.values())))):
+    return LEFT_TO_RULE
+  if units and is_auto(default):
+    default, values = Duration(), {key: x for key, x in units.items() if not is_auto(x)}
+  return _group(group, default, values, path)
 
 
 def _listed(group, values, path):
@@ -131,14 +150,14 @@ def _check_length(value, path, most):
     raise ConfigError(f"{path} has a length of {len(value):,}; the most is {most:,}.")
 
 
-def _check_bounds(value, path, *, meaning, choices, low, high, off, used_if):
+def _check_bounds(value, path, *, meaning, choices, low, high, off, auto, **_):
   if choices and value not in choices:
     raise ConfigError(
       f"{path}={shown(value)} is not a choice ({meaning}); nearest: {similar(value, choices)}."
     )
   if off is not None and value == off:
     return
-  also = "" if off is None else f", or {off:g}"
+  also = ("" if off is None else f", or {off:g}") + (f", or {AUTO}" if auto else "")
   if low is not None and not value >= low:
     raise ConfigError(f"{path}={shown(value)} is too small ({meaning}); the least is {low}{also}.")
   if high is not None and not value <= high:

@@ -3,7 +3,9 @@
 import contextlib
 import json
 import pathlib
+from collections.abc import Mapping
 
+from vit_jax.config.fields import AUTO
 from vit_jax.config.parsing import from_dict, to_dict
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
@@ -11,6 +13,37 @@ from vit_jax.storage import files
 from vit_jax.storage.base import UnreachableError
 
 MAX_BYTES = 2**24
+
+
+# What earlier versions recorded for "derive it", by the setting; and what stands for it now.
+EARLIER = (
+  ("accumulation", 0, AUTO),
+  ("position_resizing", "", "bilinear_aligned"),
+  ("data.resampling", "", "bilinear"),
+  ("data.image_size", 0, AUTO),
+  ("mesh.data", 0, AUTO),
+  ("model.name", "", AUTO),
+  ("model.num_classes", 0, AUTO),
+  *((f"model.{key}", 0, AUTO) for key in ("patch", "depth", "width", "mlp_dim", "heads")),
+  ("model.stages", [], AUTO),
+  ("model.pool", "", AUTO),
+)
+
+
+def updated(settings: Mapping) -> dict:
+  """Recorded settings, also of earlier versions, as those of this version.
+
+  0 and empty become AUTO only where they meant that a value is derived: evaluate_resize=0 is one.
+  """
+  settings = json.loads(json.dumps(settings))
+  for key, earlier, now in EARLIER:
+    *groups, name = key.split(".")
+    node = settings
+    for group in groups:
+      node = node.get(group) if isinstance(node, dict) else None
+    if isinstance(node, dict) and node.get(name) == earlier and node[name] is not False:
+      node[name] = now
+  return settings
 
 
 def read(workdir: pathlib.Path) -> Config:
@@ -25,7 +58,7 @@ def read(workdir: pathlib.Path) -> Config:
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )
   try:
-    return from_dict(files.read_json(path, most=MAX_BYTES))
+    return from_dict(updated(files.read_json(path, most=MAX_BYTES)))
   except ConfigError as error:
     raise ConfigError(f"{path}: {error}") from error
   except UnreachableError:
@@ -37,24 +70,36 @@ def read(workdir: pathlib.Path) -> Config:
 
 
 def changes(old: dict, new: dict) -> list[str]:
-  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
+  """How the settings differ from those of a run that are recorded, as `differences` writes it.
 
-  A setting that `old` lacks has its default there. Between groups of different kinds, only the
-  kind and the settings that both have are compared.
+  A setting that `old` lacks has its default there. What an earlier version left to be derived is
+  not known, and not compared.
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
-    old = to_dict(from_dict(old))
-  without = lambda values: {key: value for key, value in values.items() if key != "origins"}
-  return _changes(without(old), without(new), "config")
+    old = to_dict(from_dict(updated(old)))
+  unknown = lambda key, before: before == AUTO and key != "config.model.attention"
+  return [_line(*each) for each in _differing(old, new) if not unknown(*each[:2])]
 
 
-def _changes(old, new, prefix):
-  result = []
+def differences(old: dict, new: dict) -> list[str]:
+  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
+
+  Between groups of different kinds, only the kind and the settings that both have are compared.
+  """
+  return [_line(*each) for each in _differing(old, new)]
+
+
+def _line(key, before, after):
+  return f"{key}: {before!r} -> {after!r}"
+
+
+def _differing(old, new, prefix="config"):
+  """Yields (key, its value in `old`, its value in `new`)."""
   other_kind = old.get("kind") != new.get("kind")
-  for key in sorted(old.keys() & new.keys() if other_kind else old.keys() | new.keys()):
+  keys = old.keys() & new.keys() if other_kind else old.keys() | new.keys()
+  for key in sorted(keys - {"origins"}):
     before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
-      result += _changes(before, after, f"{prefix}.{key}")
+      yield from _differing(before, after, f"{prefix}.{key}")
     elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
-      result.append(f"{prefix}.{key}: {before!r} -> {after!r}")
-  return result
+      yield f"{prefix}.{key}", before, after

@@ -6,10 +6,20 @@ from typing import Any
 
 from vit_jax import registry
 from vit_jax.config.data import Data
-from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MAX_BATCH, MAX_STEPS, group, group_of_kind, named_of_kind, setting
+from vit_jax.config.duration import Duration, length
+from vit_jax.config.fields import (
+  AUTO,
+  MAX_BATCH,
+  MAX_STEPS,
+  Rule,
+  group,
+  group_of_kind,
+  named_of_kind,
+  setting,
+)
 from vit_jax.config.learning import Loss, NonFinite, ObjectiveSettings, Optimizer, Schedule
 from vit_jax.config.model import Model
+from vit_jax.config.scales import batch_of, in_words, length_of, scale_of
 from vit_jax.registry import WEIGHT_FORMATS
 
 POSITION_RESIZING = ("bilinear_aligned", "bicubic", "bicubic_antialiased", "bicubic_offset")
@@ -17,11 +27,55 @@ HEAD = (("objective.trains_head",),)
 WEIGHTS = (("init_from",),)
 
 
+def groups_of(fsdp, devices) -> tuple[int, str]:
+  """As many data-parallel groups as the devices allow."""
+  return max(1, devices() // fsdp), ""
+
+
+def size_of_batch(init_from, images) -> tuple[int, str]:
+  """A power of two, at most a quarter of the images."""
+  most = 512 if init_from else scale_of(images()).batch_size
+  return batch_of(images(), most), in_words(images())
+
+
+def length_of_run(init_from, images) -> tuple[Duration, str]:
+  """Of fine-tuning as in the BiT-HyperRule; from scratch, fewer epochs the more images."""
+  steps = Duration(steps=length_of(images()).total)
+  epochs = Duration(epochs=scale_of(images()).epochs)
+  return steps if init_from else epochs, in_words(images())
+
+
+def steps_between_lines(length, batch_size, images) -> tuple[Duration, str]:
+  """A hundredth of the run, at most 50 steps."""
+  steps = length.exact_steps(batch_size=batch_size, epoch_examples=images)
+  return Duration(steps=max(1, min(50, round(steps / 100)))), ""
+
+
+def tenth(length) -> tuple[Duration, str]:
+  """A tenth of the run."""
+  return length.part(10), ""
+
+
+def resized_positions(init_from, card) -> tuple[str, str]:
+  """As for the weights; else as in the published code."""
+  rule = known.position_resizing if (known := card()) else POSITION_RESIZING[0]
+  return rule, init_from if rule != POSITION_RESIZING[0] else ""
+
+
+TENTH = Rule(("duration",), "a tenth of the run", tenth)
+
+
 @dataclasses.dataclass(frozen=True)
 class Mesh:
   """A mesh of data x fsdp devices. The batch is split over both axes, parameters over fsdp."""
 
-  data: int = setting(0, "data-parallel groups; 0: as many as the devices allow", low=0, high=2**20)
+  data: int = setting(
+    AUTO,
+    "data-parallel groups",
+    auto=Rule(("mesh.fsdp", "facts.devices"), "the number of devices", groups_of, stays="never"),
+    low=1,
+    high=2**20,
+  )
   fsdp: int = setting(
     1, "devices that share one copy of parameters and optimizer", low=1, high=2**20
   )
@@ -35,9 +89,9 @@ class Checkpoint:
   rounded to the nearest multiple of `every`.
   """
 
-  every: Duration = group(Duration, steps=1000)
+  every: Duration = length(auto=TENTH)
   keep_last: int = setting(2, "number of newest checkpoints to keep", low=1, high=10**6)
-  keep_every: Duration = group(Duration, used_if=(("checkpoint.every",),))
+  keep_every: Duration = length(used_if=(("checkpoint.every",),))
   retry_seconds: float = setting(
     600.0,
     "how long to try again what cannot be written (checkpoints, metrics), for example on a full "
@@ -84,17 +138,35 @@ class Config:
   """A whole run."""
 
   seed: int = setting(0, "root of all randomness", low=0, high=2**31 - 1)
-  batch_size: int = setting(4096, "images per update over all hosts", low=1, high=MAX_BATCH)
-  accumulation: int = setting(
-    1,
-    "parts of the batch that are computed one after another; 0: the fewest parts that "
-    "fit into the devices' memory, by the compiler; a resumed run keeps its number",
-    low=0,
+  batch_size: int = setting(
+    AUTO,
+    "images per update over all hosts",
+    auto=Rule(("init_from", "facts.images"), "the number of training images", size_of_batch),
+    low=1,
     high=MAX_BATCH,
   )
-  duration: Duration = group(Duration)
-  log_every: Duration = group(Duration, steps=50)
-  evaluate_every: Duration = group(Duration, epochs=1.0)
+  accumulation: int = setting(
+    AUTO,
+    "parts of the batch that are computed one after another",
+    auto=Rule(
+      ("facts.parts",),
+      "the fewest that fit into the devices' memory, by the compiler",
+      lambda parts: parts(),
+    ),
+    low=1,
+    high=MAX_BATCH,
+  )
+  duration: Duration = length(
+    auto=Rule(("init_from", "facts.images"), "the number of training images", length_of_run)
+  )
+  log_every: Duration = length(
+    auto=Rule(
+      ("duration", "batch_size", "facts.images"),
+      "a hundredth of the run, at most 50 steps",
+      steps_between_lines,
+    )
+  )
+  evaluate_every: Duration = length(auto=TENTH)
   init_from: str = setting(
     "",
     "weights to start from, or to evaluate if the workdir has no checkpoint: the workdir of "
@@ -112,12 +184,18 @@ class Config:
     used_if=WEIGHTS,
   )
   position_resizing: str = setting(
-    "",
+    AUTO,
     "rule by which position embeddings are resized to another resolution, at the start and when "
     "the run's own weights are used: that of the published code (bilinear_aligned), of "
     "Transformers (bicubic), of timm (bicubic_antialiased) or of DINOv2's own code "
-    "(bicubic_offset). Empty: that of the weights in init_from, or bilinear_aligned",
-    choices=("", *POSITION_RESIZING),
+    "(bicubic_offset)",
+    auto=Rule(
+      ("init_from", "facts.card"),
+      "the weights; from scratch bilinear_aligned",
+      resized_positions,
+      stays="always",
+    ),
+    choices=POSITION_RESIZING,
   )
   keep_representation: bool = setting(
     False,
@@ -176,4 +254,4 @@ class Config:
   @property
   def parts(self) -> int:
     """The parts of a batch; 1 as long as they are left to the memory of the devices."""
-    return self.accumulation or 1
+    return 1 if self.accumulation == AUTO else self.accumulation

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vit_jax.config.fields import group_in
+from vit_jax.config.fields import AUTO, group_in
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import has
 from vit_jax.process.errors import ConfigError
@@ -24,18 +24,22 @@ class Changed(NamedTuple):
   used_if: tuple
 
 
-def check(config: Config):
+def check(asked: Config, config: Config):
   """Refuses settings without effect.
+
+  Args:
+    asked: the settings as they were given.
+    config: the same, with what they leave to rules.
 
   Raises:
     ConfigError: names the setting, and the one that makes it useless.
   """
-  for key, value, default, used_if in changed(config, type(config)()):
+  for key, value, default, used_if in changed(asked, Config()):
     for condition in used_if:
       other, *values = condition
       cause = operator.attrgetter(other)(config)
-      if cause in values if values else cause:
-        continue
+      if cause == AUTO or (cause in values if values else cause):
+        continue  # what AUTO becomes is known later, and then checked again
       other, *values = of_kinds(condition)
       cause = operator.attrgetter(other)(config)
       because = f"with config.{other}={shown(cause)}" if values else f"without config.{other}"
@@ -70,5 +74,10 @@ def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Cha
     conditions = (*used_if, *field.metadata.get("used_if", ()))
     if dataclasses.is_dataclass(value):
       yield from changed(value, usual, f"{path}{field.name}.", conditions)
-    elif value != usual:
+    elif value != field.metadata.get("usual") and not is_off(value, usual):
       yield Changed(f"{path}{field.name}", value, usual, conditions)
+
+
+def is_off(value, usual) -> bool:
+  """Whether a setting is at its default; what follows from a rule may also be switched off."""
+  return value in (usual, AUTO) or (usual == AUTO and not value)

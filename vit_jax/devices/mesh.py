@@ -23,11 +23,11 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
   """
   devices = jax.devices() if devices is None else devices
   count = len(devices)
-  data = config.data or count // config.fsdp
+  data = count // config.fsdp if config.data == cfg.AUTO else config.data
   if data * config.fsdp != count:
     raise cfg.ConfigError(
       f"config.mesh: data={config.data} x fsdp={config.fsdp} does not match the {count} devices "
-      f"here; fsdp must be one of {divisors(count)}, and data 0 or devices / fsdp."
+      f"here; fsdp must be one of {divisors(count)}, and data {cfg.AUTO} or devices / fsdp."
     )
   if batch_size % (count * accumulation):
     below = batch_size - batch_size % (count * accumulation)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from etils import epy
 
-from vit_jax.config import Config, ConfigError, Data, Dataset, Loss
+from vit_jax.config import AUTO, Config, ConfigError, Data, Dataset, Loss
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.evaluation.spec import (
   EvalContext,
@@ -74,7 +74,7 @@ class Classification(Dataset, EvaluationSpec):
   def names(self, config: Config) -> tuple[str, ...]:
     """Top-5 only of more than five classes; their number may not be known yet."""
     known = self.classes or config.model.num_classes
-    return ("loss", "top1", *["top5"] * (not known or known > FIVE))
+    return ("loss", "top1", *["top5"] * (known == AUTO or known > FIVE))
 
   def check(self, key: str, config: Config):
     """Checks that the image is resized to at least the square that is cut out of it."""

@@ -12,8 +12,11 @@ import jax.numpy as jnp
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config import Config, ConfigError, Data, Loss, RunError
-from vit_jax.config.model import ARCHITECTURE
+from vit_jax.config import Config, ConfigError, Loss, RunError
+from vit_jax.config.duration import is_auto
+from vit_jax.config.model import ARCHITECTURE, USUAL
+from vit_jax.config.recorded import updated
+from vit_jax.config.resolve import left_to_rule, replaced, resolve
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
@@ -28,6 +31,7 @@ from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.weights.card import UNSEEN
 
+RESIZE = "data.evaluate_resize"
 OF_PARAMETERS = (*ARCHITECTURE, "representation_layer")  # settings that follow from the parameters
 NAME_THEM = (
   "ay in which order the head has the classes with --config.class_names=FILE (a name a line), or "
@@ -117,7 +121,7 @@ def without_names_of_the_start(config: Config, loaded: weights.Weights) -> Confi
   The head of the checkpoint is in the order of the training data, whose names it has.
   """
   own = loaded.class_names() and config.class_names == loaded.settings["class_names"]
-  return dataclasses.replace(config, class_names="") if own else config
+  return replaced(config, "class_names", "") if own else config
 
 
 def check_same(init_from: str, recorded: str):
@@ -155,8 +159,7 @@ def fitted(
   settings, resizing_known = settings_of(config, named, model)
   if heads:
     head = head_names(config.class_names, heads, model)
-  rule = config.position_resizing or model.card.position_resizing
-  card = dataclasses.replace(model.card, position_resizing=rule)
+  card = dataclasses.replace(model.card, position_resizing=settings.position_resizing)
   sized = dataclasses.replace(model, card=card).at_size(settings.data.image_size)
   module = computing(sized.module, settings.model)
   params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
@@ -205,21 +208,55 @@ def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tu
 
   Raises:
     ValueError: a named setting contradicts the weights, or no image size is known.
+    ConfigError: the image size does not suit the model.
   """
   check_named(config, named, model)
+  module, card = model.module, model.read.card
   of_model, loss = overlaid_on_run(config, named, model.read)
-  data, resizing_known = preparation(config, named, model)
-  requirements.check_tiles(model.module, data.image_size, "these weights")
-  resizing.check(data)
-  of_model = dataclasses.replace(
-    of_model, num_classes=model.module.num_classes, **function_of(model.module, of_model)
+  of_model = dataclasses.replace(of_model, **of_module(module, of_model))
+  config = replaced(replaced(config, "model", of_model), "loss", loss)
+  told = {"data.image_size": model.card.image_size, RESIZE: card, "data.evaluate_squeeze": card}
+  if alone(config):  # what the recipe of a protocol gives counts more than the weights
+    config, told = within(config, named, module), {}
+  for key in {key for key, by_weights in told.items() if by_weights} - named:
+    config = left_to_rule(config, key)
+  given = config.data.evaluate_resize != cfg.AUTO and (RESIZE in named or alone(config))
+  if config.data.image_size == cfg.AUTO and not model.card.image_size:
+    raise ValueError(
+      "the weights do not tell the size of their images; give a size, such as "
+      "--config.data.image_size=224."
+    )
+  config = resolve(config, {"card": lambda _: model.card})
+  requirements.check_tiles(module, config.data.image_size, "these weights")
+  resizing.check(config.data)
+  return config, given or card is not None
+
+
+def of_module(module: models.Network, settings: cfg.Model) -> dict:
+  """What config.model leaves to the weights, as their module has it."""
+  shape = USUAL | {key: x for key in USUAL if (x := getattr(module, key, None)) is not None}
+  left = {key: x for key, x in shape.items() if getattr(settings, key) == cfg.AUTO}
+  return left | function_of(module, settings) | {"num_classes": module.num_classes}
+
+
+def within(config: Config, named: frozenset[str], module: models.Network) -> Config:
+  """The config with the largest size that the model's patches tile, up to that of the recipe.
+
+  Raises:
+    ConfigError: the size is smaller than a patch.
+  """
+  side = config.data.image_size
+  if side == cfg.AUTO or "data.image_size" in named:
+    return config
+  return replaced(
+    config, "data.image_size", requirements.largest_side(module, side, "these weights")
   )
-  return dataclasses.replace(config, model=of_model, loss=loss, data=data), resizing_known
 
 
 def alone(config: Config) -> bool:
   """Whether the recipe is for evaluation alone, so that it overrides what the weights tell."""
-  return not config.duration.given()
+  trains = config.data.mixed() or config.data.train.source
+  return not (trains if is_auto(config.duration) else config.duration.given())
 
 
 def overlaid_on_run(
@@ -228,7 +265,7 @@ def overlaid_on_run(
   """The model and the loss of the weights' run or card, overridden by the command line."""
   model, loss = config.model, config.loss
   if read.settings is not None:
-    run = cfg.from_dict({key: read.settings[key] for key in ("model", "loss")})
+    run = cfg.from_dict({key: updated(read.settings)[key] for key in ("model", "loss")})
     model = overlaid(run.model, model, "model", named)
     loss = overlaid(run.loss, loss, "loss", named)
     if "model.attention" not in named:  # that of the run may have been for other devices
@@ -245,11 +282,12 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
     ValueError: names every setting that differs.
   """
   model, module = config.model, loaded.module
-  if "model.name" in named or (model.name and alone(config)):
+  if "model.name" in named or (model.name != cfg.AUTO and alone(config)):
     loaded.check_is(dataclasses.replace(model, **function_of(module, model)))
   for field in OF_PARAMETERS:
     wanted, there = getattr(model, field, None), getattr(module, field, None)
-    if f"model.{field}" in named and wanted != there and (wanted or isinstance(wanted, bool)):
+    there = USUAL.get(field) if there is None else there
+    if f"model.{field}" in named and wanted not in (there, cfg.AUTO):
       raise ValueError(
         f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "
         "this setting out."
@@ -260,46 +298,14 @@ def function_of(module, model: cfg.Model) -> dict[str, str | float]:
   """The module's settings that do not follow from parameters, such as its activation."""
   fixed = getattr(module, "positions", "") in FIXED
   keys = [key for key in UNSEEN if key != "positions" or fixed]
-  return {key: getattr(module, key, getattr(model, key)) for key in keys}
+  values = {key: getattr(module, key, getattr(model, key)) for key in keys}
+  return {key: value for key, value in values.items() if value != cfg.AUTO}
 
 
 def overlaid(group, by_user, prefix: str, named: frozenset[str]):
   """The settings of a group, with those that the command line names taken from `by_user`."""
   names = [field.name for field in dataclasses.fields(group) if f"{prefix}.{field.name}" in named]
   return dataclasses.replace(group, **{name: getattr(by_user, name) for name in names})
-
-
-def preparation(config: Config, named: frozenset[str], model: LoadedModel) -> tuple[Data, bool]:
-  """The settings of the data, with the image size and the resizing; `Scored.resizing_known`.
-
-  Raises:
-    ValueError: no size is known.
-    ConfigError: the size is smaller than a patch.
-  """
-  data, size_named = config.data, "data.image_size" in named
-  by_recipe = bool(data.image_size and not size_named and alone(config))
-  known = by_recipe or model.read.card is not None
-  if by_recipe:
-    side = requirements.largest_side(model.module, data.image_size, "these weights")
-    resize, squeeze = data.evaluate_resize, data.evaluate_squeeze
-  else:
-    card = model.card.at_size(data.image_size) if size_named and data.image_size else model.card
-    side = card.image_size or data.image_size
-    resize = card.resize if known else data.evaluate_resize
-    squeeze = card.squeeze
-  if not side:
-    raise ValueError(
-      "the weights do not tell the size of their images; give a size, such as "
-      "--config.data.image_size=224."
-    )
-  if "data.evaluate_resize" in named:
-    resize, known = data.evaluate_resize, True
-    squeeze = False
-  if "data.evaluate_squeeze" in named:
-    squeeze = data.evaluate_squeeze
-  prepared = dict(image_size=side, evaluate_resize=resize, evaluate_squeeze=squeeze)
-  resampling = data.resampling or model.card.resampling
-  return dataclasses.replace(data, **prepared, resampling=resampling), known
 
 
 def computing(module, model) -> models.Network:

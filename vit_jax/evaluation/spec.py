@@ -181,7 +181,7 @@ class EvaluationSpec(abc.ABC):
   def names(self, config) -> Sequence[str]:
     """The metrics that it always gives in a run with this config.
 
-    With config.model.num_classes=0, those that it may give; the data tells the number.
+    With config.model.num_classes=auto, those that it may give; the data tells the number.
     """
 
   @abc.abstractmethod

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import jax
 
+from vit_jax.config import Config
 from vit_jax.devices import chips
 from vit_jax.experiments import step_program, timing
 from vit_jax.process import agreement, memory
@@ -13,24 +14,25 @@ from vit_jax.training.run import Run
 GIB = 2**30
 
 
-def fewest_parts(make: Callable[[int], Run]) -> Run:
-  """The run with the fewest parts of a batch with which a step fits, by the compiler's count.
+def fewest_parts(config: Config, make: Callable[[Config], Run]) -> tuple[int, str]:
+  """The fewest parts of a batch with which a step fits, by the compiler's count; and that count.
 
   Parts are computed one after another, so memory falls with their number. The programs are kept by
   JAX's cache of compiled programs, so that the run compiles nothing again.
 
   Args:
-    make: number of parts -> the run.
+    config: the settings.
+    make: settings -> the run.
   """
   parts = 1
   while True:
-    run = make(parts)
+    run = make(dataclasses.replace(config, accumulation=parts))
     device = run.mesh.devices.flat[0]
     needed, limit = step_bytes(run), memory_of(device)
     fits = agreement.answer_of_first(needed <= limit)
-    each = run.config.batch_size // (parts * run.mesh.size)  # images of a device in a part
+    each = config.batch_size // (parts * run.mesh.size)  # images of a device in a part
     if fits or each % 2:
-      return with_origin(run, f"a step needs {in_gib(needed)} of a device's {in_gib(limit)}")
+      return parts, f"a step needs {in_gib(needed)} of a device's {in_gib(limit)}"
     parts *= 2
 
 
@@ -64,9 +66,3 @@ def memory_of(device: jax.Device) -> float:
 def in_gib(size: float) -> str:
   """A size of memory in words."""
   return f"{size / GIB:.2f} GiB" if size < float("inf") else "more memory"
-
-
-def with_origin(run: Run, words: str) -> Run:
-  """The run, whose table tells where config.accumulation comes from."""
-  origins = (*run.config.origins, ("accumulation", words))
-  return dataclasses.replace(run, config=dataclasses.replace(run.config, origins=origins))

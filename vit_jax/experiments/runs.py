@@ -176,17 +176,22 @@ def end_with_parent():
   threading.Thread(target=wait, daemon=True).start()
 
 
-def check_config(recipe: str, config: cfg.Config):
+def check_config(recipe: str, asked: cfg.Config, config: cfg.Config):
   """Checks a run as the main program checks it; data and devices are not used.
 
   Imports JAX, but touches no device.
+
+  Args:
+    recipe: the value of --config.
+    asked: its settings, as they were given.
+    config: the same, with what they leave to rules.
 
   Raises:
     ConfigError: a setting is wrong, contradicts another, or may end the run before its last step.
   """
   from vit_jax.training import checks
 
-  checks.check(config)
+  checks.check(asked, config)
   if config.early_stopping.patience:
     raise cfg.ConfigError(
       f"{recipe} may stop early (config.early_stopping.patience={config.early_stopping.patience}), "

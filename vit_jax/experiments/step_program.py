@@ -8,13 +8,15 @@ import numpy as np
 
 from vit_jax import recipes
 from vit_jax.config import Config
+from vit_jax.config.facts import Labels
+from vit_jax.config.resolve import check_known
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.evaluations import Evaluations
+from vit_jax.experiments.facts import UNKNOWN_LENGTH, decided
 from vit_jax.learning import state
 from vit_jax.training import run as runs
+from vit_jax.training.facts import of_devices, of_start
 from vit_jax.training.run import OpenedData, Run
-
-UNKNOWN_LENGTH = 10**8  # examples; the program does not depend on the length of the schedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +34,19 @@ class Imagined:
 def planned(config: Config, devices) -> Run:
   """The plan of a run on `devices`, whose data is never read.
 
+  The parts of a batch that are left to the memory of devices are one, and so are classes that are
+  left to the data.
+
   Raises:
-    ConfigError: the batch or the mesh does not fit the devices.
+    ConfigError: the batch or the mesh does not fit the devices, or a setting follows from data.
   """
+  images = recipes.examples_of(config)
+  data = {"labels": lambda config: Labels()}
+  data |= {"images": lambda config: images} if images else {}
+  config = decided(config, {**of_start(), **of_devices(devices), **data})
+  check_known(config, ("accumulation",))
   imagined = Imagined(
-    length=recipes.examples_of(config) or UNKNOWN_LENGTH,
+    length=images or UNKNOWN_LENGTH,
     class_names=tuple(str(i) for i in range(config.model.num_classes)),
     multi_label=config.loss.kind == "sigmoid",
   )

@@ -12,11 +12,10 @@ from vit_jax.data import sources
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, results
 from vit_jax.experiments.sweep import numbers, rates, settings_of
-from vit_jax.recipes.finetuning import warmup
 from vit_jax.recipes.vtab_finetuning import PARTS
 
 # Settings that the benchmark itself sets, all but the first two only if it chooses some.
-OWN = ("seed", "init_from", "schedule.learning_rate", "schedule.warmup.steps", "duration.steps")
+OWN = ("seed", "init_from", "schedule.learning_rate", "duration.steps")
 TABLE_9 = "configs/studies/paper/table9.csv"
 BIT = "BiT-L (R152x4, JFT-300M) has 76.29 ± 1.70% over all tasks, by Table 2"
 
@@ -49,11 +48,7 @@ def grid(learning_rates: str, steps: str) -> tuple[dict[str, float], ...]:
     )
   lengths = numbers("--steps", steps, int, "500,2500")
   return tuple(
-    {
-      "schedule.learning_rate": rate,
-      "duration.steps": length,
-      "schedule.warmup.steps": warmup(length).steps,
-    }
+    {"schedule.learning_rate": rate, "duration.steps": length}
     for rate, length in itertools.product(rates(learning_rates), lengths)
   )
 

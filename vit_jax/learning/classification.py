@@ -77,7 +77,7 @@ class Classification:
   """
 
   model: object
-  settings: Loss = Loss()
+  settings: Loss = Loss(kind="softmax")
   mixup: float = 0.0
   cutmix: float = 0.0
   blended: str = "shares"

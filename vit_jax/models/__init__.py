@@ -2,7 +2,17 @@
 
 from vit_jax.models.description import settings_of
 from vit_jax.models.family import Network
-from vit_jax.models.naming import configured, create, family_of, names
+from vit_jax.models.naming import configured, create, expanded, family_of, fields_of, names
 from vit_jax.models.recognition import module_of
 
-__all__ = ["Network", "configured", "create", "family_of", "module_of", "names", "settings_of"]
+__all__ = [
+  "Network",
+  "configured",
+  "create",
+  "expanded",
+  "family_of",
+  "fields_of",
+  "module_of",
+  "names",
+  "settings_of",
+]

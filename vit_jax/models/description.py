@@ -29,7 +29,8 @@ def architecture(module: Network) -> dict:
 def settings_of(module: Network) -> config.Model:
   """A name, and what the module has otherwise than the name says, with as little as possible.
 
-  Type, dropout, classes and the like do not belong to the description: they keep their defaults.
+  What the name says is AUTO. Type, dropout, classes and the like do not belong to the description:
+  they keep their defaults.
 
   Raises:
     ValueError: no name stands for this kind of module.

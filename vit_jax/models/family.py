@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.fields import AUTO
 from vit_jax.config.model_names import Translated
 
 
@@ -206,6 +207,17 @@ class Transparent:
 
   def position_tables(self, params: dict, grid: tuple[int, int]) -> dict[str, jax.Array]:
     """{place: position embeddings (N, D) of the patches}; {} if none, or relative ones."""
+
+
+def check_sizes(model: Network, name: str, *keys: str):
+  """Checks that sizes of a model are not 0, which is for models that have no such part.
+
+  Raises:
+    ValueError: one is.
+  """
+  for key in keys:
+    if getattr(model, key) < 1:
+      raise ValueError(f"{key}=0 leaves nothing of {name}; give at least 1, or {AUTO}.")
 
 
 def check_heads(model: Network, name: str):

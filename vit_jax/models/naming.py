@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from vit_jax import config, registry
 from vit_jax.config import model_names, suggestions
+from vit_jax.config.model import ARCHITECTURE, USUAL
 from vit_jax.models.family import Family, Network
 from vit_jax.process.text import shown
 
@@ -47,31 +48,35 @@ def create(name: str, **options) -> Network:
 
 
 def configured(settings: config.Model) -> Network:
-  """The module that a config describes; settings at their defaults keep the value of the name.
+  """The module that a config describes; settings that are AUTO have the value of the name.
 
-  If config.model.compute_dtype is still "auto", the module computes in bfloat16.
+  If config.model.compute_dtype is AUTO, the module computes in bfloat16.
 
   Raises:
     ValueError: as `create`, or a setting would make another kind of model than the name says; the
       message begins with the wrong setting.
     ConfigError: the number of classes is left to the training data.
   """
-  if not settings.num_classes:
-    raise config.ConfigError(
-      "config.model.num_classes=0 stands for as many as the training data has, which is not known "
-      "here; give a number."
-    )
+  for key in ("name", "num_classes"):
+    if getattr(settings, key) == config.AUTO:
+      raise config.ConfigError(
+        f"config.model.{key}={config.AUTO} follows from data or weights, which are not known here; "
+        "give it."
+      )
   changed = {
     field.name: value
     for field in dataclasses.fields(settings)
     if (value := getattr(settings, field.name)) != field.default
   }
-  if "compute_dtype" in changed:
-    kind = changed.pop("compute_dtype")
-    changed["dtype"] = jnp.dtype("bfloat16" if kind == config.AUTO else kind)
-  name = changed.pop("name", settings.name)
+  kind = changed.pop("compute_dtype", config.AUTO)
+  changed["dtype"] = jnp.dtype("bfloat16" if kind == config.AUTO else kind)
+  name = changed.pop("name")
   family, fields = described(name)
   options = _options(family) - (family.kinds.keys() - fields.keys())
+  named = family.module(**fields)
+  lacks = lambda key: key not in options or getattr(named, key) is None
+  absent = lambda key: lacks(key) and changed[key] == USUAL.get(key)
+  changed = {key: changed[key] for key in changed if not absent(key)}
   lacking = [key for key in changed if key not in options]
   if lacking:
     flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
@@ -80,6 +85,27 @@ def configured(settings: config.Model) -> Network:
       f"{lacking[0]} is no option of {name}{other}; give {flags} to leave out what it lacks."
     )
   return create(name, **changed)
+
+
+def fields_of(name: str) -> dict:
+  """The settings of the architecture that a name stands for, by their names.
+
+  Raises:
+    ValueError: there is no such model.
+  """
+  module = create(name)
+  return {key: x for key in ARCHITECTURE if (x := getattr(module, key, None)) is not None}
+
+
+def expanded(settings: config.Model) -> config.Model:
+  """The settings with the fields that their name stands for, where they do not give them.
+
+  Raises:
+    ValueError: there is no such model.
+  """
+  named = USUAL | fields_of(settings.name)
+  left = {key for key in named if getattr(settings, key) == config.AUTO}
+  return dataclasses.replace(settings, **{key: named[key] for key in left})
 
 
 def family_of(module: Network) -> Family:

@@ -14,7 +14,7 @@ from vit_jax.config.model_names import Translated
 from vit_jax.models import flops
 from vit_jax.models.backbone import Backbone
 from vit_jax.models.convolution import STAGES, check_stages, map_size
-from vit_jax.models.family import Family, Network, check_heads
+from vit_jax.models.family import Family, Network, check_heads, check_sizes
 from vit_jax.models.layers import Head, as_input
 from vit_jax.models.recognition import child_count, outputs
 
@@ -87,6 +87,7 @@ class ResNet(Network, nn.Module):
 
   def check(self, name: str):
     """As `Network.check`."""
+    check_sizes(self, name, "width")
     check_heads(self, name)
     check_stages(self.stages)
     if self.width % 32:

@@ -7,7 +7,14 @@ import jax.numpy as jnp
 
 from vit_jax.models import flops
 from vit_jax.models.convolution import check_stages, map_size
-from vit_jax.models.family import AttentionGrid, Maskable, Network, Transparent, check_heads
+from vit_jax.models.family import (
+  AttentionGrid,
+  Maskable,
+  Network,
+  Transparent,
+  check_heads,
+  check_sizes,
+)
 from vit_jax.models.positions import ADDED, FIXED, PositionEmbedding
 from vit_jax.models.recognition import patch_grid
 from vit_jax.models.stem import NORMS
@@ -19,6 +26,7 @@ class Properties(Network, Maskable, Transparent):
 
   def check(self, name: str):
     """As `Network.check`."""
+    check_sizes(self, name, "patch", "depth", "width", "mlp_dim", "heads")
     check_heads(self, name)
     check_stages(self.stages or ())
     if self.axial and self.pool == "class_token":

@@ -3,46 +3,15 @@
 import dataclasses
 
 from vit_jax import registry
-from vit_jax.config import (
-  AUTO,
-  Config,
-  ConfigError,
-  Data,
-  Dataset,
-  Duration,
-  Model,
-  Schedule,
-)
+from vit_jax.config import Config, ConfigError, Data, Dataset, Duration, Model, Schedule
+from vit_jax.config.scales import length_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.recipes.finetuning import TASKS, sets, with_lengths
+from vit_jax.recipes.finetuning import TASKS, sets
 from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import pretrain
-
-
-@dataclasses.dataclass(frozen=True)
-class Length:
-  """The length of training by the BiT-HyperRule for datasets of one size; all times in steps.
-
-  Attributes:
-    examples: the row is for datasets with fewer training images than this.
-    drops: steps at which the learning rate is divided by ten.
-    total: end of the run.
-  """
-
-  examples: float
-  drops: tuple[int, ...]
-  total: int
-
-
-# Their warm-ups of 100, 500 and 500 steps are those of all fine-tuning.
-LENGTHS = (
-  Length(20_000, (200, 300, 400), 500),
-  Length(500_000, (3000, 6000, 9000), 10_000),
-  Length(float("inf"), (6000, 12_000, 18_000), 20_000),
-)
 
 MIXUP_FROM = 20_000  # training images
 
@@ -60,26 +29,23 @@ TASK_IMAGES = {
 }
 
 
-def of_task(
-  model: str, task: str, *, part: str, real: bool, replace: Replace = unchanged
-) -> Config:
-  """The BiT-HyperRule on a task of Table 4; `part`, `real` and `replace` as for `finetune`.
+def of_task(model: str, task: str, *, part: str, real: bool) -> Config:
+  """The BiT-HyperRule on a task of Table 4; `part` and `real` as for `finetune`.
 
   The rule goes by the whole training set, also where a part of it is held back.
   """
   examples, images = TASK_IMAGES[task]
   train, scored = sets(task, part=part, real=real)
   base = hyperrule(model, examples=examples, images=images)
-  config = dataclasses.replace(
+  return dataclasses.replace(
     base,
     model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
     data=dataclasses.replace(base.data, train=train),
     evaluate=scored,
   )
-  return with_lengths(replace(config), examples)
 
 
-def hyperrule(model: str, *, examples: int, images: str, replace: Replace = unchanged) -> Config:
+def hyperrule(model: str, *, examples: int, images: str) -> Config:
   """Fine-tuning by the BiT-HyperRule, which needs no search for settings.
 
   SGD with momentum 0.9, batch 512, no weight decay; a linear warm-up to a learning rate of 0.003,
@@ -91,23 +57,19 @@ def hyperrule(model: str, *, examples: int, images: str, replace: Replace = unch
     model: a model name from the paper.
     examples: number of training images.
     images: "small" (an area below 96 x 96 pixels) or "large".
-    replace: as in vit_jax/recipes/following.py.
 
   Source: Kolesnikov et al., "Big Transfer (BiT): General Visual Representation Learning", 2020,
   Section 3.3; the ResNets of Dosovitskiy et al. are BiT's.
   """
-  length = next(row for row in LENGTHS if examples < row.examples)
+  length = length_of(examples)
   resize, size = RESOLUTIONS[images]
-  config = Config(
+  return Config(
     batch_size=512,
     duration=Duration(steps=length.total),
     new_head=True,
-    model=Model(
-      name=model,
-      compute_dtype=AUTO,
-    ),
+    model=Model(name=model),
     objective=Settings(mixup=0.1 if examples >= MIXUP_FROM else 0.0),
-    optimizer=SGD(momentum=0.9),
+    optimizer=SGD(momentum=0.9, ema=0.0),
     schedule=Schedule(
       learning_rate=0.003,
       decay="steps",
@@ -117,10 +79,11 @@ def hyperrule(model: str, *, examples: int, images: str, replace: Replace = unch
       train=Dataset(),
       image_size=size,
       train_resize=resize,
+      flip=True,
+      evaluate_resize=0,
     ),
     evaluate={"test": Classification()},
   )
-  return with_lengths(replace(config), examples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +124,7 @@ def pretrain_as_bit(model: str, dataset: str, replace: Replace = unchanged) -> C
   batch_size = replace(base).batch_size
   return dataclasses.replace(
     base,
-    optimizer=SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled"),
+    optimizer=SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled", ema=0.0),
     schedule=Schedule(
       learning_rate=LEARNING_RATE * batch_size / BATCH,
       warmup=Duration(steps=5000),

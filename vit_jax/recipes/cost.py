@@ -5,10 +5,12 @@ This module imports JAX; the other modules of this package do not.
 
 import jax
 
-from vit_jax import config
+from vit_jax import config, models
 from vit_jax.config import model_names, overrides
+from vit_jax.config.model import USUAL
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models import flops
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
@@ -65,8 +67,14 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   module = module_of(ours)
   options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
   model = config.Model(name=ours, num_classes=JFT.num_classes, **options)
-  data = config.Data(dataset="jft")
-  run = config.Config(model=model, data=data, duration=config.Duration(epochs=epochs))
+  data = config.Data(dataset="jft", image_size=224)
+  run = config.Config(
+    duration=config.Duration(epochs=epochs),
+    loss=config.Loss(kind="sigmoid"),
+    model=model,
+    optimizer=Adam(ema=0.0),
+    data=data,
+  )
   return overrides.as_elsewhere(run, name)
 
 
@@ -144,6 +152,6 @@ def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int |
 
 def label(model: config.Model) -> str:
   """The model's name, followed by the settings that change its shape."""
-  default = config.Model()
-  changes = {key: value for key in SHAPE if (value := getattr(model, key)) != getattr(default, key)}
+  named = USUAL | models.fields_of(model.name)
+  changes = {key: x for key in SHAPE if (x := getattr(model, key)) not in (named[key], config.AUTO)}
   return " ".join([model.name, *(f"{key}={value}" for key, value in changes.items())])

@@ -12,9 +12,10 @@ from vit_jax.config import (
   Model,
   Schedule,
 )
+from vit_jax.config.data import INCEPTION, RESIZE_RATIO
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.recipes.following import Replace, fraction, unchanged
+from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.suites import SETS
 
@@ -50,44 +51,13 @@ TASKS = {
   "flowers": Task("tfds:oxford_flowers102", "test", 102, 500, SMALL_GRID, 10),
 }
 
-# Transfer as in BiT, by Section 4.1: images are resized to a square of 448 pixels for crops of 384,
-# and in that proportion for other sizes.
-RESIZE_RATIO = 448 / 384
-
-# How training images are cropped: as in the paper, or as in the code that its authors released.
+# How training images are cropped: as in the paper (by Section 4.1, out of a square of 448 pixels
+# for crops of 384, and in that proportion for other sizes), or as in the code that its authors
+# released.
 CROPS = {"paper": RESIZE_RATIO, "inception": 0.0}
 
 # Table 2: ImageNet at a higher resolution, with Polyak averaging.
 TABLE_2 = {"ViT-L/16": 512, "ViT-H/14": 518}
-
-
-def warmup(steps: int) -> Duration:
-  """The warm-up of a run of that many steps: 500 steps, or 100 of 500.
-
-  The paper names none. The released code has 500 steps; its successor big_vision has 100 for Pets
-  and Flowers, which have 500 steps in all.
-  """
-  return Duration(steps=max(1, min(500, steps // 5)))
-
-
-def with_lengths(config: Config, examples: int = 0) -> Config:
-  """The settings with the warm-up for the length of the run, and ten evaluations and saves.
-
-  Args:
-    config: the settings.
-    examples: training images; 0: not known, so that the warm-up of a length that is not in steps
-      stays as it is.
-  """
-  duration, tenth = config.duration, fraction(config.duration, 10)
-  begin = config.schedule.warmup
-  if duration.steps or examples:
-    begin = warmup(duration.in_steps(batch_size=config.batch_size, epoch_examples=examples))
-  return dataclasses.replace(
-    config,
-    evaluate_every=tenth,
-    schedule=dataclasses.replace(config.schedule, warmup=begin),
-    checkpoint=dataclasses.replace(config.checkpoint, every=tenth),
-  )
 
 
 def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Classification]]:
@@ -133,7 +103,7 @@ def finetune(
   each task and model.
 
   Args:
-    model: a model name from the paper; empty: the model of the weights.
+    model: a model name from the paper; AUTO: the model of the weights.
     task: a key of `TASKS`.
     part: "all" trains on the whole training split and scores the test split; "development" holds
       out the paper's percentage of the training split and scores that part.
@@ -143,7 +113,7 @@ def finetune(
   """
   options = dict(part=part, crops=crops, real=real)
   name = replace(of_table_4(model, task, **options)).model.name
-  return with_lengths(replace(of_table_4(name, task, **options)))
+  return of_table_4(name, task, **options)
 
 
 def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> Config:
@@ -155,17 +125,16 @@ def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> C
     batch_size=512,
     duration=Duration(steps=row.steps),
     new_head=True,
-    model=Model(
-      name=model,
-      num_classes=row.num_classes,
-      compute_dtype=AUTO,
-    ),
-    optimizer=SGD(momentum=0.9, clip_norm=1.0, **(AVERAGE if large else {})),
-    schedule=Schedule(learning_rate=0.01, decay="cosine", warmup=warmup(row.steps)),
+    model=Model(name=model, num_classes=row.num_classes),
+    optimizer=SGD(momentum=0.9, clip_norm=1.0, **(AVERAGE if large else dict(ema=0.0))),
+    schedule=Schedule(learning_rate=0.01, decay="cosine"),
     data=Data(
       train=train,
-      image_size=large or (largest_side(model, 384) if model else 384),
+      image_size=large or (384 if model == AUTO else largest_side(model, 384)),
+      crop_area=INCEPTION,
       train_resize_ratio=CROPS[crops],
+      flip=True,
+      evaluate_resize=0,
     ),
     evaluate=scored,
   )

@@ -25,10 +25,12 @@ def on_imagenet(*, split: str = "train", side: int = 224, crop: float = 0.875, *
     dataset="imagenet",
     train=dataclasses.replace(images.train, split=split),
     image_size=side,
+    flip=True,
     evaluate_resize=round(side / crop),
   )
   return Config(
     data=data,
+    log_every=Duration(steps=50),
     evaluate_every=Duration(epochs=5),
     evaluate={"val": Classification(**vars(images.validation))},
     checkpoint=Checkpoint(every=Duration(epochs=1)),

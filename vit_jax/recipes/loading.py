@@ -77,15 +77,12 @@ def module_of(model: str):
 def largest_side(model: str, most: int) -> int:
   """The largest side of square images, up to `most` pixels, that the model's patches tile.
 
-  If `most` is 0, for a size that is not known yet, the result is 0 too.
-
   Raises:
     ConfigError: there is no such model, or its patches are larger.
   """
   from vit_jax.models import requirements
 
-  module = module_of(model)
-  return requirements.largest_side(module, most, model) if most else 0
+  return requirements.largest_side(module_of(model), most, model)
 
 
 def keys_of(argument: str) -> tuple[str, dict[str, str]]:

@@ -18,7 +18,7 @@ from vit_jax.evaluation.reconstruction import Reconstruction
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
-from vit_jax.recipes.pretraining import DATASETS, IN_LOOP_PROBE
+from vit_jax.recipes.pretraining import DATASETS, IN_LOOP_PROBE, of_paper
 
 LENGTHS = {"1m": 1_000_000, "100k": 100_000}  # steps; the gain hardly grows after 100,000
 TARGETS = ("mean_color", "down4", "pixels")
@@ -57,12 +57,13 @@ def pretrain_masked(model: str, dataset: str, *, steps: int, target: str, rate: 
   return Config(
     batch_size=4096,
     duration=Duration(steps=steps),
+    log_every=Duration(steps=50),
     evaluate_every=Duration(steps=5000),
     objective=Masked(rate=rate, target=target),
     model=Model(name=model, num_classes=data.num_classes, compute_dtype="bfloat16"),
-    optimizer=Adam(weight_decay=0.1),
+    optimizer=Adam(weight_decay=0.1, ema=0.0),
     schedule=Schedule(learning_rate=2e-4, warmup=Duration(steps=10_000), decay="cosine"),
-    data=Data(dataset=dataset, train=data.train),
+    data=Data(train=data.train, **of_paper(dataset)),
     evaluate={"imagenet": IN_LOOP_PROBE, "val": Reconstruction(**vars(data.validation))},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )

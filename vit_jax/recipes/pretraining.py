@@ -17,6 +17,7 @@ from vit_jax.config import (
   Schedule,
   to_config_dict,
 )
+from vit_jax.config.data import INCEPTION
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.learning.optimizers.adam import Adam
@@ -106,6 +107,7 @@ def pretrain(
   return Config(
     batch_size=4096,
     duration=Duration(epochs=epochs),
+    log_every=Duration(steps=50),
     evaluate_every=Duration(steps=5000),
     model=Model(
       name=model,
@@ -116,17 +118,22 @@ def pretrain(
       compute_dtype="bfloat16",
     ),
     loss=Loss(kind="sigmoid" if multi_label else "softmax"),
-    optimizer=Adam(weight_decay=data.weight_decay, clip_norm=data.clip_norm),
+    optimizer=Adam(weight_decay=data.weight_decay, clip_norm=data.clip_norm, ema=0.0),
     schedule=Schedule(
       learning_rate=learning_rate,
       warmup=Duration(steps=10_000),
       decay=data.decay,
       end_learning_rate=1e-5 if data.decay == "linear" else 0.0,
     ),
-    data=Data(dataset=dataset, train=data.train),
+    data=Data(train=data.train, **of_paper(dataset)),
     evaluate={"val": Classification(**vars(data.validation)), "imagenet": IN_LOOP_PROBE},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )
+
+
+def of_paper(dataset: str) -> dict:
+  """Settings of config.data in the paper's pre-training: 224 px, Inception crops, flips."""
+  return dict(dataset=dataset, image_size=224, crop_area=INCEPTION, flip=True)
 
 
 def examples_of(config: Config) -> int | None:

@@ -1,10 +1,10 @@
 """Suites of evaluations: ImageNet and its variants, few-shot probes, nearest neighbours."""
 
-from vit_jax.config import Config, Data, Dataset, Model
+from vit_jax.config import AUTO, Config, Data, Dataset, Duration, Model
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.recipes.loading import largest_side
+from vit_jax.recipes.loading import largest_side, module_of
 
 # For models with 480 x 480 pixels, ObjectNet's images are resized to a smaller side of 512.
 WIDER = 512 / 480
@@ -47,13 +47,16 @@ def evaluation(suite: str, model: str = "") -> Config:
   Raises:
     ConfigError: there is no such model.
   """
-  side = PUBLISHED_SIDES.get(suite, 0)
-  if model:
+  side = PUBLISHED_SIDES.get(suite, AUTO)
+  if model and side == AUTO:
+    module_of(model)  # refuses what is no model
+  elif model:
     side = largest_side(model, side)
   sets = {name: SETS.get(name, Classification()) for name in SUITES[suite]}
   return Config(
     batch_size=256,
-    model=Model(name=model),
-    data=Data(image_size=side),
+    duration=Duration(),
+    model=Model(name=model or AUTO, compute_dtype="float32"),
+    data=Data(image_size=side, evaluate_resize=AUTO if side == AUTO else 0),
     evaluate=sets | OF_FEATURES.get(suite, {}),
   )

@@ -3,10 +3,11 @@
 import dataclasses
 
 from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration
+from vit_jax.config.data import INCEPTION, RESIZE_RATIO
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.evaluation.classification import Classification
-from vit_jax.recipes.finetuning import RESIZE_RATIO, finetune, with_lengths
-from vit_jax.recipes.following import Replace, fraction, unchanged
+from vit_jax.recipes.finetuning import finetune
+from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import largest_side
 
 STEPS, SIDE, LEARNING_RATE = 2500, 384, 0.01
@@ -78,10 +79,9 @@ def finetune_on_vtab(model: str, task: str, *, part: str, replace: Replace = unc
     ConfigError: there is no such model.
   """
   name = replace(of_task(model, task, part)).model.name
-  config = replace(of_task(name, task, part))
-  begin = with_lengths(config).schedule
-  saves = dataclasses.replace(config.checkpoint, every=fraction(config.duration, 5))
-  return dataclasses.replace(config, schedule=begin, checkpoint=saves)
+  config = of_task(name, task, part)
+  saves = dataclasses.replace(config.checkpoint, every=replace(config).duration.part(5))
+  return dataclasses.replace(config, checkpoint=saves)
 
 
 def of_task(model: str, task: str, part: str) -> Config:
@@ -91,7 +91,8 @@ def of_task(model: str, task: str, part: str) -> Config:
   steps = SMOKE_STEPS if smoke else STEPS
   train, scored = PARTS[part]
   source, images = f"vtab:{task}", PREPARATIONS[task]
-  whole = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0))
+  cropped = dict(crop_area=INCEPTION, train_resize_ratio=RESIZE_RATIO)
+  whole = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0), train_resize_ratio=0.0)
   return dataclasses.replace(
     base,
     batch_size=SMOKE_BATCH if smoke else base.batch_size,
@@ -103,7 +104,8 @@ def of_task(model: str, task: str, part: str) -> Config:
       train=Dataset(source, train),
       image_size=largest_side(model, SMOKE_SIDE if smoke else SIDE),
       flip=images.flip,
-      **(dict(train_resize_ratio=RESIZE_RATIO) if images.crop else whole),
+      evaluate_resize=0,
+      **(cropped if images.crop else whole),
     ),
     evaluate={scored: Classification(source, scored)},
     checkpoint=Checkpoint(keep_last=1),

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
+from vit_jax.config.overrides import UNITS
+from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.details import rows_of
 from vit_jax.process.text import command as shell
@@ -76,6 +78,8 @@ def settings(runs: Sequence[RecordedRun]) -> list[Table]:
   if not known:
     return []
   usual = flat(to_dict(Config()))
+  asked = flat(to_dict(asked_of(known[0].config)))
+  asked = {key: x for key, x in asked.items() if x or key.rpartition(".")[2] not in UNITS}
   return [
     Table(
       "Settings that the command line gives, in place of the recipe's",
@@ -85,7 +89,7 @@ def settings(runs: Sequence[RecordedRun]) -> list[Table]:
     Table(
       "All settings that differ from the defaults",
       ["setting", "value", "default"],
-      [row for row in differing([columns[0], usual]) if row[0] in columns[0]],
+      [row for row in differing([asked, usual]) if row[0] in asked],
       folded=True,
     ),
   ]

@@ -85,9 +85,10 @@ def attention_of(run: Run) -> str:
 
 def origins(run: Run) -> str:
   """A table of what a recipe took from data or weights, and of the time; "" if there is nothing."""
-  if not run.config.origins:
+  origins = [(key, words) for key, words in run.config.origins if words]
+  if not origins:
     return ""
-  rows = [(key, setting_in_words(run.config, key), words) for key, words in run.config.origins]
+  rows = [(key, setting_in_words(run.config, key), words) for key, words in origins]
   if run.seconds is not None:
     rows.append(("time", f"about {duration(run.seconds)}", "steps that were timed on this machine"))
   return aligned([("setting", "value", "from"), *rows], left=(0, 1, 2)) + "\n"

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 
 from vit_jax import models
 from vit_jax.config import (
+  AUTO,
   Config,
   ConfigError,
   Data,
   Dataset,
-  Duration,
   EarlyStopping,
   Model,
   Optimizer,
@@ -19,7 +19,7 @@ from vit_jax.config import (
   unused,
 )
 from vit_jax.data import resizing, sources
-from vit_jax.evaluation import catalogue
+from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
 from vit_jax.models import Network, requirements
@@ -35,12 +35,16 @@ OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded; name your own "
   "with --config.data.train.source=SOURCE (or several by config.data.mix), one of {forms}, and "
-  "take the number of its classes with --config.model.num_classes=0."
+  "take the number of its classes with --config.model.num_classes=auto."
 )
 
 
-def check(config: Config):
+def check(asked: Config, config: Config):
   """Refuses settings that contradict one another, or have no effect.
+
+  Args:
+    asked: the settings as they were given.
+    config: the same, with what they leave to rules.
 
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
@@ -50,14 +54,14 @@ def check(config: Config):
   config.optimizer.check(config)
   check_batch(config.batch_size, parts=config.parts)
   check_repeats(config.batch_size, config.data.repeats)
-  check_data(config.data, config.duration)
+  check_data(config.data)
   check_schedule(config.schedule)
   check_evaluations(config)
   check_heads(config)
   check_patterns(config)
   check_early_stopping(config.early_stopping, catalogue.names(config))
   check_mode(config)
-  unused.check(config)
+  unused.check(asked, config)
 
 
 def module_of(model: Model) -> Network:
@@ -105,9 +109,11 @@ def check_evaluation(config: Config):
   The model is checked only in a recipe for evaluation alone, and only if the recipe names one. In
   all other cases the model comes from the run.
   """
-  if config.model.name and not config.duration.given():
-    check_model(config.model, config.data.image_size)
-  check_batch(config.batch_size, parts=config.parts)
+  if config.model.name != AUTO and evaluated_model.alone(config):
+    size = config.data.image_size
+    check_model(config.model, 0 if size == AUTO else size)
+  if config.batch_size != AUTO:
+    check_batch(config.batch_size, parts=config.parts)
   check_evaluations(config)
 
 
@@ -153,8 +159,9 @@ def check_heads(config: Config):
       )
 
 
-def check_data(data: Data, duration: Duration):
-  """Checks that there is training data and a length of training, and that crops can be drawn."""
+def check_given(config: Config):
+  """Checks that there is training data and a length of training."""
+  data, duration = config.data, config.duration
   check_mix(data)
   source = data.mixed() or data.train.source
   if not source and not duration.given():
@@ -166,20 +173,18 @@ def check_data(data: Data, duration: Duration):
     raise ConfigError(NO_DATA.format(forms=sources.forms()))
   if not duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
+
+
+def check_data(data: Data):
+  """Checks that crops can be drawn."""
   for key, low, high in (("crop_area", 1e-4, 1.0), ("crop_aspect", 0.01, 100.0)):
     pair = getattr(data, key)
     numbers = [x for x in pair if isinstance(x, (int, float)) and not isinstance(x, bool)]
     if len(pair) != 2 or len(numbers) != 2 or not low <= pair[0] <= pair[1] <= high:
       raise ConfigError(
         f"config.data.{key}={shown(pair)} is not (least, largest) with "
-        f"{low:g} <= least <= largest <= {high:g}; the default is "
-        f"{getattr(type(data)(), key)}."
+        f"{low:g} <= least <= largest <= {high:g}."
       )
-  if not data.image_size:
-    raise ConfigError(
-      "config.data.image_size=0 means the size that the weights are for, and is allowed only with "
-      "--mode=evaluate; give a size, such as --config.data.image_size=224."
-    )
   resizing.check(data)
   check_crops(data)
 

@@ -86,7 +86,7 @@ def read(
       objective,
       config.data.image_size,
       outputs=order.outputs,
-      position_resizing=config.position_resizing or model.card.position_resizing,
+      position_resizing=config.position_resizing,
       **{name: getattr(config, name) for name in RENEWED},
     )
     params = stack_blocks(params) if settings.scan else params

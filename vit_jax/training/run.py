@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import optax
 
-from vit_jax.config import Config, ConfigError, Schedule, to_dict
+from vit_jax.config import AUTO, Config, ConfigError, Schedule, to_dict
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, datasets, history, identity, sources
 from vit_jax.data.batches import Reader
-from vit_jax.data.datasets import NamedDataset, Training
+from vit_jax.data.datasets import NamedDataset, Opener, Training
 from vit_jax.data.history import History
 from vit_jax.data.identity import Identity
 from vit_jax.data.kept import Kept
@@ -206,26 +206,39 @@ class OpenedData:
     return identity.of_all(self.datasets)
 
 
-def open_data(config: Config, trained_on: History = ()) -> OpenedData:
-  """Opens all sources of a training run; no device is touched.
+def open_training(config: Config) -> tuple[Training, Opener]:
+  """Opens the training data, and the opener for what else the run reads; no device is touched.
+
+  Raises:
+    ConfigError: labels are missing, or sources of a mix have different classes.
+    SourceError: data is missing.
+  """
+  opener = datasets.of_run(config.data)
+  return opener.training(config.data, labelled=config.objective.needs_labels), opener
+
+
+def open_data(
+  config: Config, trained_on: History = (), opened: tuple[Training, Opener] | None = None
+) -> OpenedData:
+  """Opens all sources of a training run, and checks them; no device is touched.
 
   Args:
     config: the settings.
     trained_on: what the parameters that the run starts or resumes from were trained on.
+    opened: the result of `open_training`, if that is open.
 
   Raises:
     ConfigError: the classes do not agree with the config or with one another; labels are needed
       and missing; or images are both trained on and scored.
     SourceError: data is missing.
   """
-  opener = datasets.of_run(config.data)
+  training, opener = opened or open_training(config)
   labelled = config.objective.needs_labels
-  training = opener.training(config.data, labelled=labelled)
   train = training.source
-  if labelled and config.model.num_classes not in (0, len(train.class_names)):
+  if labelled and config.model.num_classes not in (AUTO, len(train.class_names)):
     raise ConfigError(
       f"config.model.num_classes={config.model.num_classes}, but {training} has "
-      f"{len(train.class_names)} classes; use --config.model.num_classes=0, which "
+      f"{len(train.class_names)} classes; use --config.model.num_classes={AUTO}, which "
       "takes the number of the data." + " ".join(["", *datasets.notes(training.datasets)])
     )
   if labelled and len(train.class_names) == 1 and not train.multi_label:

@@ -1,6 +1,7 @@
 """What a run starts from: its newest checkpoint, or the weights that config.init_from names."""
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,18 +12,14 @@ from vit_jax.config import (
   ConfigError,
   EarlyStopping,
   Model,
-  RunError,
   from_dict,
-  overrides,
   to_dict,
 )
-from vit_jax.config.model import ARCHITECTURE
-from vit_jax.config.recorded import changes
+from vit_jax.config.recorded import changes, updated
 from vit_jax.data import history, identity
 from vit_jax.data.history import History
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation import results
-from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.process import program
@@ -35,8 +32,6 @@ from vit_jax.training.early_stopping import Best
 from vit_jax.training.run import Run
 from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import START, ImageCount, taken
-from vit_jax.weights import Weights
-from vit_jax.weights.card import Card
 
 PATHS = ("init_from", "class_names")
 OF_THE_START = (
@@ -71,6 +66,33 @@ class Recorded:
   data: Mapping[str, Identity] = dataclasses.field(default_factory=dict)
   meta: Mapping = dataclasses.field(default_factory=dict)
 
+  @functools.cached_property
+  def config(self) -> Config | None:
+    """The settings, all fields of the model given; None for a new run.
+
+    Raises:
+      ConfigError: they are not settings of this version, or of an earlier one.
+    """
+    try:
+      config = from_dict(updated(self.settings)) if self.settings else None
+      if config is None or config.model.name == AUTO:
+        return config
+      return dataclasses.replace(config, model=expanded(config.model))
+    except ConfigError as error:
+      raise ConfigError(f"{self.folder}, checkpoint {self.step}: {error}") from error
+
+
+def expanded(model: Model) -> Model:
+  """The model with the fields that its name stands for.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  try:
+    return models.expanded(model)
+  except ValueError as error:
+    raise ConfigError(f"config.model.{error}") from error
+
 
 def read(folder: Path) -> Recorded:
   """What is known of the run in a workdir.
@@ -88,11 +110,6 @@ def read(folder: Path) -> Recorded:
     return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
-
-
-def settings_of(place: str, step: int = 0) -> Mapping:
-  """The settings of a checkpoint, with arguments as `history_of`; {} without one."""
-  return checkpoint.described(path_of(place), step)[1].get("config", {}) if place else {}
 
 
 def history_of(place: str, step: int = 0) -> History:
@@ -113,99 +130,44 @@ def history_of(place: str, step: int = 0) -> History:
     raise ConfigError(f"{place}: {error}") from error
 
 
-def resolved_model(config: Config, settings: Mapping) -> tuple[Config, Weights | None]:
-  """Fills in an empty config.model.name, and what the model has otherwise than its name says.
-
-  Settings of the model that differ from their default stay as they are; a setting at its default
-  counts as not given. Those that do not belong to its architecture stay too: dropout, types, remat,
-  classes.
-
-  Args:
-    config: the settings.
-    settings: those that the run has recorded; {} for a new run.
-
-  Returns:
-    The settings, and the weights to start from, if they had to be read.
-
-  Raises:
-    ConfigError: there are no weights, they cannot be read, or they are of a model without a name.
-  """
-  if config.model.name:
-    return config, None
-  if not settings and not config.init_from:
-    raise ConfigError(
-      "config.model.name is empty, which stands for the model of the weights, and config.init_from "
-      "is empty too; give one of them, such as --config.model.name=ViT-B/16."
-    )
-  (source, read), usual = model_of(config.init_from, settings), Model()
-  inferred = {"name": source.name} | {
-    field: getattr(source, field)
-    for field in ARCHITECTURE
-    if getattr(config.model, field) == getattr(usual, field)
-  }
-  return dataclasses.replace(config, model=dataclasses.replace(config.model, **inferred)), read
+def batch_size_of(place: str, step: int = 0) -> int:
+  """The batch size of the run at a checkpoint, with arguments as `history_of`; 0: there is none."""
+  meta = checkpoint.described(path_of(place), step)[1] if place else {}
+  recorded = meta.get("config", {}).get("batch_size", 0)
+  return recorded if isinstance(recorded, int) else 0
 
 
-def model_of(init_from: str, settings: Mapping) -> tuple[Model, Weights | None]:
-  """The model of the run, by its recorded settings, or else that of the weights to start from.
+def as_begun(config: Config, run: Recorded) -> Config:
+  """The settings of a run that goes on, with what tells where it began as it was recorded.
 
-  If it reads these weights, returns them too.
-
-  That of another run is read from the description of its checkpoint: its arrays cannot be read
-  before the processes are connected.
-  """
-  place = "The settings recorded in the workdir" if settings else f"config.init_from={init_from}"
-  try:
-    path = path_of(init_from)
-    if not settings and not checkpoint.named_by(path)[1]:
-      source = inference.read(path)
-      return models.settings_of(source.module), source.read
-    values = settings or settings_of(init_from)
-    if "model" not in values:
-      raise ValueError("they name no model" if settings else "none of its checkpoints can be read")
-    return from_dict({"model": values["model"]}).model, None
-  except UnreachableError:
-    raise
-  except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
-    raise ConfigError(f"{place}: {error}") from error
-
-
-def resolved_settings(config: Config, run: Recorded) -> Config:
-  """The settings of a run that goes on, with what belongs to its start as it was recorded.
+  Paths may be written otherwise. Attention that is AUTO stays XLA's, if the run had that: it was
+  the default of earlier versions, whose runs then go on with the same bits on GPUs too.
 
   Raises:
-    ConfigError: a setting that only counts from the start is not as it was.
+    ConfigError: other weights are named than those that the run began with.
   """
   if not run.settings:
     return config
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
-  model = with_recorded_attention(resolved_type(config.model, run.settings), run.settings)
-  parts = config.accumulation or run.settings.get("accumulation", 0)
-  config = dataclasses.replace(config, model=model, accumulation=parts, **same)
-  data = run.settings.get("data", {})
-  config = resized_as(config, data.get("resampling", ""), run.settings.get("position_resizing", ""))
-  derived = dict(config.origins).get("optimizer.ema", overrides.GIVEN) != overrides.GIVEN
-  if derived and (ema := run.settings.get("optimizer", {}).get("ema")) is not None:
-    config = dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, ema=ema))
-  if late := changed(run.settings, config, OF_THE_START):
+  if config.model.attention == AUTO and run.config.model.attention == "xla":
+    same["model"] = dataclasses.replace(config.model, attention="xla")
+  begun = dataclasses.replace(config, **same)
+  check_start(begun, run, ("init_from",))  # now: rules would look for what these weights tell
+  return begun
+
+
+def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
+  """Checks that what only counts from the start of a run is as it was; or only some `keys`.
+
+  Raises:
+    ConfigError: a setting is not.
+  """
+  if late := changed(run.settings, config, keys) if run.settings else []:
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
     )
-  return config
-
-
-def resized_as(config: Config, resampling: str, position_resizing: str) -> Config:
-  """The settings, with how images and positions are resized where they leave it to the weights."""
-  data = dataclasses.replace(config.data, resampling=config.data.resampling or resampling)
-  rule = config.position_resizing or position_resizing
-  return dataclasses.replace(config, data=data, position_resizing=rule)
-
-
-def resized_as_for(config: Config, card: Card | None) -> Config:
-  """As `resized_as`, for the weights that a run starts from."""
-  return resized_as(config, card.resampling, card.position_resizing) if card else config
 
 
 def is_same(path: str, other: str) -> bool:
@@ -213,35 +175,6 @@ def is_same(path: str, other: str) -> bool:
   if not (isinstance(path, str) and path and other):
     return False
   return files.real(path_of(path)) == files.real(path_of(other))
-
-
-def resolved_type(model: Model, settings: Mapping, platform: str = "") -> Model:
-  """Replaces config.model.compute_dtype="auto" by a type.
-
-  Args:
-    model: config.model.
-    settings: of a checkpoint, whose type is taken; {}: there is none.
-    platform: JAX's name for the kind of devices; it decides if no type is recorded. "": none does.
-  """
-  if model.compute_dtype != AUTO:
-    return model
-  of_run = settings.get("model")
-  dtype = of_run.get("compute_dtype") if isinstance(of_run, Mapping) else None
-  if dtype not in ("float32", "bfloat16"):
-    dtype = {"": AUTO, "cpu": "float32"}.get(platform, "bfloat16")
-  return dataclasses.replace(model, compute_dtype=dtype)
-
-
-def with_recorded_attention(model: Model, settings: Mapping) -> Model:
-  """XLA's attention for config.model.attention="auto", if the checkpoint's run had it.
-
-  It was the default of earlier versions, whose runs then go on with the same bits on GPUs too.
-  """
-  of_run = settings.get("model")
-  had_xla = isinstance(of_run, Mapping) and of_run.get("attention") == "xla"
-  return (
-    dataclasses.replace(model, attention="xla") if had_xla and model.attention == AUTO else model
-  )
 
 
 def check_changes_count(config: Config, run: Recorded, total: int):

@@ -2,6 +2,7 @@
 
 import logging
 import pathlib
+from collections.abc import Mapping
 
 from vit_jax.config import ConfigError
 from vit_jax.data import history
@@ -66,8 +67,14 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
     share = averages.initial_share(meta["config"]["optimizer"], int(folder.name))
     if warning := averages.warning(share):
       _log.warning("%s: %s", folder, warning)
+  params = checkpoint.load_params(folder, ema=average)
+  return Weights(unstack_blocks(params), card_of(meta, average=average), meta["config"])
+
+
+def card_of(meta: Mapping, *, average: bool) -> Card:
+  """The card of a checkpoint with this description."""
   data, model = meta["config"]["data"], meta["config"]["model"]
-  card = Card(
+  return Card(
     image_size=data["image_size"],
     resize=data["evaluate_resize"],
     squeeze=data.get("evaluate_squeeze", Card.squeeze),
@@ -80,5 +87,3 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
     trained_on=history.read(meta["trained_on"]),
     average=average,
   )
-  params = checkpoint.load_params(folder, ema=average)
-  return Weights(unstack_blocks(params), card, meta["config"])

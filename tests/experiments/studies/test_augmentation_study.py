@@ -36,5 +36,5 @@ def test_each_cell_has_one_piece_more():
     plain = configs[images, "plain"]
     assert plain["data"]["train"]["subset"] == images
     for name, keys in {**PIECES, "all": every}.items():
-      lines = recorded.changes(plain, configs[images, name])
+      lines = recorded.differences(plain, configs[images, name])
       assert sorted(line.partition(":")[0].removeprefix("config.") for line in lines) == keys

@@ -171,16 +171,48 @@ def test_the_command_line_sets_what_all_runs_share():
 
 
 def test_a_run_without_a_name_has_the_model_of_its_weights(tmp_path, tiny_run):
-  settings = stub.STEPS | {"model.name": "", "model.depth": 0, "model.width": 0}
-  settings |= {"model.mlp_dim": 0, "model.heads": 0}
+  of_weights = ("name", "depth", "width", "mlp_dim", "heads")
+  settings = stub.STEPS | {f"model.{key}": "auto" for key in of_weights}
   first = Stage(stub.DIGITS, settings | {"init_from": str(tiny_run)}, name="first")
   made = stub.runner(tmp_path, Study((Cell("a", first, {"x": 1}),), Drawing(x="x")))
   assert all(cost.flops for cost in made.checked_costs(data=True).values())
   models = [config.model for config in made.configs().values()]
   assert {(one.name, one.depth, one.width) for one in models} == {("ViT-Ti/4", 1, 8)}
   later = Stage(stub.DIGITS, settings, after=first)
-  with pytest.raises(ConfigError, match=r"cell 'a': config\.model\.name is empty in a stage that"):
+  with pytest.raises(ConfigError, match=r"cell 'a': config\.model\.name is auto in a stage that"):
     checked(tmp_path, Study((Cell("a", later, {"x": 1}),), Drawing(x="x")))
+
+
+OPEN = """
+from vit_jax.config import *
+from vit_jax.evaluation.classification import Classification
+
+def get_config():
+  data = Data(train=Dataset("folder:GONE"), image_size=32)
+  return to_config_dict(Config(
+    batch_size=8, duration=Duration(epochs=2), model=Model(name="ViT-Ti/16"), data=data,
+    evaluate={"test": Classification("folder:GONE")}))
+"""
+
+
+def test_what_is_left_to_missing_data_counts_only_where_the_cost_follows_from_it(tmp_path):
+  """Classes, crops, flips, lines of metrics, warm-up and average do not count."""
+  recipe = written(tmp_path / "open.py", OPEN.replace("GONE", str(tmp_path / "gone")))
+  study = lambda settings: Study((Cell("a", Stage(recipe, settings), {"x": 1}),), Drawing(x="x"))
+  cost, *_ = checked(tmp_path, study({})).values()
+  assert (cost.steps, cost.batch_size) == (None, 8)
+  assert cost.flops
+  assert checked(tmp_path, dataclasses.replace(study({}), score=Score("test/top5")))
+  for key in ("batch_size", "duration", "data.image_size", "model.name"):
+    with pytest.raises(ConfigError, match=rf"cell 'a': config\.{key}.*auto.* is not known here"):
+      checked(tmp_path, study({key: "auto"}))
+
+
+def test_an_evaluation_of_a_recipe_without_a_batch_size(tmp_path):
+  settings = stub.STEPS | {"batch_size": "auto"}
+  last = Stage(stub.DIGITS, settings, name="last", after=Stage(stub.DIGITS), mode="evaluate")
+  cost = checked(tmp_path, Study((Cell("a", last, {"x": 1}),), Drawing(x="x")))
+  assert sum(one.exaflops(one.steps) for one in cost.values()) > 0
 
 
 def test_data_that_is_missing_or_used_twice(tmp_path):

@@ -2,9 +2,11 @@
 
 import dataclasses
 
+import jax
 import pytest
 
 from tests.experiments.studies import stub
+from vit_jax.experiments import step_program
 from vit_jax.experiments.studies import Cell, Stage, plan, step_time
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.step_time import Speed
@@ -68,6 +70,15 @@ def test_a_step_is_measured(tmp_path):
   speed = step_time.measured_speed(config, Cost(10, config.batch_size, 1e12))  # on one image alone
   assert speed.compiling > 0
   assert 1e-5 < speed.image < 10
+
+
+def test_a_step_whose_classes_are_left_to_data_is_measured_with_one(tmp_path):
+  study = stub.study(0.0)
+  gone = [f"--config.data.train.source=folder:{tmp_path}/gone", "--config.model.num_classes=auto"]
+  made = stub.runner(tmp_path, study, gone)
+  (config, *_) = made.configs().values()
+  planned = step_program.planned(config, jax.devices()[:1])
+  assert (planned.config.model.num_classes, planned.config.loss.kind) == (1, "softmax")
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from compiled import compilation, platform, platforms, program_text, tpus
-from tests import programs
+from tests import programs, resolved
 from vit_jax import config as c
 from vit_jax import models
+from vit_jax.config.resolve import resolve
 from vit_jax.devices import mesh
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.experiments import step_program
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.training import run as runs
+from vit_jax.training.facts import of_devices
 from vit_jax.training.run import OpenedData
 
 
@@ -83,6 +85,11 @@ REFUSED = compilation.Program(
 )
 
 
+def configured(**fields):
+  """Plain settings, whose mesh is that of the devices."""
+  return dataclasses.replace(resolved.config(**fields), mesh=c.Mesh())
+
+
 def tried(config, program, split=REFUSED):
   """The settings tried for a program that does not fit; `split` is the program with fsdp."""
   made = lambda overrides: program if "accumulation" in overrides else split
@@ -90,7 +97,7 @@ def tried(config, program, split=REFUSED):
 
 
 def test_remedies_are_settings_that_keep_the_batch():
-  config = c.Config(batch_size=4096)
+  config = configured(batch_size=4096)
   found = tried(config, REFUSED)
   remedies = [compilation.overridden(config, overrides) for overrides in found]
   assert all(remedy.batch_size == 4096 for remedy in remedies)
@@ -108,7 +115,7 @@ def test_remedies_are_settings_that_keep_the_batch():
 
 
 def test_what_is_too_large_for_any_accumulation_is_split_before_anything_is_computed_twice():
-  config = c.Config(batch_size=64)
+  config = configured(batch_size=64)
   assert tried(config, REFUSED)[:2] == [
     {"mesh.fsdp": 32},
     {"mesh.fsdp": 32, "model.remat": "dots", "accumulation": 2},
@@ -121,23 +128,23 @@ def test_what_is_too_large_for_any_accumulation_is_split_before_anything_is_comp
 
 def test_a_state_that_is_too_large_is_split_before_anything_else():
   program = dataclasses.replace(REFUSED, argument_bytes=17 * 2**30)
-  found = tried(c.Config(batch_size=4096), program)
+  found = tried(configured(batch_size=4096), program)
   assert found[:2] == [{"mesh.fsdp": 32}, {"mesh.fsdp": 32, "accumulation": 4}]
 
 
 def test_groups_that_the_config_has_make_room_for_other_ones():
-  config = compilation.overridden(c.Config(batch_size=32), {"mesh.data": 32, "mesh.fsdp": 1})
+  config = compilation.overridden(configured(batch_size=32), {"mesh.data": 32, "mesh.fsdp": 1})
   remedy = compilation.overridden(config, tried(config, REFUSED)[0])
-  assert (remedy.mesh.fsdp, remedy.mesh.data) == (32, 0)
+  assert (remedy.mesh.fsdp, remedy.mesh.data) == (32, c.AUTO)
 
 
 @pytest.mark.parametrize(("devices", "fsdp"), [(8, 8), (512, 64), (96, 48)])
 def test_parameters_are_split_over_as_many_devices_as_divide_the_slice(devices, fsdp):
   program = dataclasses.replace(REFUSED, devices=devices)
-  assert tried(c.Config(batch_size=devices), program)[0] == {"mesh.fsdp": fsdp}
+  assert tried(configured(batch_size=devices), program)[0] == {"mesh.fsdp": fsdp}
 
 
-SMALL = c.Config(
+SMALL = configured(
   batch_size=16,
   duration=c.Duration(steps=9),
   model=c.Model(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=4, num_classes=5),
@@ -177,8 +184,8 @@ def test_a_recipe_with_mixup_is_compiled_too():
 WIDER = compilation.overridden(SMALL, {"batch_size": 88, "model.representation_layer": True})
 BIT = dataclasses.replace(
   WIDER,
-  model=c.Model(name="R50x1", stages=(1, 1), width=32, num_classes=5),
-  data=c.Data(image_size=32),
+  model=resolved.model(name="R50x1", stages=(1, 1), width=32, num_classes=5),
+  data=resolved.data(image_size=32),
 )
 
 
@@ -191,7 +198,7 @@ BIT = dataclasses.replace(
   ],
 )
 def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config):
-  config = compilation.overridden(config, {"mesh.fsdp": 2})
+  config = resolve(compilation.overridden(config, {"mesh.fsdp": 2}), of_devices())
   source = step_program.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
   made = runs.make(config, OpenedData(source, Evaluations(), ()))
   text = made.update.lower(made.abstract, step_program.abstract_batch(made)).compile().as_text()

@@ -17,6 +17,7 @@ from compiled import compilation, platforms, report
 from compiled.breakdown import breakdown
 from compiled.compilation import overridden
 from compiled.platform import known
+from tests import resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.evaluation import (
@@ -33,7 +34,7 @@ from vit_jax.learning.optimizers.adam import Adam
 
 INSTALLED = importlib.util.find_spec("jax_cuda13_plugin") is not None
 
-SMALL = c.Config(
+SMALL = resolved.config(
   batch_size=16,
   duration=c.Duration(steps=9),
   model=c.Model(

@@ -5,20 +5,27 @@ import functools
 from collections.abc import Callable, Sequence
 
 from vit_jax import recipes
-from vit_jax.config import Config, ConfigError, Dataset, similar
+from vit_jax.config import AUTO, Config, ConfigError, Dataset, similar
+from vit_jax.config.resolve import check_known, value_of
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.experiments import holdout, runs
+from vit_jax.experiments.facts import before_devices, decided
 from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
 from vit_jax.storage.paths import path_of
-from vit_jax.training import checks, start, steps
+from vit_jax.training import checks, steps
+from vit_jax.training.facts import LATER, Facts
 from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
+from vit_jax.weights.card import Card
+
+OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}  # examples of what they tell
+UNREAD = Card(image_size=0)  # in place of weights that need not be read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +63,9 @@ def checked_cost(request: Request) -> Cost:
     config = request.config
     check_score(config, request)
     if request.run.mode == "evaluate":
-      return Cost(0, config.batch_size, 0.0, seconds=0.0)
-    flops = objectives.of_config(config).training_flops(config.data.image_size)
+      return Cost(steps=0, batch_size=0, flops=0.0, seconds=0.0)
+    one_class = dataclasses.replace(config, model=config.model.with_classes(1))  # if not known
+    flops = objectives.of_config(one_class).training_flops(config.data.image_size)
     return Cost(steps_of(config), config.batch_size, flops)
 
 
@@ -65,26 +73,42 @@ def checked_cost(request: Request) -> Cost:
 def accepted(run: Run) -> Config:
   """The config of a run, checked; made-up images take the place of data that is not given.
 
-  An empty config.model.name becomes that of the weights.
+  What it leaves to rules is decided, as far as its weights and its data are there.
   """
-  config = recipes.resolve(run.recipe, run.overrides)
+  asked = recipes.resolve(run.recipe, run.overrides)
   if run.mode == "evaluate":
-    checks.check_evaluation(config)
-    return config
-  if not config.model.name and path_of(config.init_from).parent == run.folder.parent:
-    raise ConfigError(
-      "config.model.name is empty in a stage that starts from another run of the study, whose "
-      "weights may not exist yet; name the model in its settings, such as "
-      '{"model.name": "ViT-B/16"}.'
-    )
-  config, _ = start.resolved_model(config, {})
+    checks.check_evaluation(asked)
+    return asked
+  config = decided(asked, known_of(asked, run))
+  check_known(config, LATER)
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
-    runs.check_config(run.recipe, config)
+    runs.check_config(run.recipe, asked, config)
     return config
   data = dataclasses.replace(config.data, train=Dataset(source="not given yet"))
-  checks.check(dataclasses.replace(config, data=data))
+  checks.check(asked, dataclasses.replace(config, data=data))
   return config
+
+
+def known_of(asked: Config, run: Run) -> Facts:
+  """What is known of a run before it starts; weights are read only if its cost follows from them.
+
+  Raises:
+    ConfigError: it does, and they are those of another run, or cannot be read.
+  """
+  facts = before_devices(asked)
+  if not asked.init_from:
+    return facts
+  needed = {key: text for key, text in OF_WEIGHTS.items() if value_of(asked, key) == AUTO}
+  if not needed:
+    return {**facts, "card": lambda config: UNREAD}
+  if path_of(asked.init_from).parent == run.folder.parent:
+    key, text = next(iter(needed.items()))
+    raise ConfigError(
+      f"config.{key} is {AUTO} in a stage that starts from another run of the study, whose weights "
+      f'may not exist yet; give it in the settings of the stage, such as {{"{key}": {text}}}.'
+    )
+  return facts
 
 
 def check_score(config: Config, request: Request):
@@ -180,10 +204,9 @@ def check_chain(chain: list[Request]):
     if request.run.mode == "evaluate":
       open_alone(config, known)
     else:
-      runs.check_config(request.run.recipe, config)  # refuses data that is not given
-      data = open_data(config, known)
-      model = config.model.with_classes(len(data.train.class_names) or 1)
-      check_score(dataclasses.replace(config, model=model), request)  # of the classes there are
+      checks.check_given(config)  # refuses data that is not given
+      open_data(config, known)
+      check_score(config, request)  # of the classes there are
   *earlier, last = [request.scored() for request in chain]
   if not last.config.data.allow_overlap:
     for run in earlier:

@@ -8,10 +8,11 @@ import time
 import jax
 
 from vit_jax.config import Config, Duration
+from vit_jax.config.resolve import resolve
 from vit_jax.experiments import step_program, timing
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.process import memory
-from vit_jax.training import start
+from vit_jax.training.facts import of_devices
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
 MAX_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
@@ -53,8 +54,7 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
 
 def with_compute_dtype(config: Config) -> Config:
   """The config with the type that a run computes in on the devices at hand."""
-  model = start.resolved_type(config.model, {}, jax.default_backend())
-  return dataclasses.replace(config, model=model)
+  return resolve(config, of_devices())
 
 
 def step_key(config: Config) -> str:

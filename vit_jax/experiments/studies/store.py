@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from vit_jax import config as cfg
 from vit_jax import recipes
-from vit_jax.config.recorded import changes
+from vit_jax.config.recorded import differences
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.jobs import Job, Option
@@ -203,7 +203,7 @@ def fingerprint(
   finds the runs of an earlier one. Of weights that a recipe names, their content counts.
   """
   config = recipes.resolve(recipe, flags)
-  differing = changes(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
+  differing = differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
   parts = [differing, start] + [mode] * (mode != "train") + ["--no-average"] * (not average)
   if config.init_from:
     parts.append(sum_of_weights(config.init_from))

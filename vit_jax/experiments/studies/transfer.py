@@ -66,7 +66,6 @@ def hyperrule(task: str) -> dict:
   rule = of_task("R50x1", task, part="all", real=False)
   return {
     "schedule.learning_rate": rule.schedule.learning_rate,
-    "schedule.warmup.steps": rule.schedule.warmup.steps,
     "schedule.decay": rule.schedule.decay,
     "schedule.drops": rule.schedule.drops,
     "optimizer.clip_norm": rule.optimizer.clip_norm,

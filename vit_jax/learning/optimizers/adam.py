@@ -17,6 +17,7 @@ class Adam(Optimizer):
   epsilon: float = setting(1e-8, "added to the root of the second moment", low=1e-15, high=1.0)
 
   moment: ClassVar[str] = "mu"
+  is_averaged: ClassVar[bool] = True
 
   def precondition(self):
     """The gradient's first moment over the root of its second."""

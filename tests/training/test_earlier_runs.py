@@ -1,0 +1,203 @@
+"""Runs and weights of the version that derived settings otherwise: they go on, and mean the same.
+
+That version recorded 0 and "" for what it derived when it needed it. tests/fixtures/runs has a run
+of 40 steps, the losses of its next 20 steps, its export to Transformers, and the settings of a run
+on a user's own images.
+"""
+
+import json
+import pathlib
+import tarfile
+
+import jax
+import numpy as np
+import pytest
+
+import vit_jax
+from tests import programs, resolved
+from vit_jax import config as c
+from vit_jax.config import recorded
+from vit_jax.data import images as images_of
+from vit_jax.data import sources
+from vit_jax.recipes import loading
+from vit_jax.storage import checkpoint, metrics_log
+
+FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures/runs"
+COMMAND = [  # starts.jsonl of the run has it
+  "--config=configs/vit_digits.py",
+  "--config.optimizer.kind=lamb",
+  "--config.model.head_std=0.02",
+  "--config.optimizer.ema=0.9",
+  "--config.model.depth=2",
+  "--config.model.width=16",
+  "--config.model.mlp_dim=32",
+  "--config.model.heads=2",
+  "--config.report=false",
+  "--config.checkpoint.every.steps=40",
+  "--config.evaluate_every.steps=20",
+  "--config.log_every.steps=1",
+  "--config.schedule.warmup.steps=10",
+]
+# What 0 and "" stood for in both runs; their values now.
+STOOD_FOR = {
+  "position_resizing": "bilinear_aligned",
+  "data.resampling": "bilinear",
+  "mesh.data": 1,
+  "model.patch": 4,
+  "model.pool": "class_token",
+}
+
+
+def unpacked(name, folder):
+  with tarfile.open(FIXTURES / f"{name}.tar.gz") as packed:
+    packed.extractall(folder, filter="data")
+
+
+@pytest.fixture
+def earlier(tmp_path):
+  """The run as that version left it."""
+  unpacked("digits_lamb", tmp_path)
+  return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def gone_on(tmp_path_factory):
+  """The run after 20 steps more, by the same command with a longer duration; and its output."""
+  folder = tmp_path_factory.mktemp("gone_on")
+  unpacked("digits_lamb", folder)
+  return folder / "run", train(folder / "run", 60)
+
+
+def train(workdir, steps):
+  words = [*COMMAND, f"--workdir={workdir}", f"--config.duration.steps={steps}"]
+  result = programs.run([*programs.MAIN, *words])
+  assert result.returncode == 0, result.stderr
+  return result.stdout
+
+
+def evaluate(workdir):
+  result = programs.run([*programs.MAIN, "--mode=evaluate", f"--workdir={workdir}"])
+  assert result.returncode == 0, result.stderr
+  return json.loads((workdir / "evaluation.json").read_text())
+
+
+def settings_in(path):
+  return json.loads(path.read_text())
+
+
+def by_key(settings, path=""):
+  """{"model.depth": 2, ...} of nested settings, without where they come from."""
+  flat = {}
+  for key, value in settings.items():
+    if isinstance(value, dict) and value:
+      flat |= by_key(value, f"{path}{key}.")
+    elif key != "origins":
+      flat[f"{path}{key}"] = value
+  return flat
+
+
+def in_json(config):
+  return by_key(json.loads(json.dumps(c.to_dict(config))))
+
+
+def expected(settings, **changes):
+  """The recorded values; and what 0 and "" stood for, which is all that may be otherwise."""
+  values = by_key(settings)
+  assert all(not values[key] for key in STOOD_FOR)
+  return values | STOOD_FOR | changes
+
+
+# --- a run ---
+
+
+def test_it_goes_on_with_the_losses_that_it_had(gone_on):
+  workdir, output = gone_on
+  assert "resuming after step 40" in output
+  losses = json.loads((FIXTURES / "digits_lamb_losses.json").read_text())
+  lines = [line for line in metrics_log.read(workdir) if "batch/loss" in line]
+  found = {str(line["step"]): line["batch/loss"] for line in lines if line["step"] > 40}
+  assert [*found] == [*losses] == [str(step) for step in range(41, 61)]
+  np.testing.assert_allclose([*found.values()], [*losses.values()], rtol=1e-5)
+
+
+def test_only_the_duration_is_told_as_changed(gone_on):
+  workdir, output = gone_on
+  *_, last = (workdir / "starts.jsonl").read_text().splitlines()
+  changed = json.loads(last)["changed"]  # also the code, and perhaps versions of packages
+  settings = [line for line in changed if line.startswith("config.")]
+  assert settings == ["config.duration.steps: 40 -> 60"]
+  assert "Other settings than up to step 40: config.duration.steps: 40 -> 60; " in output
+
+
+def test_its_settings_are_those_that_it_recorded(gone_on, earlier):
+  workdir, _ = gone_on
+  before = settings_in(earlier / "config.json")
+  after = expected(before, **{"duration.steps": 60})
+  assert by_key(settings_in(workdir / "config.json")) == after
+  _, meta = checkpoint.described(workdir)
+  assert by_key(meta["config"]) == after
+
+
+def test_its_end_stays_its_end(earlier):
+  """Nothing is left to do, and nothing that is derived otherwise looks like a change."""
+  assert "config." not in train(earlier, 40)
+  assert checkpoint.available(earlier) == [40]
+
+
+def test_a_setting_that_was_derived_cannot_be_changed(earlier):
+  words = [*COMMAND, f"--workdir={earlier}", "--config.duration.steps=60"]
+  for change in ("patch=2", "pool=gap"):
+    result = programs.run([*programs.MAIN, *words, f"--config.model.{change}"])
+    assert result.returncode == 2
+    assert "checkpoints/40 does not fit the" in programs.message(result)
+
+
+def test_it_is_scored_with_its_own_settings(earlier):
+  *_, last = [line for line in metrics_log.read(earlier) if "test/top1" in line]
+  found = evaluate(earlier)
+  assert (found["step"], found["average"]) == (40, True)
+  metrics = [key for key in last if key.startswith("test/")]
+  assert "test/loss" in metrics
+  np.testing.assert_allclose([found[key] for key in metrics], [last[key] for key in metrics], 1e-5)
+
+
+# --- its export ---
+
+
+def test_its_export_is_the_same_model(earlier, tmp_path):
+  unpacked("digits_huggingface", tmp_path)
+  run, export = vit_jax.load(earlier), vit_jax.load(tmp_path / "hf")
+  assert export.module == run.module
+  source = sources.open_source("digits", split="test")
+  assert export.class_names == run.class_names == tuple(source.class_names)
+  assert export.card == run.card
+  images = [images_of.as_rgb(source[index].image, max_pixels=64) for index in range(8)]
+  names, probabilities = zip(*(answers(model, images) for model in (run, export)), strict=True)
+  assert names[0] == names[1]
+  np.testing.assert_allclose(*probabilities, rtol=1e-6)
+
+
+def answers(model, images):
+  """The classes of each image, most probable first, and their probabilities."""
+  found = [prediction.classes for prediction in model.predict(images, top=10)]
+  return [[name for name, _ in classes] for classes in found], [
+    [probability for _, probability in classes] for classes in found
+  ]
+
+
+# --- settings of a run on own images ---
+
+
+def test_settings_of_own_images_are_read_as_they_were(tmp_path):
+  before = settings_in(FIXTURES / "own_images_config.json")
+  (tmp_path / "config.json").write_text(json.dumps(before))
+  config = recorded.read(tmp_path)
+  assert in_json(resolved.without_data(config, devices=1)) == expected(before)
+
+
+def test_the_recipe_for_own_images_still_resolves_to_them():
+  """Also what follows from the shorter duration, and from the images."""
+  before = settings_in(FIXTURES / "own_images_config.json")
+  words = ["--config.duration.steps=8", "--config.report=false"]
+  config = resolved.with_data(loading.resolve("configs/train.py:digits", words), jax.devices()[:1])
+  assert in_json(config) == expected(before)

@@ -1,0 +1,186 @@
+"""The one place where a setting that is not given gets its value.
+
+A setting that is left open is AUTO, and its `Rule` (vit_jax/config/fields.py) says what the value
+follows from: other settings, and facts (vit_jax/config/facts.py). `resolve` applies the rules in
+the order in which they read one another, so that whatever the user replaces is followed by all that
+is derived from it.
+"""
+
+import dataclasses
+import functools
+import graphlib
+import importlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from vit_jax.config import facts as known_facts
+from vit_jax.config.duration import LEFT_TO_RULE, Duration, is_auto
+from vit_jax.config.fields import AUTO, Rule, group_in, rule_of
+from vit_jax.config.run import Config
+from vit_jax.process.errors import ConfigError
+
+ASKED, FACTS = "asked.", "facts."
+# Where a value comes from that is given, and one that a run began with.
+GIVEN, RECORDED = "the command line", "the checkpoint"
+
+
+class Unknown(Exception):
+  """A fact that a rule reads is not known yet."""
+
+
+def resolve(
+  config: Config, facts: Mapping[str, Callable[[Config], Any]], recorded: Config | None = None
+) -> Config:
+  """The settings, with a value for each AUTO whose rule reads only what is known.
+
+  The origin of each of these values is added to `config.origins`.
+
+  Args:
+    config: the settings.
+    facts: what is known: functions of the settings that a fact depends on, by its name. They are
+      called when a rule needs them.
+    recorded: the settings with which the run began that goes on; None: it is a new one.
+  """
+  rules, asked, origins = rules_of(config), config, dict(config.origins)
+  for key in in_order(rules):
+    if not is_auto(value_of(config, key)):
+      continue
+    try:
+      value, words = _derived(key, rules[key], asked, config, facts, recorded)
+    except Unknown:
+      continue
+    config, origins = replaced(config, key, value), origins | {key: words}
+  return dataclasses.replace(config, origins=tuple(origins.items()))
+
+
+def left(config: Config) -> list[str]:
+  """The keys of the settings that are still AUTO."""
+  return [key for key in rules_of(config) if is_auto(value_of(config, key))]
+
+
+def check_known(config: Config, later: Collection[str] = ()):
+  """Checks that nothing is AUTO any more, but for the keys `later`.
+
+  Raises:
+    ConfigError: names a setting whose rule reads what is not known here.
+  """
+  for key, rule in rules_of(config).items():
+    if key not in later and is_auto(value_of(config, key)):
+      raise ConfigError(
+        f"config.{key}={AUTO} follows from {rule.says}, which is not known here; give it."
+      )
+
+
+def rules_of(group, path: str = "") -> dict[str, Rule]:
+  """The rules of the settings of a group, by their keys."""
+  return dict(_rules(group, path))
+
+
+def in_order(rules: Mapping[str, Rule]) -> list[str]:
+  """The keys of the rules; each comes after those that it reads.
+
+  Raises:
+    graphlib.CycleError: rules read one another in a circle.
+  """
+  graph = {key: [name for name in rule.reads if name in rules] for key, rule in rules.items()}
+  return [*graphlib.TopologicalSorter(graph).static_order()]
+
+
+def value_of(config: Config, key: str) -> Any:
+  """The value of a setting."""
+  step = lambda group, name: group[name] if isinstance(group, Mapping) else getattr(group, name)
+  return functools.reduce(step, key.split("."), config)
+
+
+def replaced(group, key: str, value):
+  """The group with another value of one setting."""
+  name, _, rest = key.partition(".")
+  inner = group[name] if isinstance(group, Mapping) else getattr(group, name)
+  value = replaced(inner, rest, value) if rest else value
+  return {**group, name: value} if isinstance(group, Mapping) else _with(group, name, value)
+
+
+def asked_of(config: Config) -> Config:
+  """The settings as they were asked for: AUTO where, by `config.origins`, a rule gave the value."""
+  rules = rules_of(config)
+  for key, words in config.origins:
+    if key in rules and words != GIVEN:
+      config = left_to_rule(config, key)
+  return config
+
+
+def left_to_rule(config: Config, key: str) -> Config:
+  """The settings with one that is AUTO."""
+  length = isinstance(value_of(config, key), Duration)
+  return replaced(config, key, LEFT_TO_RULE if length else AUTO)
+
+
+def _with(group, name: str, value):
+  return dataclasses.replace(group, **{name: value})
+
+
+def _derived(key, rule, asked, config, facts, recorded) -> tuple[Any, str]:
+  if recorded is not None and rule.stays != "never" and _as_recorded(key, rule, config, recorded):
+    return value_of(recorded, key), RECORDED if dict(recorded.origins).get(key) else ""
+  derive = rule.derive
+  if isinstance(derive, str):
+    module, _, name = derive.partition(":")
+    derive = getattr(importlib.import_module(module), name)
+  return derive(*(_read(name, asked, config, facts) for name in rule.reads))
+
+
+def _read(name, asked, config, facts):
+  """What a rule is given for one of its `reads`."""
+  if name.startswith(FACTS):
+    return functools.partial(_fact, name.removeprefix(FACTS), config, facts)
+  if name.startswith(ASKED):
+    return value_of(asked, name.removeprefix(ASKED))
+  value = value_of(config, name)
+  if is_auto(value):
+    raise Unknown(name)
+  return value
+
+
+def _fact(name, config, facts):
+  if name not in facts:
+    raise Unknown(name)
+  return facts[name](config)
+
+
+def _as_recorded(key, rule, config, recorded) -> bool:
+  """Whether a recorded run has this setting, and all that decides it as it is now."""
+  try:
+    decide = [name for name in rule.reads if not name.startswith((ASKED, FACTS))]
+    decide = [] if rule.stays == "always" else decide
+    same = all(value_of(config, name) == value_of(recorded, name) for name in decide)
+    return same and not is_auto(value_of(recorded, key))
+  except (AttributeError, KeyError):  # of another kind, or a name that it did not have
+    return False
+
+
+def _rules(group, path) -> Iterator[tuple[str, Rule]]:
+  for field in dataclasses.fields(group):
+    key, value, inner = f"{path}{field.name}", getattr(group, field.name), group_in(field)
+    if rule := rule_of(field):
+      yield key, rule
+    elif inner and inner.by_name:
+      for name, item in value.items():
+        yield from _rules(item, f"{key}.{name}.")
+    elif inner and not inner.listed:
+      yield from _rules(value, f"{key}.")
+
+
+def check_rules(rules: Mapping[str, Rule]):
+  """Checks that each fact that a rule reads is one, and that no rules read one another in a circle.
+
+  Raises:
+    ValueError: they do, or there is no such fact.
+  """
+  in_order(rules)
+  for key, rule in rules.items():
+    for name in rule.reads:
+      if name.startswith(FACTS) and name.removeprefix(FACTS) not in known_facts.FACTS:
+        raise ValueError(f"the rule of {key} reads {name}, which is no fact.")
+
+
+check_rules(rules_of(Config()))

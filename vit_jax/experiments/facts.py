@@ -1,0 +1,36 @@
+"""What is known of a run without its devices, and perhaps without its data; imports JAX."""
+
+import functools
+
+from vit_jax.config import Config
+from vit_jax.config.data import SIDE
+from vit_jax.config.resolve import left, left_to_rule, resolve
+from vit_jax.data.sources import SourceError
+from vit_jax.recipes.pretraining import examples_of
+from vit_jax.training.facts import Facts, of_data, of_start
+from vit_jax.training.run import open_training
+
+UNKNOWN_LENGTH = 10**8  # images, in place of data that is missing
+# What the cost of a step, and of a run in steps, follows from.
+OF_COST = frozenset({"model.name", "data.image_size", "batch_size", "duration"})
+
+
+def before_devices(config: Config) -> Facts:
+  """What the weights and the data tell; of data that is missing, its size, if a table has it."""
+  try:
+    training, _ = open_training(config)
+  except SourceError:
+    examples = examples_of(config)
+    return {**of_start(), **({"images": lambda config: examples} if examples else {})}
+  return {**of_start(), **of_data(training, config)}
+
+
+def decided(config: Config, facts: Facts) -> Config:
+  """The settings with what rules decide; made-up data takes the place of missing data.
+
+  It does so where no cost follows from the data: for crops and flips, and for what has a length in
+  a run in epochs. The settings `OF_COST` stay AUTO.
+  """
+  unknown = OF_COST.intersection(left(resolve(config, facts)))
+  made_up = {"images": lambda config: UNKNOWN_LENGTH, "side": lambda config: SIDE}
+  return functools.reduce(left_to_rule, unknown, resolve(config, {**made_up, **facts}))

@@ -1,0 +1,123 @@
+"""What rules of settings read of a run (vit_jax/config/facts.py): weights, data, devices."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from vit_jax import models
+from vit_jax.config import Config, ConfigError, Model, RunError, from_dict
+from vit_jax.config.facts import Labels
+from vit_jax.config.recorded import updated
+from vit_jax.data import sample
+from vit_jax.data.datasets import Training
+from vit_jax.inference import model as inference
+from vit_jax.models import requirements
+from vit_jax.storage import checkpoint
+from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.paths import path_of
+from vit_jax.weights import Weights, workdir
+from vit_jax.weights.card import Card
+
+# Settings that checks do not need, or that wait for the devices.
+LATER = frozenset(
+  {"model.num_classes", "loss.kind", "model.compute_dtype", "mesh.data", "accumulation"}
+)
+Facts = Mapping[str, Callable[[Config], Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+  """Weights to start from, as far as they are read before the processes are connected.
+
+  Attributes:
+    card: how images are prepared.
+    architecture: their model, all fields given.
+    weights: the parameters; None: they are a run's, whose description alone was read.
+  """
+
+  card: Card
+  architecture: Model
+  weights: Weights | None = None
+
+
+@functools.lru_cache(maxsize=1)
+def start_of(init_from: str) -> Start:
+  """What is known of the weights in config.init_from; they are read once.
+
+  Raises:
+    ConfigError: they cannot be read, or are of a model without a name.
+  """
+  try:
+    path = path_of(init_from)
+    if not checkpoint.named_by(path)[1]:
+      source = inference.read(path)
+      model = models.expanded(models.settings_of(source.module))
+      return Start(source.card, model, source.read)
+    _, meta = checkpoint.described(path)
+    if not meta:
+      raise ValueError("none of its checkpoints can be read")
+    if "model" not in meta["config"]:
+      raise ValueError("the settings of its checkpoint name no model")
+    recorded = from_dict(updated(meta["config"])).model
+    return Start(workdir.card_of(meta, average=False), models.expanded(recorded))
+  except UnreachableError:
+    raise
+  except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
+    raise ConfigError(f"config.init_from={init_from}: {error}") from error
+
+
+def of_start() -> Facts:
+  """What is known before data is opened: the weights to start from, and what names stand for."""
+  start = lambda config: start_of(config.init_from) if config.init_from else None
+  return {
+    "card": lambda config: (known := start(config)) and known.card,
+    "architecture": lambda config: start(config).architecture,
+    "fields": lambda config: fields_of(config.model.name),
+    "largest_side": lambda config: functools.partial(largest_side, config.model),
+  }
+
+
+def of_data(training: Training, config: Config) -> Facts:
+  """What opened training data tells; `config` as for `open_training`."""
+  source, labelled = training.source, config.objective.needs_labels
+  side = functools.cache(lambda: sample.median_side(source, max_pixels=config.data.max_pixels))
+  labels = Labels(source.class_names, source.multi_label) if labelled else Labels()
+  return {
+    "images": lambda config: len(source),
+    "labels": lambda config: labels,
+    "side": lambda config: side(),
+  }
+
+
+def of_devices(devices: Sequence[jax.Device] = ()) -> Facts:
+  """What the devices tell, or all that are there; looks at them when a rule needs them."""
+  mine = lambda: devices or jax.devices()
+  return {"device": lambda config: mine()[0], "devices": lambda config: len(mine())}
+
+
+def fields_of(name: str) -> dict[str, Any]:
+  """What a model's name stands for.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  try:
+    return models.fields_of(name)
+  except ValueError as error:
+    raise ConfigError(f"config.model.{error}") from error
+
+
+def largest_side(model: Model, most: int) -> int:
+  """The largest side up to `most` pixels that the model's patches tile.
+
+  Raises:
+    ConfigError: there is no such model, or its patches are larger.
+  """
+  try:
+    module = models.configured(model.with_classes(1))
+  except ValueError as error:
+    raise ConfigError(f"config.model.{error}") from error
+  return requirements.largest_side(module, most, model.name)
