@@ -20,6 +20,8 @@ RECIPE = c.Config(
   evaluate={"val": Classification("digits", "test")},
 )
 
+UNITS = "steps", "epochs", "examples"
+
 
 def replaced(*words):
   """The recipe's settings with those of a command line."""
@@ -45,6 +47,10 @@ def replaced(*words):
     (["--config.duration.steps=5"], "duration", {"steps": 5, "epochs": 0.0}),
     (["--config.duration.steps=0"], "duration", {"steps": 0, "epochs": 0.0}),
     (["--config.duration.epochs=2"], "duration", {"steps": 0, "epochs": 2.0}),
+    (["--config.duration=auto"], "duration", dict.fromkeys(UNITS, c.AUTO)),
+    (["--config.schedule.warmup=auto"], "schedule.warmup", dict.fromkeys(UNITS, c.AUTO)),
+    (["--config.schedule.warmup.steps=5"], "schedule.warmup", {"steps": 5, "epochs": 0.0}),
+    (["--config.batch_size=auto"], "batch_size", c.AUTO),
     (["--config.optimizer.kind=sgd"], "optimizer", {"kind": "sgd", "momentum": 0.9}),
     (["--config.optimizer.momentum=0.5", "--config.optimizer.kind=sgd"], "optimizer.momentum", 0.5),
     (
@@ -146,6 +152,14 @@ def test_other_names_are_left_to_the_checks_of_the_model(name):
     ("model=3", r"config\.model is a group of settings; give one of its settings\."),
     ("evaluate=3", r"config\.evaluate is a group of settings"),
     ("duration.steps=5 duration.epochs=3", "given twice"),
+    (
+      "schedule.warmup=5",
+      r"^config\.schedule\.warmup='5' has no unit; give config\.schedule\.warmup\.steps, \.epochs or "
+      r"\.examples, or auto\.$",
+    ),
+    ("checkpoint.keep_every=auto", r"config\.checkpoint\.keep_every is a group of settings"),
+    ("seed=auto", r"config\.seed='auto' cannot be read as int; try 0\.$"),
+    ("batch_size=0", r"batch_size=0 is too small .*; the least is 1, or auto\.$"),
     ("optimizer.kind=sdg", r"config\.optimizer\.kind='sdg' is not a choice; nearest: sgd\."),
     (
       "optimizer.momentum=0.5",

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from vit_jax import config as c
 from vit_jax.config import suggestions
+from vit_jax.config.duration import LEFT_TO_RULE
+from vit_jax.config.python_file import load
+from vit_jax.config.resolve import replaced, value_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -144,6 +147,75 @@ def test_a_missing_recipe_names_those_of_its_folder_and_of_the_projects(monkeypa
     (tmp_path / name).touch()
   assert "nearest: mine/run.py" in c.missing_recipe("mine/rnu.py")
   assert "nearest: configs/vit_digits.py" in c.missing_recipe("vit_digits")
+
+
+AUTO_RECIPE = """
+from vit_jax.config import Config, to_config_dict
+
+def get_config():
+  c = to_config_dict(Config())
+  {}
+  return c
+"""
+
+
+@pytest.mark.parametrize(
+  ("line", "key", "value"),
+  [
+    ("c.batch_size = 5", "batch_size", 5),
+    ("c.accumulation = 1", "accumulation", 1),
+    ("c.schedule.warmup.steps = 5", "schedule.warmup", c.Duration(steps=5)),
+    ("c.schedule.warmup.steps = 0", "schedule.warmup", c.Duration()),
+    ("c.duration.epochs = 0.5", "duration", c.Duration(epochs=0.5)),
+    ("c.duration.epochs = 2", "duration", c.Duration(epochs=2.0)),
+    ("c.schedule.warmup = 'auto'", "schedule.warmup", LEFT_TO_RULE),
+    ("c.schedule.warmup = {'steps': 5}", "schedule.warmup", c.Duration(steps=5)),
+    ("c.schedule.learning_rate = 1", "schedule.learning_rate", 1.0),
+    ("c.data.crop_area = (0.2, 1.0)", "data.crop_area", (0.2, 1.0)),
+    ("c.data.flip = False", "data.flip", False),
+    ("c.model.name = 'ViT-S/8'", "model.name", "ViT-S/8"),
+    ("c.model.depth = 3", "model.depth", 3),
+  ],
+)
+def test_a_recipe_replaces_auto_by_what_it_likes(tmp_path, line, key, value):
+  path = tmp_path / "mine.py"
+  path.write_text(AUTO_RECIPE.format(line))
+  found = value_of(load(str(path)), key)
+  assert (found, type(found)) == (value, type(value))
+  assert load(str(path)) == replaced(c.Config(), key, value)  # all else is as it was
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("c.batch_size = '5'", "config.batch_size='5' is str; it must be int."),
+    ("c.batch_size = 5.5", "config.batch_size=5.5 is float; it must be int."),
+    ("c.batch_size = None", "config.batch_size=None is NoneType; it must be int."),
+    ("c.batch_size = 'AUTO'", "config.batch_size='AUTO' is str; it must be int."),
+    ("c.seed = 'auto'", "config.seed='auto' is str; it must be int."),
+    (
+      "c.schedule.warmup.steps = 'five'",
+      "config.schedule.warmup.steps='five' is str; it must be int.",
+    ),
+    (
+      "c.schedule.warmup = 5",
+      "config.schedule.warmup=5 is one value; it must be a group of settings.",
+    ),
+    ("c.data.flip = 1", "config.data.flip=1 is int; it must be bool."),
+    ("c.data.crop_area = 0.5", "config.data.crop_area=0.5 is float; it must be tuple."),
+    (
+      "c.duration.steps = c.duration.epochs = 5",
+      "config.duration is given twice, as {'steps': 5, 'epochs': 5.0}; keep one and set the others "
+      "to 0.",
+    ),
+  ],
+)
+def test_a_wrong_type_in_the_place_of_auto_is_named(tmp_path, line, message):
+  path = tmp_path / "mine.py"
+  path.write_text(AUTO_RECIPE.format(line))
+  with pytest.raises(c.ConfigError) as refused:
+    load(str(path))
+  assert str(refused.value) == message
 
 
 def test_the_settings_of_a_kind_have_its_name_and_no_other():

@@ -1,5 +1,6 @@
 """Every recipe against Table 3 of the paper, and its shapes without computing."""
 
+import dataclasses
 import functools
 import re
 
@@ -16,7 +17,10 @@ from vit_jax.config.facts import Labels
 from vit_jax.data import leakage
 from vit_jax.data.sources.base import Block
 from vit_jax.learning import optim, schedule, state, train_step
+from vit_jax.recipes.finetuning import TASKS
 from vit_jax.recipes.vtab_finetuning import PARTS
+from vit_jax.training import checks
+from vit_jax.weights.card import Card
 
 DATASETS = {"JFT-300M": "jft", "ImageNet-21k": "i21k", "ImageNet": "i1k"}
 EXAMPLES = {"JFT-300M": 303_000_000, "ImageNet-21k": 12_400_000, "ImageNet": 1_281_167}
@@ -110,6 +114,23 @@ def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
   plain = load("vit_b32_jft")
   for group in ("batch_size", "duration", "loss", "optimizer", "schedule", "data"):
     assert getattr(config, group) == getattr(plain, group)
+
+
+@pytest.mark.parametrize(
+  ("name", "argument"),
+  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py")) if path.stem != "evaluate"]
+  + [("finetune", f"{model},{task}") for model in ("ViT-H/14", "R50x1") for task in TASKS]
+  + [("finetune", "imagenet"), ("finetune", "ViT-B/16,pets,inception"), ("vtab", "ViT-B/16,dmlab")]
+  + [("hyperrule", "R50x1,9,small"), ("fashion_halves", "second,ViT-64/7")]
+  + [("deit3", "B,finetune"), ("train", "digits,ViT-S/8")],
+)
+def test_no_setting_of_a_recipe_is_refused(name, argument):
+  config = load(name, argument)
+  known = dict(images=1_281_167, side=400, labels=Labels("0123456789"))
+  if config.new_head:
+    known |= dict(card=Card(image_size=224), architecture=models.expanded(c.Model("ViT-B/16")))
+    config = dataclasses.replace(config, init_from=config.init_from or "w.npz")
+  checks.check(config, resolved.without_data(config, **known))
 
 
 @pytest.mark.parametrize(
