@@ -7,7 +7,7 @@ import jax
 from vit_jax import config as c
 from vit_jax.config.duration import is_auto
 from vit_jax.config.facts import Labels
-from vit_jax.config.resolve import left_to_rule, replaced, resolve, value_of
+from vit_jax.config.resolve import left_to_rule, resolve, value_of, with_value
 from vit_jax.training import checks, facts
 from vit_jax.training import run as runs
 
@@ -43,7 +43,7 @@ def config(**fields):
   made = c.Config(**fields)
   for key, value in PLAIN.items():
     if is_auto(value_of(made, key)):
-      made = replaced(made, key, value)
+      made = with_value(made, key, value)
   return dataclasses.replace(without_data(made), origins=made.origins)
 
 

@@ -9,7 +9,7 @@ import jax
 
 from vit_jax.config import AUTO, Config, ConfigError, Data, to_dict, unused
 from vit_jax.config.duration import is_auto
-from vit_jax.config.resolve import check_known, left, resolve
+from vit_jax.config.resolve import check_known, left, resolve, with_value
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
 from vit_jax.devices import comparison
@@ -282,7 +282,7 @@ def launch_evaluation(
     place = str(folder) if checkpoint.available(folder) else config.init_from
     if config.batch_size == AUTO:
       batch_size = start.batch_size_of(place, config.evaluate_step) or SCORED_AT_ONCE
-      config = dataclasses.replace(config, batch_size=batch_size)
+      config = with_value(config, "batch_size", batch_size)
     checks.check_evaluation(config)
     joining.check(hosts)
     trained_on = start.history_of(place, config.evaluate_step)

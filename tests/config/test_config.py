@@ -10,7 +10,7 @@ from vit_jax import config as c
 from vit_jax.config import suggestions
 from vit_jax.config.duration import LEFT_TO_RULE
 from vit_jax.config.python_file import load
-from vit_jax.config.resolve import replaced, value_of
+from vit_jax.config.resolve import value_of, with_value
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -182,7 +182,7 @@ def test_a_recipe_replaces_auto_by_what_it_likes(tmp_path, line, key, value):
   path.write_text(AUTO_RECIPE.format(line))
   found = value_of(load(str(path)), key)
   assert (found, type(found)) == (value, type(value))
-  assert load(str(path)) == replaced(c.Config(), key, value)  # all else is as it was
+  assert load(str(path)) == with_value(c.Config(), key, value)  # all else is as it was
 
 
 @pytest.mark.parametrize(

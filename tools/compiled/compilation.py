@@ -12,6 +12,7 @@ from compiled import platforms, program_text
 from compiled.platform import known
 from vit_jax import models
 from vit_jax.config import AUTO, Config
+from vit_jax.config.resolve import with_value
 from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program
 from vit_jax.training import run as runs
@@ -204,10 +205,5 @@ def enough_parts(config: Config, refused: Program) -> list[int]:
 def overridden(config: Config, overrides: dict) -> Config:
   """The config with {"group.key": value} replaced."""
   for key, value in overrides.items():
-    *path, last = key.split(".")
-    if path:
-      inner = dataclasses.replace(getattr(config, path[0]), **{last: value})
-      config = dataclasses.replace(config, **{path[0]: inner})
-    else:
-      config = dataclasses.replace(config, **{last: value})
+    config = with_value(config, key, value)
   return config

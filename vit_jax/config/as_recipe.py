@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vit_jax import config as exported
-from vit_jax.config.resolve import left_to_rule
+from vit_jax.config.resolve import left_to_rule, with_value
 from vit_jax.config.run import Config
 from vit_jax.process.text import printable
 
@@ -35,7 +35,7 @@ def as_recipe(config: Config, title: str) -> str:
     config: the settings.
     title: first line of the file's docstring.
   """
-  plain = dataclasses.replace(config, origins=())
+  plain = with_value(config, "origins", ())
   for key in (key for key, words in config.origins if not words):
     plain = left_to_rule(plain, key)
   call = "\n".join(_lines(plain, dict(config.origins), "", "    ")).strip()

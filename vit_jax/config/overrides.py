@@ -10,7 +10,7 @@ from vit_jax.config.data import Data
 from vit_jax.config.duration import Duration, is_auto
 from vit_jax.config.fields import AUTO, MAX_TEXT, Group, group_in, rule_of
 from vit_jax.config.parsing import class_of, from_dict, to_dict
-from vit_jax.config.resolve import GIVEN, rules_of, value_of
+from vit_jax.config.resolve import GIVEN, rules_of, value_of, with_value
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import unknown
 from vit_jax.process.errors import ConfigError
@@ -112,7 +112,7 @@ def _with_origins(
   if implied := model_names.settings_of(texts.get("model.name", "")):
     told = model_names.origins(texts["model.name"], config)
     origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told
-  return dataclasses.replace(config, origins=tuple(origins.items()))
+  return with_value(config, "origins", tuple(origins.items()))
 
 
 def _has(values, key: str) -> bool:
@@ -128,6 +128,8 @@ def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
     known = _fields(class_of(place.group, {"kind": texts[key]}, place.path))
     for other in node.keys() - known.keys():
       del node[other]
+  if place.settings is Duration and texts[key] == AUTO:
+    raise ConfigError(f"{place.path}.{name}={AUTO} is one unit of a length; give {place.path}={AUTO}.")
   value = _read(texts[key], place.field, f"{place.path}.{name}")
   node[name] = dict.fromkeys(UNITS, value) if place.field.type is Duration else value
   if place.settings is Duration:

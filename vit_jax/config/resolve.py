@@ -49,7 +49,7 @@ def resolve(
       value, words = _derived(key, rules[key], asked, config, facts, recorded)
     except Unknown:
       continue
-    config, origins = replaced(config, key, value), origins | {key: words}
+    config, origins = with_value(config, key, value), origins | {key: words}
   return dataclasses.replace(config, origins=tuple(origins.items()))
 
 
@@ -92,11 +92,11 @@ def value_of(config: Config, key: str) -> Any:
   return functools.reduce(step, key.split("."), config)
 
 
-def replaced(group, key: str, value):
+def with_value(group, key: str, value):
   """The group with another value of one setting."""
   name, _, rest = key.partition(".")
   inner = group[name] if isinstance(group, Mapping) else getattr(group, name)
-  value = replaced(inner, rest, value) if rest else value
+  value = with_value(inner, rest, value) if rest else value
   return {**group, name: value} if isinstance(group, Mapping) else _with(group, name, value)
 
 
@@ -112,7 +112,7 @@ def asked_of(config: Config) -> Config:
 def left_to_rule(config: Config, key: str) -> Config:
   """The settings with one that is AUTO."""
   length = isinstance(value_of(config, key), Duration)
-  return replaced(config, key, LEFT_TO_RULE if length else AUTO)
+  return with_value(config, key, LEFT_TO_RULE if length else AUTO)
 
 
 def _with(group, name: str, value):

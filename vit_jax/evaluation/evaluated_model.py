@@ -16,7 +16,7 @@ from vit_jax.config import Config, ConfigError, Loss, RunError
 from vit_jax.config.duration import is_auto
 from vit_jax.config.model import ARCHITECTURE, USUAL
 from vit_jax.config.recorded import updated
-from vit_jax.config.resolve import left_to_rule, replaced, resolve
+from vit_jax.config.resolve import left_to_rule, resolve, with_value
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
@@ -121,7 +121,7 @@ def without_names_of_the_start(config: Config, loaded: weights.Weights) -> Confi
   The head of the checkpoint is in the order of the training data, whose names it has.
   """
   own = loaded.class_names() and config.class_names == loaded.settings["class_names"]
-  return replaced(config, "class_names", "") if own else config
+  return with_value(config, "class_names", "") if own else config
 
 
 def check_same(init_from: str, recorded: str):
@@ -214,7 +214,7 @@ def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tu
   module, card = model.module, model.read.card
   of_model, loss = overlaid_on_run(config, named, model.read)
   of_model = dataclasses.replace(of_model, **of_module(module, of_model))
-  config = replaced(replaced(config, "model", of_model), "loss", loss)
+  config = with_value(with_value(config, "model", of_model), "loss", loss)
   told = {"data.image_size": model.card.image_size, RESIZE: card, "data.evaluate_squeeze": card}
   if alone(config):  # what the recipe of a protocol gives counts more than the weights
     config, told = within(config, named, module), {}
@@ -248,7 +248,7 @@ def within(config: Config, named: frozenset[str], module: models.Network) -> Con
   side = config.data.image_size
   if side == cfg.AUTO or "data.image_size" in named:
     return config
-  return replaced(
+  return with_value(
     config, "data.image_size", requirements.largest_side(module, side, "these weights")
   )
 

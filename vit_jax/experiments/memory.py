@@ -1,11 +1,11 @@
 """How many parts a batch must have, for a step to fit into the devices' memory."""
 
-import dataclasses
 from collections.abc import Callable
 
 import jax
 
 from vit_jax.config import Config
+from vit_jax.config.resolve import with_value
 from vit_jax.devices import chips
 from vit_jax.experiments import step_program, timing
 from vit_jax.process import agreement, memory
@@ -26,7 +26,7 @@ def fewest_parts(config: Config, make: Callable[[Config], Run]) -> tuple[int, st
   """
   parts = 1
   while True:
-    run = make(dataclasses.replace(config, accumulation=parts))
+    run = make(with_value(config, "accumulation", parts))
     device = run.mesh.devices.flat[0]
     needed, limit = step_bytes(run), memory_of(device)
     fits = agreement.answer_of_first(needed <= limit)

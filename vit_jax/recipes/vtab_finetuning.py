@@ -4,6 +4,7 @@ import dataclasses
 
 from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration
 from vit_jax.config.data import INCEPTION, RESIZE_RATIO
+from vit_jax.config.resolve import with_value
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.evaluation.classification import Classification
 from vit_jax.recipes.finetuning import finetune
@@ -80,8 +81,7 @@ def finetune_on_vtab(model: str, task: str, *, part: str, replace: Replace = unc
   """
   name = replace(of_task(model, task, part)).model.name
   config = of_task(name, task, part)
-  saves = dataclasses.replace(config.checkpoint, every=replace(config).duration.part(5))
-  return dataclasses.replace(config, checkpoint=saves)
+  return with_value(config, "checkpoint.every", replace(config).duration.part(5))
 
 
 def of_task(model: str, task: str, part: str) -> Config:

@@ -1,6 +1,5 @@
 """Relations between settings, checked before data or devices are touched."""
 
-import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
 
@@ -18,6 +17,7 @@ from vit_jax.config import (
   similar,
   unused,
 )
+from vit_jax.config.resolve import with_value
 from vit_jax.data import resizing, sources
 from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
@@ -265,7 +265,7 @@ def check_patterns(config: Config):
   with_blocks = settings.needs_blocks or settings.layer_decay < 1
   if (pattern, rules) == (usual.trainable, usual.decay_rules) and not with_blocks:
     return
-  whole = dataclasses.replace(config, model=config.model.with_classes(1))
+  whole = with_value(config, "model", config.model.with_classes(1))
   shapes = {name: leaf.shape for name, leaf in flatten(objectives.shapes(whole)).items()}
   if with_blocks and not any(f"{STACKED}" in name for name in shapes):
     cause = f"kind={settings.kind!r}" if settings.needs_blocks else "layer_decay"

@@ -16,6 +16,7 @@ from vit_jax.config import (
   to_dict,
 )
 from vit_jax.config.recorded import changes, updated
+from vit_jax.config.resolve import with_value
 from vit_jax.data import history, identity
 from vit_jax.data.history import History
 from vit_jax.data.identity import Identity
@@ -77,7 +78,7 @@ class Recorded:
       config = from_dict(updated(self.settings)) if self.settings else None
       if config is None or config.model.name == AUTO:
         return config
-      return dataclasses.replace(config, model=expanded(config.model))
+      return with_value(config, "model", expanded(config.model))
     except ConfigError as error:
       raise ConfigError(f"{self.folder}, checkpoint {self.step}: {error}") from error
 
@@ -151,8 +152,10 @@ def as_begun(config: Config, run: Recorded) -> Config:
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
   if config.model.attention == AUTO and run.config.model.attention == "xla":
-    same["model"] = dataclasses.replace(config.model, attention="xla")
-  begun = dataclasses.replace(config, **same)
+    same["model.attention"] = "xla"
+  begun = config
+  for key, old in same.items():
+    begun = with_value(begun, key, old)
   check_start(begun, run, ("init_from",))  # now: rules would look for what these weights tell
   return begun
 

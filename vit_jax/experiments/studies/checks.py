@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, ConfigError, Dataset, similar
-from vit_jax.config.resolve import check_known, value_of
+from vit_jax.config.resolve import check_known, value_of, with_value
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
@@ -64,7 +64,7 @@ def checked_cost(request: Request) -> Cost:
     check_score(config, request)
     if request.run.mode == "evaluate":
       return Cost(steps=0, batch_size=0, flops=0.0, seconds=0.0)
-    one_class = dataclasses.replace(config, model=config.model.with_classes(1))  # if not known
+    one_class = with_value(config, "model", config.model.with_classes(1))  # if not known
     flops = objectives.of_config(one_class).training_flops(config.data.image_size)
     return Cost(steps_of(config), config.batch_size, flops)
 
@@ -85,8 +85,7 @@ def accepted(run: Run) -> Config:
   if given:
     runs.check_config(run.recipe, asked, config)
     return config
-  data = dataclasses.replace(config.data, train=Dataset(source="not given yet"))
-  checks.check(asked, dataclasses.replace(config, data=data))
+  checks.check(asked, with_value(config, "data.train", Dataset(source="not given yet")))
   return config
 
 

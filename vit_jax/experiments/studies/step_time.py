@@ -8,7 +8,7 @@ import time
 import jax
 
 from vit_jax.config import Config, Duration
-from vit_jax.config.resolve import resolve
+from vit_jax.config.resolve import resolve, with_value
 from vit_jax.experiments import step_program, timing
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.process import memory
@@ -86,9 +86,10 @@ def measured_speed(config: Config, cost: Cost) -> Speed | None:
   unit = jax.device_count() * config.parts
   images = min(config.batch_size, max(int(most / cost.flops) // unit, 1) * unit)
   began = time.monotonic()
-  schedule = dataclasses.replace(config.schedule, warmup=Duration())
-  short = dict(batch_size=images, duration=Duration(steps=1), schedule=schedule)
-  made = step_program.planned(dataclasses.replace(config, **short), jax.devices())
+  short = {"batch_size": images, "duration": Duration(steps=1), "schedule.warmup": Duration()}
+  for key, value in short.items():
+    config = with_value(config, key, value)
+  made = step_program.planned(config, jax.devices())
   shapes = made.abstract, step_program.abstract_batch(made)
   try:
     compiled = made.update.lower(*shapes).compile()
