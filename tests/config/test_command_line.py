@@ -157,7 +157,10 @@ def test_other_names_are_left_to_the_checks_of_the_model(name):
       r"^config\.schedule\.warmup='5' has no unit; give config\.schedule\.warmup\.steps, "
       r"\.epochs or \.examples, or auto\.$",
     ),
-    ("schedule.warmup.steps=auto", r"is one unit of a length; give config\.schedule\.warmup=auto\."),
+    (
+      "schedule.warmup.steps=auto",
+      r"is one unit of a length; give config\.schedule\.warmup=auto\.",
+    ),
     ("checkpoint.keep_every=auto", r"config\.checkpoint\.keep_every is a group of settings"),
     ("seed=auto", r"config\.seed='auto' cannot be read as int; try 0\.$"),
     ("batch_size=0", r"batch_size=0 is too small .*; the least is 1, or auto\.$"),

@@ -47,15 +47,14 @@ class Rule:
       and "facts.NAME" (vit_jax/config/facts.py).
     says: the rule in words, for the page of settings.
     derive: (their values, in this order; a fact is a function that returns it) -> the value, and
-      where it comes from in this run, or "" if that is not worth a line. Or "package.module:NAME"
-      of such a function, which is imported when it is needed.
+      where it comes from in this run, or "" if that is not worth a line.
     stays: whether a run that goes on keeps the value that it began with: "always"; "while" the
       settings that decide are as they were; or "never".
   """
 
   reads: tuple[str, ...]
   says: str
-  derive: Callable[..., tuple[object, str]] | str
+  derive: Callable[..., tuple[object, str]]
   stays: str = "while"
 
 

@@ -129,7 +129,8 @@ def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
     for other in node.keys() - known.keys():
       del node[other]
   if place.settings is Duration and texts[key] == AUTO:
-    raise ConfigError(f"{place.path}.{name}={AUTO} is one unit of a length; give {place.path}={AUTO}.")
+    whole = f"{place.path}={AUTO}"
+    raise ConfigError(f"{place.path}.{name}={AUTO} is one unit of a length; give {whole}.")
   value = _read(texts[key], place.field, f"{place.path}.{name}")
   node[name] = dict.fromkeys(UNITS, value) if place.field.type is Duration else value
   if place.settings is Duration:

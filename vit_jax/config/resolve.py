@@ -9,7 +9,6 @@ is derived from it.
 import dataclasses
 import functools
 import graphlib
-import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -96,8 +95,10 @@ def with_value(group, key: str, value):
   """The group with another value of one setting."""
   name, _, rest = key.partition(".")
   inner = group[name] if isinstance(group, Mapping) else getattr(group, name)
-  value = with_value(inner, rest, value) if rest else value
-  return {**group, name: value} if isinstance(group, Mapping) else _with(group, name, value)
+  changed = {name: with_value(inner, rest, value) if rest else value}
+  return (
+    {**group, **changed} if isinstance(group, Mapping) else dataclasses.replace(group, **changed)
+  )
 
 
 def asked_of(config: Config) -> Config:
@@ -115,18 +116,10 @@ def left_to_rule(config: Config, key: str) -> Config:
   return with_value(config, key, LEFT_TO_RULE if length else AUTO)
 
 
-def _with(group, name: str, value):
-  return dataclasses.replace(group, **{name: value})
-
-
 def _derived(key, rule, asked, config, facts, recorded) -> tuple[Any, str]:
   if recorded is not None and rule.stays != "never" and _as_recorded(key, rule, config, recorded):
     return value_of(recorded, key), RECORDED if dict(recorded.origins).get(key) else ""
-  derive = rule.derive
-  if isinstance(derive, str):
-    module, _, name = derive.partition(":")
-    derive = getattr(importlib.import_module(module), name)
-  return derive(*(_read(name, asked, config, facts) for name in rule.reads))
+  return rule.derive(*(_read(name, asked, config, facts) for name in rule.reads))
 
 
 def _read(name, asked, config, facts):
