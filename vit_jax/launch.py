@@ -104,6 +104,7 @@ def launch(
   if jax.process_count() > 1:
     stop.join()
   run, initial = make_run(asked, data, facts, recorded)
+  del facts  # and with them the weights as they were read
   # Only now: a run that is refused leaves no folder.
   with workdir.locked(folder, first=jax.process_index() == 0):
     return train(run, folder, stop, initial, began)
@@ -161,7 +162,7 @@ def make_run(
     run = make(config)
     verification.check(config, run.mesh.devices.flat[0])
     if starts_from_weights(config, recorded):
-      source = run_facts.start_of(config.init_from).weights
+      source = facts["start"](config).weights
       initial = init_from.read(config, run.objective, data.train.class_names, source)
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(initial.params) if initial else {}

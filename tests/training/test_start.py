@@ -276,6 +276,15 @@ def test_the_model_of_a_file(tmp_path, family):
   assert differences(models.configured(plain), families.module(family)) == []
 
 
+def test_weights_that_have_changed_are_read_anew_by_the_next_run(tmp_path):
+  path = tmp_path / "w.npz"
+  for family in ("vit", "representation"):
+    weights.save(path, families.params(family))
+    config = dataclasses.replace(UNNAMED, init_from=str(path))
+    known = facts.of_start()["start"](config).weights.params
+    assert known.keys() == families.params(family).keys()
+
+
 def test_the_model_of_another_run(tiny_run):
   found = of_weights(tiny_run).model
   assert (found.name, found.depth, found.width) == ("ViT-Ti/4", 1, 8)
@@ -285,7 +294,6 @@ def test_the_model_of_another_run(tiny_run):
 def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
   """Orbax would touch the devices before the processes of a run are connected."""
   monkeypatch.setattr(checkpoint, "read", None)
-  facts.start_of.cache_clear()
   (step,) = (tiny_run / "checkpoints").iterdir()
   assert of_weights(tiny_run).model == of_weights(step).model
   assert facts.start_of(str(step)).weights is None

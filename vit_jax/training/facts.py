@@ -43,9 +43,8 @@ class Start:
   weights: Weights | None = None
 
 
-@functools.lru_cache(maxsize=1)
 def start_of(init_from: str) -> Start:
-  """What is known of the weights in config.init_from; they are read once.
+  """What is known of the weights in config.init_from.
 
   Raises:
     ConfigError: they cannot be read, or are of a model without a name.
@@ -70,9 +69,14 @@ def start_of(init_from: str) -> Start:
 
 
 def of_start() -> Facts:
-  """What is known before data is opened: the weights to start from, and what names stand for."""
-  start = lambda config: start_of(config.init_from) if config.init_from else None
+  """What is known before data is opened: the weights to start from, and what names stand for.
+
+  The weights are read once, when a rule needs them; `start` gives all that is known of them.
+  """
+  read = functools.lru_cache(maxsize=1)(start_of)
+  start = lambda config: read(config.init_from) if config.init_from else None
   return {
+    "start": start,
     "card": lambda config: (known := start(config)) and known.card,
     "architecture": lambda config: start(config).architecture,
     "fields": lambda config: fields_of(config.model.name),
