@@ -115,6 +115,7 @@ ON_DIGITS = {
   **{f"model.{key}": value for key, value in SMALL.items()},
   "model.compute_dtype": "float32",
   "batch_size": 24,
+  "accumulation": 1,
   "duration.epochs": 0,
   "duration.steps": 2,
   "schedule.warmup.epochs": 0,
