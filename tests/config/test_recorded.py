@@ -34,6 +34,18 @@ def test_settings_that_were_not_recorded_have_their_defaults(tmp_path):
   assert old.optimizer == Adam()
 
 
+def test_a_run_that_did_not_record_how_images_are_resized_keeps_it():
+  """It may have begun with weights whose card asks for something else today."""
+  values = json.loads(json.dumps(c.to_dict(MINE)))
+  for group, name in (("data", "resampling"), ("data", "evaluate_squeeze")):
+    del values[group][name]
+  del values["position_resizing"]
+  old = c.from_dict(recorded.updated(values))
+  assert (old.data.resampling, old.data.evaluate_squeeze) == ("bilinear", False)
+  assert old.position_resizing == "bilinear_aligned"
+  assert recorded.updated(c.to_dict(MINE))["data"]["resampling"] == c.AUTO  # that is recorded
+
+
 @pytest.mark.parametrize(
   ("content", "message"),
   [

@@ -61,7 +61,6 @@ RESAMPLING = (
 # Training images are cropped at random, unless they are resized.
 CROPPED = (("data.train_pad", 0), ("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
 
-
 INCEPTION = (0.05, 1.0)  # smallest and largest part of the area of the paper's crops
 CROPPED_BEFORE = (0.5, 1.0)  # for weights whose images keep their proportions and are cropped
 RESIZE_RATIO = 448 / 384  # of fine-tuning, Section 4.1

@@ -14,7 +14,6 @@ from vit_jax.storage.base import UnreachableError
 
 MAX_BYTES = 2**24
 
-
 # What earlier versions recorded for "derive it", by the setting; and what stands for it now.
 EARLIER = (
   ("accumulation", 0, AUTO),
@@ -30,6 +29,14 @@ EARLIER = (
 )
 
 
+# How the runs of versions that did not record it prepared images and positions.
+LACKING = {
+  "position_resizing": "bilinear_aligned",
+  "data.resampling": "bilinear",
+  "data.evaluate_squeeze": False,
+}
+
+
 def updated(settings: Mapping) -> dict:
   """Recorded settings, also of earlier versions, as those of this version.
 
@@ -37,13 +44,20 @@ def updated(settings: Mapping) -> dict:
   """
   settings = json.loads(json.dumps(settings))
   for key, earlier, now in EARLIER:
-    *groups, name = key.split(".")
-    node = settings
-    for group in groups:
-      node = node.get(group) if isinstance(node, dict) else None
-    if isinstance(node, dict) and node.get(name) == earlier and node[name] is not False:
+    node, name = _place(settings, key)
+    if node.get(name) == earlier:
       node[name] = now
+  for key, then in LACKING.items():
+    node, name = _place(settings, key)
+    node.setdefault(name, then)
   return settings
+
+
+def _place(settings: dict, key: str) -> tuple[dict, str]:
+  """The group that holds a setting, and its name there; a group that is missing is empty."""
+  group, _, name = key.rpartition(".")
+  node = settings.get(group, {}) if group else settings
+  return (node if isinstance(node, dict) else {}), name
 
 
 def read(workdir: pathlib.Path) -> Config:
