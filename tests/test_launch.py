@@ -10,7 +10,7 @@ import pytest
 from tests import resolved
 from tests.tiny_run import CONFIG
 from vit_jax import config as c
-from vit_jax import launch
+from vit_jax import launch, recipes
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
@@ -63,3 +63,10 @@ def test_top5_may_end_a_run_of_more_than_five_classes_alone(tmp_path):
   two = dataclasses.replace(TOP5, data=data, evaluate=sets, batch_size=8)
   with pytest.raises(c.ConfigError, match=r"metric='test/top5' is not .*test/loss, test/top1\."):
     opened(two, tmp_path / "run")
+
+
+def test_what_has_no_effect_with_the_labels_of_the_data_is_refused(tmp_path):
+  """The loss is left to the data, so it is known only when that is open."""
+  config = recipes.resolve("configs/vit_digits.py", ["--config.loss.over_classes=mean"])
+  with pytest.raises(c.ConfigError, match=r"over_classes='mean' has no effect .*kind='softmax'"):
+    opened(config, tmp_path / "new")

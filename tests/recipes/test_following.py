@@ -420,3 +420,20 @@ def test_rules_that_read_one_another_in_a_circle_are_refused():
   check_rules({"a": rule("b"), "b": rule("asked.a")})  # what was asked for is known
   with pytest.raises(ValueError, match=r"the rule of a reads facts\.weather, which is no fact"):
     check_rules({"a": rule("facts.weather")})
+
+
+def test_a_run_that_goes_on_keeps_what_is_decided_as_it_was():
+  begun = resolve(asked(SCRATCH), known())
+  again = resolve(asked(SCRATCH), known(images=10**6, side=500, devices=2, parts=(1, "")), begun)
+  kept = ("batch_size", "accumulation", "duration", "data.flip", "data.image_size", "model.name")
+  for key in kept:
+    assert value_of(again, key) == value_of(begun, key), key
+  assert (begun.mesh.data, again.mesh.data) == (8, 2)
+
+
+def test_a_longer_run_has_a_longer_warm_up_but_the_average_that_it_began_with():
+  begun = resolve(asked(SCRATCH), known())
+  words = "duration.steps=4000"
+  longer, new = (resolve(asked(SCRATCH, words), known(), before) for before in (begun, None))
+  assert begun.schedule.warmup != longer.schedule.warmup == new.schedule.warmup
+  assert begun.optimizer.ema == longer.optimizer.ema != new.optimizer.ema
