@@ -2,10 +2,12 @@
 
 import math
 import multiprocessing
+import threading
+import time
 
 import pytest
 
-from benchmarks import accelerator, bucket, formats, processes, step
+from benchmarks import accelerator, bucket, formats, input, processes, step
 from tools import benchmark
 from vit_jax.data.sources import webdataset
 from vit_jax.experiments import timing
@@ -123,6 +125,26 @@ def fail():
 
 def end():
   raise SystemExit(3)
+
+
+def test_a_thread_that_ends_while_cpu_time_is_read_has_no_children():
+  """Threads of a pipeline end at any moment, and then /proc has no file of them any more."""
+  stop = threading.Event()
+
+  def churn():
+    while not stop.is_set():
+      threads = [threading.Thread(target=time.sleep, args=(0.0001,)) for _ in range(8)]
+      [thread.start() for thread in threads]
+      [thread.join() for thread in threads]
+
+  churning = threading.Thread(target=churn)
+  churning.start()
+  try:
+    times = [input.cpu_seconds() for _ in range(200)]
+  finally:
+    stop.set()
+    churning.join()
+  assert times == sorted(times)
 
 
 def test_a_process_that_fails_is_an_answer():

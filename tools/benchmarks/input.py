@@ -8,7 +8,6 @@ Measure images per second on an idle machine: beside other programs, a pipeline 
 such as tf.data's, gets a larger share of the cores. The CPU time per image hardly changes.
 """
 
-import contextlib
 import functools
 import glob
 import os
@@ -215,17 +214,23 @@ class Speed(NamedTuple):
   cpu_microseconds: float  # per image
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
   """CPU time of this process and of its child processes that still run."""
   ticks = 0
   for children in glob.glob("/proc/self/task/*/children"):
-    with open(children) as stream:
-      pids = stream.read().split()
-    for pid in pids:
-      with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as stream:
-        user, system = stream.read().rpartition(")")[2].split()[11:13]
-        ticks += int(user) + int(system)
+    for pid in _of_process(children).split():
+      fields = _of_process(f"/proc/{pid}/stat").rpartition(")")[2].split()
+      ticks += sum(map(int, fields[11:13]))  # user and system
   return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _of_process(path: str) -> str:
+  """A file in /proc; "" if its thread or process has ended meanwhile."""
+  try:
+    with open(path) as stream:
+      return stream.read()
+  except (FileNotFoundError, ProcessLookupError):
+    return ""
 
 
 def turn(
@@ -233,7 +238,7 @@ def turn(
   *,
   seconds: float,
   batch_size: int,
-  cpu: Callable[[], float] = _cpu_seconds,
+  cpu: Callable[[], float] = cpu_seconds,
 ) -> Speed:
   """Speed of a pipeline, created for this turn because even a waiting pipeline takes CPU time.
 
