@@ -14,7 +14,7 @@ import pytest
 from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
-from vit_jax.config import model_names
+from vit_jax.config import Model, model_names
 from vit_jax.inference.model import of_weights, read
 from vit_jax.models.description import differences
 from vit_jax.weights import Weights, timm
@@ -350,7 +350,7 @@ def test_fixed_positions_are_a_table_for_timm_and_fixed_again_for_us(
 ):
   module = models.create("ViT-B/4", **families.VIT, positions=positions, pool=pool)
   params = modules.parameters(module, families.images(), train=False)
-  card = Card(image_size=16, positions=positions)
+  card = Card(image_size=16, model=Model(positions=positions))
   weights.write(tmp_path / "w.safetensors", Weights(params, card))
   options = OURS["vit"] if pool == "class_token" else OURS["gap"]
   model = peer.timm.models.VisionTransformer(num_classes=5, act_layer="gelu_tanh", **options)

@@ -114,7 +114,7 @@ def test_weights_without_a_head_do_for_features_alone(tmp_path):
     ("gap", {}, r"pool is gap there and class_token here"),
     ("2d", {}, r"positions is 2d there and 1d here"),
     ("bit", {}, r"they are a ResNet there and a ViT here;"),
-    ("hybrid", {}, r"stages is \(2, 1, 1\) there and None here"),
+    ("hybrid", {}, r"stem_width is 32 there and 0 here"),
   ],
 )
 def test_another_model(tmp_path, family, model, message):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.weights import families
-from vit_jax import weights
-from vit_jax.config import ConfigError
+from vit_jax import models, weights
+from vit_jax.config import ConfigError, Model
 from vit_jax.inference import load
 from vit_jax.inference.model import of_weights, read
 from vit_jax.storage import checkpoint
@@ -20,11 +20,11 @@ CARD = Card(image_size=16, resize=20, class_names=tuple("abcde"), loss="sigmoid"
 
 
 def test_the_card_tells_what_parameters_do_not(tmp_path):
-  known = dataclasses.replace(CARD, activation="gelu", norm_epsilon=1e-3)
+  known = dataclasses.replace(CARD, model=Model(activation="gelu", norm_epsilon=1e-3))
   weights.write(tmp_path / "w.npz", Weights(families.params("vit"), known))
   model = load(tmp_path / "w.npz")
   assert model.module == families.module("vit", activation="gelu", norm_epsilon=1e-3)
-  assert model.card == known
+  assert model.card == dataclasses.replace(known, model=models.settings_of(model.module))
   families.assert_same_bits(model.params, families.params("vit"))
 
 

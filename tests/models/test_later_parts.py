@@ -178,10 +178,10 @@ def test_cost_is_counted(pool):
 @pytest.mark.parametrize("positions", ["1d", "none", "sincos2d", "sincos2d_mae"])
 def test_parameters_tell_the_model_but_for_fixed_positions(positions):
   module, params = made(**ALL | dict(positions=positions, layer_scale_init=1e-4))
-  assert models.module_of(params, positions=positions) == module
+  assert models.module_of(params, config.Model(positions=positions)) == module
   if positions != "1d":
     assert models.module_of(params).positions == "none"
-    assert models.module_of(params, positions="1d").positions != "1d"
+    assert models.module_of(params, config.Model(positions="1d")).positions != "1d"
   settings = models.settings_of(module)
   assert models.configured(settings.with_classes(5)).clone(dtype=jnp.float32) == module
 

@@ -22,7 +22,7 @@ def test_all_names_can_be_created():
 @pytest.mark.parametrize(
   ("name", "fields"),
   [
-    ("ViT-L/20", dict(patch=20, depth=24, stages=None, axial=False, pool="class_token")),
+    ("ViT-L/20", dict(patch=20, depth=24, stem_width=0, axial=False, pool="class_token")),
     ("R101x2", dict(stages=(3, 4, 23, 3), width=128, heads=0)),
     ("Axial-R50", dict(stages=(3, 4, 6, 3), width=64, heads=8)),
     ("Axial-ViT-B/32", dict(patch=32, axial=True, pool="gap")),
@@ -33,7 +33,7 @@ def test_all_names_can_be_created():
     ("R50x1+ViT-B/16p2", dict(patch=2, stages=(3, 4, 9), stem_width=64)),
     ("R101x2+ViT-L/32p7", dict(patch=7, stages=(3, 4, 23, 3), stem_width=128)),
     ("R26+ViT-S/32", dict(patch=1, stages=(2, 2, 2, 2))),
-    ("R+ViT-Ti/16", dict(patch=8, stages=())),
+    ("R+ViT-Ti/16", dict(patch=8, stem_width=64, stages=())),
   ],
 )
 def test_what_a_name_says(name, fields):
@@ -108,19 +108,41 @@ def test_settings_of_another_kind_of_model_say_how_to_leave_them_out():
 
 
 @pytest.mark.parametrize(
-  ("name", "setting", "other"),
+  ("name", "setting", "message"),
   [
-    ("ViT-B/16", dict(stages=(3, 4, 9)), r"R50x1\+ViT-B/16"),
-    ("Axial-ViT-B/16", dict(stages=(1,)), r"R50x1\+ViT-B/16"),
-    ("R50x1", dict(heads=8), "Axial-R50"),
-    ("R152x2", dict(heads=4), "Axial-R50"),
-    ("R50x1", dict(heads=8, depth=3), None),
+    ("ViT-B/16", dict(stages=(3, 4, 9)), r"stages=\(3, 4, 9\) is of a ResNet below .* has none"),
+    ("Axial-ViT-B/16", dict(stages=(1,)), r"stages=\(1,\) .* Axial-ViT-B/16 has none; give"),
+    ("ViT-B/16", dict(stem_norms="timm"), "stem_norms=timm is of a ResNet"),
+    ("ViT-B/16", dict(stem_width=48), "stem_width=48 of ViT-B/16 is not divisible by the 32"),
+    ("R50x1", dict(depth=3), "depth is no option of R50x1; give --config.model.depth=auto"),
+    ("R50x1", dict(family="vit"), "patch=0 leaves nothing of R50x1"),
+    ("ViT-B/16", dict(family="resnet"), "patch is no option of ViT-B/16"),
   ],
 )
-def test_a_setting_makes_no_other_kind_of_model_than_the_name_says(name, setting, other):
-  expected = rf"^(heads|stages) is no option of {name}, but of {other}; give --config\.model\."
-  with pytest.raises(ValueError, match=expected if other else "^depth is no option of R50x1; give"):
+def test_settings_of_parts_that_a_model_lacks_are_refused(name, setting, message):
+  with pytest.raises(ValueError, match=f"^{message}"):
     models.configured(c.Model(num_classes=1000, name=name, **setting))
+
+
+@pytest.mark.parametrize(
+  ("name", "setting", "same"),
+  [
+    ("R50x1", dict(heads=8), "Axial-R50"),
+    ("ViT-B/16", dict(axial=True, pool="gap"), "Axial-ViT-B/16"),
+    ("ViT-B/16", dict(stem_width=64, stages=(3, 4, 9), patch=1), "R50x1+ViT-B/16"),
+    ("R50x1+ViT-B/16", dict(stem_width=0, stages=(), patch=16), "ViT-B/16"),
+    ("R50x1+ViT-B/16", dict(stem_width=128), "R50x2+ViT-B/16"),
+  ],
+)
+def test_settings_win_over_the_name(name, setting, same):
+  given = c.Model(name=name, num_classes=1000, compute_dtype="float32", **setting)
+  assert models.configured(given) == models.create(same)
+
+
+def test_with_all_fields_given_the_name_has_no_meaning():
+  fields = models.expanded(c.Model("R50x1+ViT-B/16", 10))
+  renamed = dataclasses.replace(fields, name="of no meaning")
+  assert models.configured(renamed) == models.configured(fields)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +181,7 @@ def test_a_config_at_its_defaults_is_the_module_at_its_defaults():
 def test_every_setting_is_a_field_of_some_module():
   fields = {f.name for kind in MODULES for f in dataclasses.fields(kind)}
   settings = {f.name for f in dataclasses.fields(c.Model)}
-  assert settings - fields == {"compute_dtype"} | ({"name"} - fields)
+  assert settings - fields == {"compute_dtype", "family"} | ({"name"} - fields)
 
 
 EXACT, HUB = dict(activation="gelu"), dict(activation="gelu", norm_epsilon=1e-12)

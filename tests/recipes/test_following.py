@@ -98,6 +98,7 @@ REPLACED = {
   "batch_size": "batch_size=48",
   "model.name": "model.name=ViT-S/32",
   "model.patch": "model.patch=4",
+  "model.stem_width": "model.stem_width=32",
   "model.stages": "model.stages=(1,1)",
   "mesh.fsdp": "mesh.fsdp=2",
   "optimizer.is_averaged": "optimizer.kind=sgd",
@@ -107,11 +108,12 @@ REPLACED = {
   "data.train_pad": "data.train_pad=4",
   "data.evaluate_resize": "data.evaluate_resize=400",
 }
-HYBRID = "model.name=R50x1+ViT-B/16"  # a name of models that have stages
+HYBRID = "model.name=R50x1+ViT-B/16"  # a name of models that have these settings
+OF_STEM = "model.stem_width", "model.stages"
 
 
 def word_of(recipe, key):
-  return (REPLACED[key], HYBRID) if key == "model.stages" else (REPLACED[key],)
+  return (REPLACED[key], HYBRID) if key in OF_STEM else (REPLACED[key],)
 
 
 def test_every_setting_that_a_rule_reads_is_replaced():
@@ -359,6 +361,7 @@ def values_of(field):
 # Of settings whose type does not tell values that suit.
 GIVEN = {
   "model.name": ("ViT-S/8", "R50x1"),
+  "model.stem_width": (32, 4096),
   "model.stages": ("(1,)", "(3,4,6,3)"),
   "data.crop_area": ("(0.2,0.9)", "(1.0,1.0)"),
   "batch_size": (1, 2**20),
@@ -375,7 +378,7 @@ def test_what_the_command_line_gives_is_never_changed(recipe, key):
   else:
     (field,) = (field for field in dataclasses.fields(group) if field.name == name)
     words = [f"{key}={value}" for value in GIVEN.get(key) or values_of(field)]
-  beside = ["data.image_size=224", *([HYBRID] if key == "model.stages" else [])]
+  beside = ["data.image_size=224", *([HYBRID] if key in OF_STEM else [])]
   for word in words:
     asks = asked(recipe, *(other for other in beside if not other.startswith(key)), word)
     given = value_of(asks, key)

@@ -158,6 +158,6 @@ def test_fine_tuning_takes_the_weights_of_pre_training(tmp_path):
     )
     params = modules.parameters(module, np.zeros((1, 16, 16, 3), np.float32), train=False)
     path = tmp_path / f"{scaled}.npz"
-    weights.write(path, Weights(params, Card(image_size=16, activation="gelu")))
+    weights.write(path, Weights(params, Card(image_size=16, model=c.Model(activation="gelu"))))
     begin = f"--config.init_from={path}"
     assert program.run(tmp_path / recipe, *words, begin, recipe=f"configs/{recipe}")

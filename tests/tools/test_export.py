@@ -1,18 +1,22 @@
 """tools/export.py: every format is verified, and impossible exports are refused."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tests.weights import families
 from tools import export
 from vit_jax import weights
+from vit_jax.config import Model
 from vit_jax.inference import export as exporting
 from vit_jax.inference import model as inference
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
-FUNCTION = dict(loss="sigmoid", activation="gelu", norm_epsilon=1e-3)
-CARD = Card(image_size=16, class_names=tuple("abcde"), **FUNCTION)
+FUNCTION = dict(activation="gelu", norm_epsilon=1e-3)
+MODEL = Model(**FUNCTION)
+CARD = Card(image_size=16, class_names=tuple("abcde"), loss="sigmoid", model=MODEL)
 
 
 @pytest.fixture
@@ -40,7 +44,10 @@ def test_every_format_keeps_parameters_and_card(source, tmp_path, name, flags):
   assert "largest difference of the logits and features after reading it again: 0" in words
   read = weights.read(tmp_path / name)
   families.assert_same_bits(read.params, families.params("vit"))
-  assert read.card == CARD
+  exported = inference.read(tmp_path / name).card
+  assert exported == inference.read(source).card
+  assert dataclasses.replace(exported, model=MODEL) == CARD
+  assert exported.model == dataclasses.replace(exported.model, **FUNCTION)
 
 
 ONE, OTHER = (families.params("vit", seed=seed) for seed in (0, 1))

@@ -46,6 +46,8 @@ STOOD_FOR = {
   "model.patch": 4,
   "model.pool": "class_token",
 }
+# What only the name said.
+NAMED = {"model.family": "vit", "model.axial": False, "model.stem_width": 0}
 
 
 def unpacked(name, folder):
@@ -101,10 +103,10 @@ def in_json(config):
 
 
 def expected(settings, **changes):
-  """The recorded values; and what 0 and "" stood for, which is all that may be otherwise."""
+  """The recorded values; what 0 and "" stood for, and the name, is all that may be otherwise."""
   values = by_key(settings)
   assert all(not values[key] for key in STOOD_FOR)
-  return values | STOOD_FOR | changes
+  return values | STOOD_FOR | NAMED | changes
 
 
 # --- a run ---

@@ -11,7 +11,7 @@ import pytest
 from tests.weights import families
 from tests.weights.families import assert_same_bits
 from vit_jax import weights
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, Model
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten
@@ -51,17 +51,21 @@ def test_how_images_and_positions_are_resized_comes_back(tmp_path, suffix):
     class_names=names,
   )
   weights.write(tmp_path / f"w{suffix}", Weights(families.params("vit"), card))
-  assert weights.read(tmp_path / f"w{suffix}").card == card
+  read = weights.read(tmp_path / f"w{suffix}").card
+  assert dataclasses.replace(read, model=card.model) == card
 
 
 def test_a_card_of_an_earlier_version_is_of_the_published_code(tmp_path):
   weights.write(tmp_path / "w.npz", Weights(families.params("vit"), Card(image_size=16)))
   path = tmp_path / "w.npz.json"
-  later = ("squeeze", "resampling", "position_resizing")
+  later = ("squeeze", "resampling", "position_resizing", "model")
   values = {key: x for key, x in json.loads(path.read_text()).items() if key not in later}
   path.write_text(json.dumps(values))
+  assert weights.read(tmp_path / "w.npz").card == Card(image_size=16)
+  earlier = dict(activation="gelu", norm_epsilon=1e-5, positions="none", stem_norms="timm")
+  path.write_text(json.dumps(values | earlier))
   card = weights.read(tmp_path / "w.npz").card
-  assert card == Card(image_size=16)
+  assert card == Card(image_size=16, model=Model(**earlier))
   assert (card.squeeze, card.resampling, card.position_resizing) == (
     False,
     "bilinear",
@@ -104,7 +108,10 @@ def test_every_file_has_a_card_of_its_own(tmp_path, suffix):
 
 def test_a_card_inside_counts_more_than_one_beside(tmp_path):
   """Such as that of older weights of this name, which the file was copied over."""
-  path, known = tmp_path / "m.safetensors", dataclasses.replace(OTHER, activation="gelu")
+  path, known = (
+    tmp_path / "m.safetensors",
+    dataclasses.replace(OTHER, model=Model(activation="gelu")),
+  )
   weights.write(tmp_path / "new.safetensors", Weights(families.params("vit"), known))
   weights.write(path, Weights(families.params("vit"), NAMED))
   (tmp_path / "new.safetensors").rename(path)
@@ -122,8 +129,12 @@ def test_a_card_inside_counts_more_than_one_beside(tmp_path):
     ({"class_names": [1, 2, 3, 4, 5]}, "class_names is .* and must be a list of texts"),
     ({"class_names": ["a"]}, "names 1 classes; the head of the weights has 5"),
     ({"loss": "mse"}, "loss is 'mse'"),
-    ({"activation": "relu"}, "activation is 'relu'"),
-    ({"norm_epsilon": 0.5}, "norm_epsilon is 0.5"),
+    ({"model": {"activation": "relu"}}, "model.activation='relu' is not a choice"),
+    ({"model": {"norm_epsilon": 0.5}}, "model.norm_epsilon=0.5 is too large"),
+    ({"model": {"family": "of bandits"}}, "model.family='of bandits' is not a choice"),
+    ({"model": {"windows": 3}}, "model.windows is not a setting"),
+    ({"model": {"dropout": 0.5}}, "model.dropout is no part of an architecture"),
+    ({"model": 3}, "model=3 is one value"),
     ({"pixels": "BGR"}, "pixels is 'BGR'"),
     ({"representation": "x"}, "representation is 'x'"),
     ({"average": 1}, "average is 1 and must be true or false"),
@@ -144,7 +155,7 @@ def test_parameters_tell_their_model(family):
   differing = {
     field.name: (getattr(told, field.name), getattr(module, field.name))
     for field in dataclasses.fields(module)
-    if field.name not in ("parent", "name", "stem_width")
+    if field.name not in ("parent", "name")
     and getattr(told, field.name) != getattr(module, field.name)
   }
   assert not differing

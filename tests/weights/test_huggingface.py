@@ -257,7 +257,7 @@ def test_missing_keys_are_what_transformers_takes_for_them(folder):
   del settings["hidden_act"], settings["layer_norm_eps"]
   path.write_text(json.dumps(settings))
   card = weights.read(folder).card
-  assert (card.activation, card.norm_epsilon) == ("gelu", 1e-12)
+  assert (card.model.activation, card.model.norm_epsilon) == ("gelu", 1e-12)
   ours, theirs = both(folder)
   np.testing.assert_allclose(theirs, ours, atol=1e-5, rtol=0)
 

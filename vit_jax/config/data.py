@@ -64,13 +64,14 @@ CROPPED = (("data.train_pad", 0), ("data.train_resize", 0), ("data.train_resize_
 INCEPTION = (0.05, 1.0)  # smallest and largest part of the area of the paper's crops
 CROPPED_BEFORE = (0.5, 1.0)  # for weights whose images keep their proportions and are cropped
 RESIZE_RATIO = 448 / 384  # of fine-tuning, Section 4.1
-TILING = ("model.patch", "model.stages")  # what decides which sizes a model takes
+# What decides which sizes of images a model takes.
+TILING = ("model.patch", "model.stem_width", "model.stages")
 SIDE = 224  # pixels, the usual size, and the most that is chosen for images from scratch
 
 
-def size_of(init_from, patch, stages, card, side, largest_side) -> tuple[int, str]:
+def size_of(init_from, patch, stem_width, stages, card, side, largest_side) -> tuple[int, str]:
   """The size of the weights; from scratch, that of the images, as the patches tile it."""
-  del patch, stages  # they decide what `largest_side` gives
+  del patch, stem_width, stages  # they decide what `largest_side` gives
   if known := card():
     usual = SIDE, "usual; the weights do not tell it"
     return (known.image_size, init_from or "the weights") if known.image_size else usual

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from vit_jax import registry
 from vit_jax.config.fields import AUTO, Rule, setting
 from vit_jax.config.scales import in_words, patch_of, scale_of
 from vit_jax.process.text import listed
@@ -15,15 +16,15 @@ def of_name(field: str, usual) -> Rule:
     usual: its value where the model has no such part.
   """
 
-  def derive(name, asked, init_from, fields, architecture, images):
-    if asked == AUTO and init_from:
-      return getattr(architecture(), field), ""
+  def derive(name, asked, fields, architecture, images):
+    if asked == AUTO and (known := architecture()):
+      return getattr(known, field), ""
     if asked == AUTO and field in (shape := scale_of(images()).shape):
       return shape[field], in_words(images())
     return fields().get(field, usual), ""
 
   facts = "facts.fields", "facts.architecture", "facts.images"
-  return Rule(("model.name", "asked.model.name", "init_from", *facts), "model.name", derive)
+  return Rule(("model.name", "asked.model.name", *facts), "model.name", derive)
 
 
 def part(field: str, usual, meaning: str, **bounds):
@@ -33,8 +34,8 @@ def part(field: str, usual, meaning: str, **bounds):
 
 def name_of(init_from, side_asked, architecture, images, side) -> tuple[str, str]:
   """The name of the weights' model; from scratch, of one that suits the images."""
-  if init_from:
-    return architecture().name, init_from
+  if known := architecture():
+    return known.name, init_from or "the weights"
   patch = patch_of(side() if side_asked == AUTO else side_asked)
   origin = f"{in_words(images())}, images of about {side()} pixels"
   return f"{scale_of(images()).model}/{patch}", origin
@@ -76,6 +77,7 @@ class Model:
     low=1,
     high=10**7,
   )
+  family: str = part("family", None, "kind of model", choices=registry.FAMILIES)
   patch: int = part(
     "patch",
     0,
@@ -98,6 +100,18 @@ class Model:
     "attention heads; a ResNet has them only if it is axial",
     low=0,
     high=2**10,
+  )
+  axial: bool = part(
+    "axial",
+    False,
+    "attention of a ViT along rows, then along columns (Appendix D.6)",
+  )
+  stem_width: int = part(
+    "stem_width",
+    0,
+    "channels of the root of a hybrid's ResNet; 0: a ViT without one",
+    low=0,
+    high=2**12,
   )
   stages: tuple = part(
     "stages",
@@ -227,6 +241,8 @@ OUTSIDE = frozenset(
   | {"layer_scale_init", "stochastic_depth", "stochastic_depth_rule"}
   | {"dtype", "compute_dtype", "attention", "scan", "remat"}
 )
+# What parameters do not show of a model.
+UNSEEN = ("activation", "norm_epsilon", "stem_norms", "positions")
 ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)
 # Their values where a model has no such part.
 USUAL = {

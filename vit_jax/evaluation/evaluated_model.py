@@ -12,11 +12,11 @@ import jax.numpy as jnp
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config import Config, ConfigError, Loss, RunError
+from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.duration import is_auto
-from vit_jax.config.model import ARCHITECTURE, USUAL
+from vit_jax.config.model import UNSEEN, USUAL
 from vit_jax.config.recorded import updated
-from vit_jax.config.resolve import left_to_rule, resolve, with_value
+from vit_jax.config.resolve import left_to_rule, resolve, value_of, with_value
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
@@ -29,10 +29,10 @@ from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
-from vit_jax.weights.card import UNSEEN
+from vit_jax.weights.card import OF_MODEL
 
 RESIZE = "data.evaluate_resize"
-OF_PARAMETERS = (*ARCHITECTURE, "representation_layer")  # settings that follow from the parameters
+OF_RUN = ("model.compute_dtype", "model.scan")  # what the run of the weights tells beside them
 NAME_THEM = (
   "ay in which order the head has the classes with --config.class_names=FILE (a name a line), or "
   "=data for the order of data with as many classes"
@@ -106,7 +106,7 @@ def read(
       if "init_from" in named:
         check_same(config.init_from, loaded.settings["init_from"])
       config = without_names_of_the_start(config, loaded)
-    model = of_weights(loaded, **function_of(config.model, config.model))
+    model = of_weights(loaded, config.model)
     origin["average"] = model.card.average
     return fitted(model, config, named, evaluations, origin)
   except UnreachableError:
@@ -211,14 +211,13 @@ def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tu
     ConfigError: the image size does not suit the model.
   """
   check_named(config, named, model)
-  module, card = model.module, model.read.card
-  of_model, loss = overlaid_on_run(config, named, model.read)
-  of_model = dataclasses.replace(of_model, **of_module(module, of_model))
-  config = with_value(with_value(config, "model", of_model), "loss", loss)
-  told = {"data.image_size": model.card.image_size, RESIZE: card, "data.evaluate_squeeze": card}
+  config = as_trained(config, named, model)
+  told = {"data.image_size": model.card.image_size}
+  told |= dict.fromkeys((RESIZE, "data.evaluate_squeeze"), model.read.card)
   if alone(config):  # what the recipe of a protocol gives counts more than the weights
-    config, told = within(config, named, module), {}
-  for key in {key for key, by_weights in told.items() if by_weights} - named:
+    config, told = within(config, named, model.module), {}
+  by_weights = {key for key, known in told.items() if known} | {f"model.{x}" for x in OF_MODEL}
+  for key in by_weights - named:
     config = left_to_rule(config, key)
   given = config.data.evaluate_resize != cfg.AUTO and (RESIZE in named or alone(config))
   if config.data.image_size == cfg.AUTO and not model.card.image_size:
@@ -226,17 +225,31 @@ def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tu
       "the weights do not tell the size of their images; give a size, such as "
       "--config.data.image_size=224."
     )
-  config = resolve(config, {"card": lambda _: model.card})
-  requirements.check_tiles(module, config.data.image_size, "these weights")
+  facts = {"card": model.card, "architecture": model.card.model}
+  facts["fields"] = models.fields_of_module(model.module)
+  config = resolve(config, {key: lambda _, fact=fact: fact for key, fact in facts.items()})
+  requirements.check_tiles(model.module, config.data.image_size, "these weights")
   resizing.check(config.data)
-  return config, given or card is not None
+  return config, given or model.read.card is not None
 
 
-def of_module(module: models.Network, settings: cfg.Model) -> dict:
-  """What config.model leaves to the weights, as their module has it."""
-  shape = USUAL | {key: x for key in USUAL if (x := getattr(module, key, None)) is not None}
-  left = {key: x for key, x in shape.items() if getattr(settings, key) == cfg.AUTO}
-  return left | function_of(module, settings) | {"num_classes": module.num_classes}
+def as_trained(config: Config, named: frozenset[str], model: LoadedModel) -> Config:
+  """The settings with the head of the weights, and the loss and the type that their run had.
+
+  What the command line names stays.
+  """
+  read, told = model.read, {"model.num_classes": model.module.num_classes}
+  told["model.representation_layer"] = getattr(model.module, "representation_layer", False)
+  if read.settings is not None:
+    run = cfg.from_dict({key: updated(read.settings)[key] for key in ("model", "loss")})
+    keys = [*OF_RUN, *(f"loss.{field.name}" for field in dataclasses.fields(run.loss))]
+    told |= {key: value_of(run, key) for key in keys}
+    told["model.attention"] = cfg.AUTO  # that of the run may have been for other devices
+  elif read.card:
+    told["loss.kind"] = read.card.loss
+  for key in told.keys() - named:
+    config = with_value(config, key, told[key])
+  return config
 
 
 def within(config: Config, named: frozenset[str], module: models.Network) -> Config:
@@ -259,22 +272,6 @@ def alone(config: Config) -> bool:
   return not (trains if is_auto(config.duration) else config.duration.given())
 
 
-def overlaid_on_run(
-  config: Config, named: frozenset[str], read: weights.Weights
-) -> tuple[cfg.Model, Loss]:
-  """The model and the loss of the weights' run or card, overridden by the command line."""
-  model, loss = config.model, config.loss
-  if read.settings is not None:
-    run = cfg.from_dict({key: updated(read.settings)[key] for key in ("model", "loss")})
-    model = overlaid(run.model, model, "model", named)
-    loss = overlaid(run.loss, loss, "loss", named)
-    if "model.attention" not in named:  # that of the run may have been for other devices
-      model = dataclasses.replace(model, attention=cfg.AUTO)
-  elif read.card:
-    loss = overlaid(dataclasses.replace(loss, kind=read.card.loss), loss, "loss", named)
-  return model, loss
-
-
 def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
   """Checks that the weights are of the model that the user named, if any.
 
@@ -283,10 +280,10 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
   """
   model, module = config.model, loaded.module
   if "model.name" in named or (model.name != cfg.AUTO and alone(config)):
-    loaded.check_is(dataclasses.replace(model, **function_of(module, model)))
-  for field in OF_PARAMETERS:
-    wanted, there = getattr(model, field, None), getattr(module, field, None)
-    there = USUAL.get(field) if there is None else there
+    loaded.check_is(dataclasses.replace(model, **unseen(loaded.card.model)))
+  known = USUAL | {"representation_layer": False} | models.fields_of_module(module)
+  for field, usual in known.items():
+    wanted, there = getattr(model, field), getattr(module, field, usual)
     if f"model.{field}" in named and wanted not in (there, cfg.AUTO):
       raise ValueError(
         f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "
@@ -294,18 +291,10 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
       )
 
 
-def function_of(module, model: cfg.Model) -> dict[str, str | float]:
-  """The module's settings that do not follow from parameters, such as its activation."""
-  fixed = getattr(module, "positions", "") in FIXED
-  keys = [key for key in UNSEEN if key != "positions" or fixed]
-  values = {key: getattr(module, key, getattr(model, key)) for key in keys}
-  return {key: value for key, value in values.items() if value != cfg.AUTO}
-
-
-def overlaid(group, by_user, prefix: str, named: frozenset[str]):
-  """The settings of a group, with those that the command line names taken from `by_user`."""
-  names = [field.name for field in dataclasses.fields(group) if f"{prefix}.{field.name}" in named]
-  return dataclasses.replace(group, **{name: getattr(by_user, name) for name in names})
+def unseen(model: cfg.Model) -> dict[str, str | float]:
+  """The settings of a model that do not follow from parameters, such as its activation."""
+  keys = [key for key in UNSEEN if key != "positions" or model.positions in FIXED]
+  return {key: getattr(model, key) for key in keys}
 
 
 def computing(module, model) -> models.Network:

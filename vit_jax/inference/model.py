@@ -13,16 +13,18 @@ from PIL import Image
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
+from vit_jax.config.model import UNSEEN
 from vit_jax.inference import predict as predictions
 from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.description import differences, in_words
+from vit_jax.models.recognition import UNKNOWN
 from vit_jax.process.text import listed, one_line
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
-from vit_jax.weights.card import UNSEEN, Card
+from vit_jax.weights.card import Card
 from vit_jax.weights.fit import Row
 
 _log = logging.getLogger(__name__)
@@ -181,39 +183,35 @@ def load(
   return read(source, step=step, average=average).at_size(image_size)
 
 
-def read(
-  source: pathlib.Path | str, *, step: int = 0, average: bool = True, **defaults
-) -> LoadedModel:
+def read(source: pathlib.Path | str, *, step: int = 0, average: bool = True) -> LoadedModel:
   """As `load`, but the parameters stay as they are stored, not fitted to an image size.
 
   Args:
     source, step, average: as in `load`.
-    **defaults: as in `of_weights`.
 
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
   loaded = weights.read(path_of(source), step=step, average=average)
   try:
-    return dataclasses.replace(of_weights(loaded, **defaults), source=str(source))
+    return dataclasses.replace(of_weights(loaded), source=str(source))
   except ValueError as error:
     raise ValueError(f"{source} is not a model of this project: {error}") from error
 
 
-def of_weights(read: Weights, **defaults) -> LoadedModel:
+def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
   """The model that weights belong to.
 
   Args:
     read: the weights.
-    **defaults: what parameters do not show (`card.UNSEEN`), to use if no card tells it; the
-      defaults are those of the published weights.
+    otherwise: config.model, for what parameters do not show (`config.model.UNSEEN`) if no card
+      tells it.
 
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
-  if read.card:
-    defaults = {key: getattr(read.card, key) for key in UNSEEN}
-  module = models.module_of(read.params, **defaults)
+  unseen = cfg.Model(**{key: getattr(otherwise, key) for key in UNSEEN})
+  module = models.module_of(read.params, read.card.model if read.card else unseen)
   if not read.card and getattr(module, "positions", "") == "none":
     _log.warning(
       "The weights have no position embeddings, and nothing says whether their model adds fixed "
@@ -221,6 +219,10 @@ def of_weights(read: Weights, **defaults) -> LoadedModel:
       "--config.model.positions=sincos2d."
     )
   card = read.card or weights.inferred(read.params)
+  model = models.settings_of(module)
+  if card.model.name != cfg.AUTO:
+    model = dataclasses.replace(model, name=card.model.name)
+  card = dataclasses.replace(card, model=model)
   params = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
   return LoadedModel(read, module, with_head(params, module.feature_width()), card)
 

@@ -2,7 +2,7 @@
 
 from vit_jax.models.description import settings_of
 from vit_jax.models.family import Network
-from vit_jax.models.naming import configured, create, expanded, family_of, fields_of, names
+from vit_jax.models.naming import configured, create, expanded, fields_of, fields_of_module, names
 from vit_jax.models.recognition import module_of
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
   "configured",
   "create",
   "expanded",
-  "family_of",
   "fields_of",
+  "fields_of_module",
   "module_of",
   "names",
   "settings_of",

@@ -21,6 +21,7 @@ STAGES = {
   "200": (3, 24, 36, 3),
 }
 MAX_STAGES, MAX_UNITS = 6, 256  # the paper's deepest ResNet has 4 stages, 66 units
+GROUPS = 32  # of every GroupNorm
 
 
 def standardize_stem(kernel: jax.Array) -> jax.Array:
@@ -61,9 +62,9 @@ class StandardizedConv(nn.Module):
 
 
 def group_norm(epsilon: float, dtype: jnp.dtype, name: str, scale_init=nn.initializers.ones):
-  """GroupNorm over 32 groups; its statistics are float32 and stay exact if means are large."""
+  """GroupNorm; its statistics are float32 and stay exact if means are large."""
   return nn.GroupNorm(
-    num_groups=32,
+    num_groups=GROUPS,
     epsilon=epsilon,
     dtype=dtype,
     use_fast_variance=False,
@@ -80,6 +81,24 @@ def map_size(pixels: int, stages: tuple[int, ...]) -> int:
   for _ in range(2 + max(len(stages) - 1, 0)):
     pixels = -(-pixels // 2)
   return pixels
+
+
+def stride_of(stages: tuple[int, ...]) -> int:
+  """Pixels from one position of that map to the next."""
+  return 4 * 2 ** max(len(stages) - 1, 0)
+
+
+def check_root(channels: int, key: str, name: str):
+  """Checks the channels of a root, the setting `key` of the model `name`.
+
+  Raises:
+    ValueError: they cannot be normalised.
+  """
+  if channels % GROUPS:
+    raise ValueError(
+      f"{key}={channels} of {name} is not divisible by the {GROUPS} groups of GroupNorm; make it a "
+      f"multiple of {GROUPS}."
+    )
 
 
 def check_stages(stages: tuple):

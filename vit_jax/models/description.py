@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from vit_jax import config
-from vit_jax.config.model import ARCHITECTURE, OUTSIDE
+from vit_jax import config, registry
+from vit_jax.config.model import OUTSIDE, USUAL
 from vit_jax.models import naming
 from vit_jax.models.family import Network
 
@@ -27,34 +27,27 @@ def architecture(module: Network) -> dict:
 
 
 def settings_of(module: Network) -> config.Model:
-  """A name, and what the module has otherwise than the name says, with as little as possible.
+  """config.model of a module: all fields of its architecture, and the nearest of our names.
 
-  What the name says is AUTO. Type, dropout, classes and the like do not belong to the description:
-  they keep their defaults.
-
-  Raises:
-    ValueError: no name stands for this kind of module.
+  Type, dropout, classes and the like do not belong to the description: they keep their defaults.
+  The name is AUTO if the family has none for such a module.
   """
-  candidates = []
-  for name in naming.family_of(module).alike(module):
-    named = naming.create(name)
-    others = {k: x for k, x in architecture(module).items() if x != getattr(named, k)}
-    if others.keys() <= set(ARCHITECTURE):
-      settings = config.Model(name=name, **others)
-      as_many = dataclasses.replace(settings, num_classes=1)
-      if not differences(naming.configured(as_many), module):
-        candidates.append((len(others), name not in naming.names(), settings))
-  if not candidates:
-    raise ValueError("these weights are of a model without a name; give config.model.name.")
-  return min(candidates, key=lambda candidate: candidate[:2])[-1]
+  return config.Model(name=_nearest(module)[0], **USUAL | naming.fields_of_module(module))
 
 
 def in_words(module: Network) -> str:
-  """A module's name, and what it has otherwise: "ViT-L/16 depth=8"; its class if no name fits."""
-  try:
-    settings = settings_of(module)
-  except ValueError:
+  """A module's name, and what it has otherwise: "ViT-L/16 depth=8"; its class if it has no name."""
+  name, others = _nearest(module)
+  if name == config.AUTO:
     return type(module).__name__
-  named = architecture(naming.create(settings.name))
-  others = (f"{key}={x}" for key, x in architecture(module).items() if x != named[key])
-  return " ".join([settings.name, *others])
+  return " ".join([name, *(f"{key}={x}" for key, x in others.items())])
+
+
+def _nearest(module: Network) -> tuple[str, dict]:
+  """The name that says most of a module, and the fields that it has otherwise; AUTO: no name."""
+  here, candidates = architecture(module), []
+  for name in registry.FAMILIES[naming.family_of(module)].alike(module):
+    named = naming.create(name)
+    others = {key: x for key, x in here.items() if x != getattr(named, key)}
+    candidates.append((len(others), name not in naming.names(), name, others))
+  return min(candidates, key=lambda x: x[:2], default=(0, False, config.AUTO, {}))[2:]

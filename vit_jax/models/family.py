@@ -6,7 +6,7 @@ and none of them asks which model it is. `vit_jax/models/resnet.py` is an exampl
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -29,8 +29,6 @@ class Family:
       another family. Errors of access, such as KeyError, mean that a parameter is missing.
     alike: (module) -> names of models like it, among which `models.settings_of` takes the nearest.
     translate: (a name in another library, in lower case) -> what it means here; None: not known.
-    kinds: {field: a name}: fields that only some names may set, because they would make another
-      kind of model of the others, and such a name.
   """
 
   module: type
@@ -39,7 +37,6 @@ class Family:
   recognise: Callable[[dict], dict | None]
   alike: Callable[["Network"], list[str]] = lambda module: []
   translate: Callable[[str], Translated | None] = lambda name: None
-  kinds: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Network:

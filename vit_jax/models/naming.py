@@ -6,9 +6,11 @@ import jax.numpy as jnp
 
 from vit_jax import config, registry
 from vit_jax.config import model_names, suggestions
-from vit_jax.config.model import ARCHITECTURE, USUAL
+from vit_jax.config.model import ARCHITECTURE, USUAL, Model
 from vit_jax.models.family import Family, Network
 from vit_jax.process.text import shown
+
+NO_FIELDS = {"name", "family", "compute_dtype"}  # settings that are no fields of modules
 
 
 def names() -> tuple[str, ...]:
@@ -48,14 +50,14 @@ def create(name: str, **options) -> Network:
 
 
 def configured(settings: config.Model) -> Network:
-  """The module that a config describes; settings that are AUTO have the value of the name.
+  """The module that config.model describes; what is AUTO is as the name says.
 
   If config.model.compute_dtype is AUTO, the module computes in bfloat16.
 
   Raises:
-    ValueError: as `create`, or a setting would make another kind of model than the name says; the
-      message begins with the wrong setting.
-    ConfigError: the number of classes is left to the training data.
+    ValueError: there is no such model, it lacks what a setting asks for, or settings contradict
+      each other; the message begins with the wrong setting.
+    ConfigError: the name or the number of classes is left to data or weights.
   """
   for key in ("name", "num_classes"):
     if getattr(settings, key) == config.AUTO:
@@ -63,28 +65,21 @@ def configured(settings: config.Model) -> Network:
         f"config.model.{key}={config.AUTO} follows from data or weights, which are not known here; "
         "give it."
       )
-  changed = {
-    field.name: value
-    for field in dataclasses.fields(settings)
-    if (value := getattr(settings, field.name)) != field.default
-  }
-  kind = changed.pop("compute_dtype", config.AUTO)
-  changed["dtype"] = jnp.dtype("bfloat16" if kind == config.AUTO else kind)
-  name = changed.pop("name")
-  family, fields = described(name)
-  options = _options(family) - (family.kinds.keys() - fields.keys())
-  named = family.module(**fields)
-  lacks = lambda key: key not in options or getattr(named, key) is None
-  absent = lambda key: lacks(key) and changed[key] == USUAL.get(key)
-  changed = {key: changed[key] for key in changed if not absent(key)}
-  lacking = [key for key in changed if key not in options]
-  if lacking:
+  usual = {field.name: USUAL.get(field.name, field.default) for field in dataclasses.fields(Model)}
+  values = vars(expanded(settings))
+  kind = registry.FAMILIES[values["family"]].module
+  known = {field.name for field in dataclasses.fields(kind)} - NO_FIELDS
+  others = {key: x for key, x in values.items() if key not in known | NO_FIELDS}
+  if lacking := [key for key, x in others.items() if x != usual[key]]:
     flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
-    other = f", but of {family.kinds[lacking[0]]}" if lacking[0] in family.kinds else ""
     raise ValueError(
-      f"{lacking[0]} is no option of {name}{other}; give {flags} to leave out what it lacks."
+      f"{lacking[0]} is no option of {settings.name}; give {flags} to leave out what it lacks."
     )
-  return create(name, **changed)
+  given = {key: values[key] for key in values.keys() & known}
+  auto = settings.compute_dtype == config.AUTO
+  module = kind(**given, dtype=jnp.dtype("bfloat16" if auto else settings.compute_dtype))
+  module.check(settings.name)
+  return module
 
 
 def fields_of(name: str) -> dict:
@@ -93,8 +88,14 @@ def fields_of(name: str) -> dict:
   Raises:
     ValueError: there is no such model.
   """
-  module = create(name)
-  return {key: x for key in ARCHITECTURE if (x := getattr(module, key, None)) is not None}
+  family, fields = described(name)
+  return fields_of_module(family.module(**fields))
+
+
+def fields_of_module(module: Network) -> dict:
+  """The settings of a module's architecture, by their names; those that it has."""
+  had = {key: getattr(module, key) for key in ARCHITECTURE if hasattr(module, key)}
+  return had | {"family": family_of(module)}
 
 
 def expanded(settings: config.Model) -> config.Model:
@@ -103,14 +104,17 @@ def expanded(settings: config.Model) -> config.Model:
   Raises:
     ValueError: there is no such model.
   """
+  left = [key for key in ARCHITECTURE if getattr(settings, key) == config.AUTO]
+  if not left:
+    return settings
   named = USUAL | fields_of(settings.name)
-  left = {key for key in named if getattr(settings, key) == config.AUTO}
   return dataclasses.replace(settings, **{key: named[key] for key in left})
 
 
-def family_of(module: Network) -> Family:
-  """The family that made the module."""
-  return next(family for family in registry.FAMILIES.values() if family.module is type(module))
+def family_of(module: Network) -> str:
+  """The name of the family that made the module."""
+  kinds = registry.FAMILIES.items()
+  return next(name for name, family in kinds if family.module is type(module))
 
 
 def described(name: str) -> tuple[Family, dict]:

@@ -4,9 +4,12 @@ import dataclasses
 import re
 
 from vit_jax import registry
+from vit_jax.config.fields import AUTO
+from vit_jax.config.model import ARCHITECTURE, UNSEEN, Model
 from vit_jax.models.family import Network
 from vit_jax.models.positions import FIXED
 
+UNKNOWN = Model()
 # What reading a tree of another layout raises.
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -15,29 +18,52 @@ class UnlikeError(ValueError):
   """The parameters are unlike those of known models; the message says why."""
 
 
-def module_of(params: dict, **options) -> Network:
-  """The module, unrolled, in float32.
+def module_of(params: dict, known: Model = UNKNOWN) -> Network:
+  """The module of parameters, unrolled, in float32.
 
   Args:
     params: parameter tree of this project, with unstacked blocks; the head may be missing.
-    **options: fields that the parameters do not determine: dropout, dtype, attention, ...; those
-      that the model lacks are left out. `positions` counts if it is of a kind without parameters
-      and there are none; the default is then "none".
+    known: what is known of the architecture. If that is all (its family is given), the module has
+      these fields. Otherwise they are recognised in the parameters, and of `known` counts only what
+      parameters do not show (`config.model.UNSEEN`); without parameters of positions, these are
+      "none" or a kind without parameters.
 
   Raises:
-    ValueError: the names or shapes belong to no model of this project.
+    ValueError: the names or shapes belong to no model of this project, or to another one than is
+      known.
   """
+  names = [*registry.FAMILIES] if known.family == AUTO else [known.family]
   try:
-    for family in reversed([*registry.FAMILIES.values()]):  # variants come behind what they vary
-      fields = family.recognise(params)
-      if fields is not None:
-        known = {field.name for field in dataclasses.fields(family.module)}
-        fixed = options.get("positions") if options.get("positions") in FIXED else "none"
-        given = {key: x for key, x in (options | dict(positions=fixed)).items() if key in known}
-        return family.module(**given | fields)
+    for name in reversed(names):  # variants come behind what they vary
+      family = registry.FAMILIES[name]
+      found = family.recognise(params)
+      if found is not None:
+        fields = {field.name for field in dataclasses.fields(family.module)}
+        given = _unseen(known) if known.family == AUTO else _agreeing(known, found)
+        return family.module(**{key: x for key, x in given.items() if key in fields} | found)
   except _ERRORS as error:
     raise _not_known(params, error) from error
-  raise _not_known(params, UnlikeError("no family has such names"))
+  raise _not_known(params, UnlikeError(f"no model of {' or '.join(names)} has such names"))
+
+
+def _unseen(known: Model) -> dict:
+  """What is known of the fields that parameters do not show."""
+  given = {key: x for key in UNSEEN if (x := getattr(known, key)) != AUTO}
+  fixed = given.get("positions") if given.get("positions") in FIXED else "none"
+  return given | dict(positions=fixed)
+
+
+def _agreeing(known: Model, found: dict) -> dict:
+  """All fields of an architecture, which are those that its parameters show.
+
+  Raises:
+    UnlikeError: they are not.
+  """
+  given = {key: getattr(known, key) for key in ARCHITECTURE if key != "family"}
+  differing = {key: x for key, x in given.items() if key in found and found[key] != x}
+  for key, x in differing.items():
+    raise UnlikeError(f"{key} is {found[key]} in them, and {x} in what describes them")
+  return given
 
 
 def child_count(tree: dict, prefix: str, *, first: int = 0) -> int:

@@ -13,7 +13,7 @@ from vit_jax import config
 from vit_jax.config.model_names import Translated
 from vit_jax.models import flops
 from vit_jax.models.backbone import Backbone
-from vit_jax.models.convolution import STAGES, check_stages, map_size
+from vit_jax.models.convolution import STAGES, check_root, check_stages, map_size, stride_of
 from vit_jax.models.family import Family, Network, check_heads, check_sizes
 from vit_jax.models.layers import Head, as_input
 from vit_jax.models.recognition import child_count, outputs
@@ -90,11 +90,7 @@ class ResNet(Network, nn.Module):
     check_sizes(self, name, "width")
     check_heads(self, name)
     check_stages(self.stages)
-    if self.width % 32:
-      raise ValueError(
-        f"width={self.width} of {name} is not divisible by the 32 groups of GroupNorm; "
-        "make it a multiple of 32."
-      )
+    check_root(self.width, "width", name)
 
   def grid(self, height: int, width: int) -> tuple[int, int]:
     """Rows and columns of the last map; convolutions take images of any size."""
@@ -102,7 +98,7 @@ class ResNet(Network, nn.Module):
 
   def stride(self) -> int:
     """Pixels from one position of the last map to the next."""
-    return 4 * 2 ** max(len(self.stages) - 1, 0)
+    return stride_of(self.stages)
 
   def usual_side(self) -> int:
     """Convolutions take any size; relative position embeddings belong to one."""
@@ -191,5 +187,4 @@ FAMILY = Family(
   recognise=recognise,
   alike=alike,
   translate=translate,
-  kinds={"heads": "Axial-R50"},
 )

@@ -89,9 +89,8 @@ class ViT(Properties, nn.Module):
     mlp_dim: hidden size of the MLPs.
     heads: attention heads.
     num_classes: outputs of the head.
-    stages: for a hybrid, the residual units in each stage of its ResNet (Section 3.1); () is only
-      the root. None: no ResNet.
-    stem_width: channels of that ResNet's root.
+    stem_width: for a hybrid (Section 3.1), channels of the root of its ResNet; 0: no ResNet.
+    stages: the residual units in each stage of that ResNet; () is only the root.
     axial: attention along rows, then along columns, each with an MLP (Appendix D.6).
     pool: "class_token" (the paper's); "gap", the mean over the patch outputs (Appendix D.3); or
       "map", attention pooling of these, as some published weights have. Axial models have no class
@@ -130,8 +129,8 @@ class ViT(Properties, nn.Module):
   mlp_dim: int
   heads: int
   num_classes: int = 1000
-  stages: tuple[int, ...] | None = None
-  stem_width: int = 64
+  stem_width: int = 0
+  stages: tuple[int, ...] = ()
   axial: bool = False
   pool: str = "class_token"
   representation_layer: bool = MODEL.representation_layer
@@ -190,7 +189,7 @@ class ViT(Properties, nn.Module):
   def embed(self, images: jax.Array) -> jax.Array:
     """Patch embedding (equation 1) of the images or a hybrid's map: (B, H, W, 3) -> (B, N, D)."""
     x = as_input(images, self.dtype)
-    if self.stages is not None:
+    if self.stem_width:
       norms = NORMS[self.stem_norms]
       options = dict(norms=norms, dtype=self.dtype, policy=self.remat)
       x = stem(x, self.stages, self.stem_width, **options)

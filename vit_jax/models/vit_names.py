@@ -27,8 +27,6 @@ _HYBRID = re.compile(
   re.ASCII,
 )
 
-_NORMS = dict(stem_norms=ViT.stem_norms)
-
 
 def fields_of_name(name: str) -> dict | None:
   """As `Family.fields`."""
@@ -54,12 +52,12 @@ def _stem(depth: str | None, stride: int, patch: str | None) -> dict | None:
   its tokens are 32 pixels apart.
   """
   if depth is None:
-    return dict(stages=(), patch=8, **_NORMS) if stride == 16 and not patch else None
+    return dict(stages=(), patch=8) if stride == 16 and not patch else None
   if depth not in STAGES or stride not in (16, 32):
     return None
   one, two, three, four = STAGES[depth]
   stages = (one, two, three, four) if stride == 32 else (one, two, three + four)
-  return dict(stages=stages, patch=int(patch or 1), **_NORMS)
+  return dict(stages=stages, patch=int(patch or 1))
 
 
 def recognise(params: dict) -> dict | None:
@@ -114,7 +112,7 @@ def _positions(encoder: dict, block: dict, attention: dict) -> dict:
 
 def alike(module: ViT) -> list[str]:
   """As `Family.alike`: all known sizes, and for hybrids all known depths of ResNets."""
-  if module.stages is None:
+  if not module.stem_width:
     axial = "Axial-" if module.axial else ""
     return [f"{axial}ViT-{size}/{module.patch}" for size in SIZES]
   if not module.stages:
@@ -137,5 +135,4 @@ FAMILY = Family(
   recognise=recognise,
   alike=alike,
   translate=vit_elsewhere.translate,
-  kinds={"stages": "R50x1+ViT-B/16", "stem_norms": "R50x1+ViT-B/16"},
 )

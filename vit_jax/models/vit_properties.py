@@ -5,8 +5,9 @@ import math
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.model import USUAL
 from vit_jax.models import flops
-from vit_jax.models.convolution import check_stages, map_size
+from vit_jax.models.convolution import check_root, check_stages, map_size, stride_of
 from vit_jax.models.family import (
   AttentionGrid,
   Maskable,
@@ -28,7 +29,7 @@ class Properties(Network, Maskable, Transparent):
     """As `Network.check`."""
     check_sizes(self, name, "patch", "depth", "width", "mlp_dim", "heads")
     check_heads(self, name)
-    check_stages(self.stages or ())
+    check_stem(self, name)
     if self.axial and self.pool == "class_token":
       raise ValueError(
         f"pool='class_token' does not suit {name}: axial attention has no place for a class token; "
@@ -64,12 +65,12 @@ class Properties(Network, Maskable, Transparent):
 
   def stride(self) -> int:
     """Pixels from one patch to the next."""
-    return self.patch if self.stages is None else self.patch * 4 * 2 ** max(len(self.stages) - 1, 0)
+    return self.patch * stride_of(self.stages) if self.stem_width else self.patch
 
   def grid(self, height: int, width: int) -> tuple[int, int]:
     """As `Network.grid`; the patch size must divide both sides of the image or the hybrid's map."""
     what, unit = "Images", "pixels"
-    if self.stages is not None:
+    if self.stem_width:
       height, width = (map_size(side, self.stages) for side in (height, width))
       what, unit = "Maps", "positions"
     if height % self.patch or width % self.patch:
@@ -109,7 +110,7 @@ class Properties(Network, Maskable, Transparent):
     (3) or of the stem's map, and the blocks.
     """
     stem, channels = 0, 3
-    if self.stages is not None:
+    if self.stem_width:
       stem, channels = flops.resnet_macs(self.stages, self.stem_width, 0, height, width)
     rows, columns = self.grid(height, width)
     relative = self.positions == "relative"
@@ -170,13 +171,13 @@ class Properties(Network, Maskable, Transparent):
 
   def filters(self, params: dict) -> jax.Array:
     """The patch embedding; in hybrids the root of the ResNet, standardised as it is applied."""
-    if self.stages is None:
+    if not self.stem_width:
       return params["embedding"]["kernel"]
     return NORMS[self.stem_norms].standardize(jnp.asarray(params["conv_root"]["kernel"]))
 
   def filters_in_words(self) -> str:
     """As `Transparent.filters_in_words`."""
-    return "the patch embedding" if self.stages is None else "the ResNet's root"
+    return "the ResNet's root" if self.stem_width else "the patch embedding"
 
   def position_tables(self, params: dict, grid: tuple[int, int]) -> dict[str, jax.Array]:
     """The places are "stem", "shared", or "layer 0" and so on."""
@@ -194,3 +195,22 @@ class Properties(Network, Maskable, Transparent):
       nodes = {place: block["posembed_input"] for place, block in blocks.items()}
     table = PositionEmbedding(self.positions, grid, self.tokens_before(), self.width)
     return {place: self.patches(table.apply({"params": node}))[0] for place, node in nodes.items()}
+
+
+def check_stem(model, name: str):
+  """Checks the ResNet below the Transformer, and that nothing is said of one that is not there.
+
+  Raises:
+    ValueError: a setting is wrong, or has no effect.
+  """
+  check_stages(model.stages)
+  check_root(model.stem_width, "stem_width", name)
+  given = dict(stages=model.stages) if model.stages else {}
+  if model.stem_norms != USUAL["stem_norms"]:
+    given["stem_norms"] = model.stem_norms
+  for key, value in given.items():
+    if not model.stem_width:
+      raise ValueError(
+        f"{key}={value} is of a ResNet below the Transformer, and {name} has none; give a hybrid, "
+        "such as R50x1+ViT-B/16, or stem_width=64 for a ResNet below this model."
+      )

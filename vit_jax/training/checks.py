@@ -71,6 +71,7 @@ def module_of(model: Model) -> Network:
     ConfigError: there is no such architecture.
   """
   try:
+    models.fields_of(model.name)  # a misspelt name is refused although all fields are given
     return models.configured(model.with_classes(1))
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, Model, RunError, from_dict
+from vit_jax.config import Config, ConfigError, Model, RunError
 from vit_jax.config.facts import Labels
-from vit_jax.config.recorded import updated
 from vit_jax.data import sample
 from vit_jax.data.datasets import Training
 from vit_jax.inference import model as inference
@@ -33,13 +32,11 @@ class Start:
   """Weights to start from, as far as they are read before the processes are connected.
 
   Attributes:
-    card: how images are prepared.
-    architecture: their model, all fields given.
+    card: how images are prepared, and the model, all fields given.
     weights: the parameters; None: they are a run's, whose description alone was read.
   """
 
   card: Card
-  architecture: Model
   weights: Weights | None = None
 
 
@@ -53,15 +50,13 @@ def start_of(init_from: str) -> Start:
     path = path_of(init_from)
     if not checkpoint.named_by(path)[1]:
       source = inference.read(path)
-      model = models.expanded(models.settings_of(source.module))
-      return Start(source.card, model, source.read)
+      return Start(source.card, source.read)
     _, meta = checkpoint.described(path)
     if not meta:
       raise ValueError("none of its checkpoints can be read")
     if "model" not in meta["config"]:
       raise ValueError("the settings of its checkpoint name no model")
-    recorded = from_dict(updated(meta["config"])).model
-    return Start(workdir.card_of(meta, average=False), models.expanded(recorded))
+    return Start(workdir.card_of(meta, average=False))
   except UnreachableError:
     raise
   except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
@@ -78,7 +73,7 @@ def of_start() -> Facts:
   return {
     "start": start,
     "card": lambda config: (known := start(config)) and known.card,
-    "architecture": lambda config: start(config).architecture,
+    "architecture": lambda config: (known := start(config)) and known.card.model,
     "fields": lambda config: fields_of(config.model.name),
     "largest_side": lambda config: functools.partial(largest_side, config.model),
   }

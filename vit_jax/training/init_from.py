@@ -20,7 +20,6 @@ from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import average
-from vit_jax.weights.card import UNSEEN
 
 RENEWED = ("new_head", "new_positions", "keep_representation")  # settings: what is not taken
 AS_IT_IS = classes.HeadOrder(None, "")
@@ -72,10 +71,9 @@ def read(
       weights do not fit the model, or they were trained without a head and no new one is asked for.
   """
   path, settings = path_of(config.init_from), config.model
-  defaults = {key: getattr(settings, key) for key in UNSEEN}
   source = source or weights_of(config)
   try:
-    model = inference.of_weights(source, **defaults)
+    model = inference.of_weights(source, settings)
     model.check_is(settings)
     order = AS_IT_IS
     if config.objective.trains_head and not config.new_head:

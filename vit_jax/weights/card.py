@@ -4,22 +4,17 @@ import dataclasses
 import json
 import pathlib
 
-from vit_jax.config import MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING
+from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Model
+from vit_jax.config.model import ARCHITECTURE, UNSEEN
+from vit_jax.config.parsing import build
 from vit_jax.data import history
 from vit_jax.data.history import History
-from vit_jax.models.layers import EPSILON, GELU_FORMS
-from vit_jax.models.positions import ADDED
 from vit_jax.models.recognition import module_of
-from vit_jax.models.stem import NORMS
 from vit_jax.process.text import nfc
 from vit_jax.storage.files import write_text
 from vit_jax.weights.rules import TEXTS, Rule, one_of, read_json, whole
 
-ACTIVATIONS = tuple(GELU_FORMS)
-MAX_EPSILON = 1e-2
-STEM_NORMS = tuple(NORMS)
-# What parameters do not show of a model.
-UNSEEN = ("activation", "norm_epsilon", "stem_norms", "positions")
+OF_MODEL = ("name", *ARCHITECTURE)  # settings that a card may have
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
@@ -43,8 +38,8 @@ class Card:
     position_resizing: how position embeddings are resized, one of `config.position_resizing`.
     class_names: names of the classes as `nfc` gives them, in the order of the logits; (): unknown.
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
-    activation, norm_epsilon, stem_norms, positions: as in config.model; the parameters do not show
-      them. Of `positions` that is true of fixed ones; others are recognised by their parameters.
+    model: what is known of the architecture; AUTO where the parameters tell it, as
+      `models.module_of` reads both.
     representation: what the weights were trained to represent images by: "pre_logits", the input
       of the head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
@@ -58,10 +53,7 @@ class Card:
   position_resizing: str = POSITION_RESIZING[0]
   class_names: tuple[str, ...] = ()
   loss: str = LOSSES[0]
-  activation: str = ACTIVATIONS[0]
-  norm_epsilon: float = EPSILON
-  stem_norms: str = STEM_NORMS[0]
-  positions: str = "none"
+  model: Model = Model()
   representation: str = REPRESENTATIONS[0]
   trained_on: History = ()
   average: bool = False
@@ -87,13 +79,7 @@ class Card:
 RULES = {
   "pixels": one_of(PIXELS),
   "loss": one_of(*LOSSES),
-  "activation": one_of(*ACTIVATIONS),
-  "norm_epsilon": Rule(
-    lambda x: isinstance(x, float) and 0 < x <= MAX_EPSILON, f"above 0, at most {MAX_EPSILON}"
-  ),
-  "positions": one_of("none", "relative", *ADDED),
   "representation": one_of(*REPRESENTATIONS),
-  "stem_norms": one_of(*STEM_NORMS),
   "average": Rule(lambda x: isinstance(x, bool), "true or false"),
   "image_size": whole(0, MAX_SIDE),
   "resize": whole(0, MAX_PIXELS),
@@ -102,7 +88,7 @@ RULES = {
   "position_resizing": one_of(*POSITION_RESIZING),
   "class_names": TEXTS,
 }
-LATER = ("positions", "squeeze", "resampling", "position_resizing")  # older cards lack them
+LATER = ("squeeze", "resampling", "position_resizing")  # older cards lack them
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
@@ -119,7 +105,8 @@ def values_of(card: Card) -> dict:
   """What the JSON of a card says."""
   datasets = {"trained_on": history.written(card.trained_on)}
   plain = dataclasses.asdict(dataclasses.replace(card, trained_on=()))
-  return plain | datasets | {"pixels": PIXELS, "note": DEEP}
+  model = {key: x for key in OF_MODEL if (x := getattr(card.model, key)) != AUTO}
+  return plain | datasets | {"model": model, "pixels": PIXELS, "note": DEEP}
 
 
 def read_beside(weights: pathlib.Path, params: dict | None = None) -> Card | None:
@@ -145,10 +132,24 @@ def of_values(values, path: pathlib.Path) -> Card:
       wrong.append(f"resize is {values['resize']}, below its image_size")
     if wrong:
       raise ValueError("; ".join(wrong))
-    fields = {field.name: values[field.name] for field in dataclasses.fields(Card)}
-    return Card(**fields | {"trained_on": history.read(values["trained_on"])})
+    known = {"trained_on": history.read(values["trained_on"]), "model": _model_of(values)}
+    checked = [field.name for field in dataclasses.fields(Card) if field.name in RULES]
+    return Card(**{name: values[name] for name in checked}, **known)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error
+
+
+def _model_of(values: dict) -> Model:
+  """What a card says of the architecture; older ones say only what parameters do not show.
+
+  Raises:
+    ConfigError: it is no value of such a setting.
+  """
+  said = values.get("model", {key: values[key] for key in UNSEEN if key in values})
+  model = build(Model(), said, "model")
+  for key in (key for key in said if key not in OF_MODEL):
+    raise ValueError(f"model.{key} is no part of an architecture")
+  return model
 
 
 def inferred(params: dict) -> Card:

@@ -8,12 +8,13 @@ training is left out when they are read.
 import logging
 import pathlib
 
+from vit_jax.config import Model
 from vit_jax.models.recognition import module_of
 from vit_jax.storage.tree import nest
 from vit_jax.weights import huggingface_images, pixels, position_count, rules, safetensors
 from vit_jax.weights.card import RULES, Card, inferred
 from vit_jax.weights.format import WeightFormat
-from vit_jax.weights.huggingface import ACTIVATIONS, CONFIG, WEIGHTS
+from vit_jax.weights.huggingface import ACTIVATIONS, CONFIG, EPSILONS, WEIGHTS
 from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.rules import Rule, one_of, whole
 from vit_jax.weights.translation import (
@@ -52,7 +53,7 @@ COMPUTED = {
   "architectures": (one_of(["Dinov2Model"], ["Dinov2WithRegistersModel"]), None),
   "model_type": (one_of(*KINDS), KINDS[0]),
   "hidden_act": (one_of(*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
-  "layer_norm_eps": (RULES["norm_epsilon"], 1e-6),
+  "layer_norm_eps": (EPSILONS, 1e-6),
   "num_attention_heads": (whole(1, 10**4), 12),
   "num_channels": (one_of(3), 3),
   "image_size": (RULES["image_size"], 224),
@@ -134,8 +135,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     squeeze=prepared.squeeze,
     resampling=prepared.resampling,
     position_resizing=POSITION_RESIZING[settings["model_type"]],
-    activation=activations[0],
-    norm_epsilon=settings["layer_norm_eps"],
+    model=Model(activation=activations[0], norm_epsilon=settings["layer_norm_eps"]),
   )
 
 

@@ -14,18 +14,19 @@ _MODULE, _TABLE = "posembed_input", "pos_embedding"
 
 
 def with_table(params: dict, card: Card) -> dict:
-  """The parameters with the table that the card's `positions` stand for; the same if they do not.
+  """The parameters with the table that fixed positions of the card's model stand for, if any.
 
   Raises:
     ValueError: the size of the images is not known.
   """
-  if card.positions not in FIXED:
+  positions = card.model.positions
+  if positions not in FIXED:
     return params
   if not card.image_size:
     raise ValueError("its fixed position embeddings need the size of its images; give it")
-  module = module_of(params, positions=card.positions)
+  module = module_of(params, card.model)
   grid = module.grid(card.image_size, card.image_size)
-  table = PositionEmbedding(card.positions, grid, module.tokens_before(), module.width).apply({})
+  table = PositionEmbedding(positions, grid, module.tokens_before(), module.width).apply({})
   encoder = params["Transformer"] | {_MODULE: {_TABLE: np.asarray(table)}}
   return params | {"Transformer": encoder}
 
@@ -36,7 +37,7 @@ def without_table(params: dict, card: Card | None) -> dict:
   Raises:
     ValueError: the table is another one.
   """
-  if not card or card.positions not in FIXED or _MODULE not in params.get("Transformer", {}):
+  if not card or card.model.positions not in FIXED or _MODULE not in params.get("Transformer", {}):
     return params
   encoder = {name: x for name, x in params["Transformer"].items() if name != _MODULE}
   bare = params | {"Transformer": encoder}
@@ -45,6 +46,6 @@ def without_table(params: dict, card: Card | None) -> dict:
   )
   if table.shape != there.shape or not np.allclose(table, there, atol=1e-5):
     raise ValueError(
-      f"its card says positions={card.positions!r}, and it holds other position embeddings"
+      f"its card says positions={card.model.positions!r}, and it holds other position embeddings"
     )
   return bare

@@ -8,7 +8,10 @@ import logging
 import pathlib
 import re
 
+from vit_jax.config import AUTO, Model
+from vit_jax.config.model import USUAL
 from vit_jax.data import history
+from vit_jax.models.positions import ADDED
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
 from vit_jax.storage.files import write_text
@@ -18,7 +21,7 @@ from vit_jax.weights import pickled, pixels, rules, safetensors
 from vit_jax.weights.card import DEEP, RULES, Card, inferred
 from vit_jax.weights.fit import fit
 from vit_jax.weights.format import WeightFormat
-from vit_jax.weights.rules import one_of, or_none, whole
+from vit_jax.weights.rules import Rule, one_of, or_none, whole
 from vit_jax.weights.translation import (
   CONVOLUTION,
   DENSE,
@@ -70,13 +73,14 @@ ACTIVATIONS = {
   "gelu": ["gelu", "gelu_python"],
 }
 PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_label_classification"}
+EPSILONS = Rule(lambda x: isinstance(x, float) and 0 < x <= 1e-2, "above 0, at most 0.01")
 # For each key of config.json that counts: what it must be, so that this project computes the same,
 # and transformers' default for a missing key; or ours, for a key of our own.
 COMPUTED = {
   "architectures": (one_of(WITH_HEAD, WITHOUT_HEAD, *MASKED), None),
   "model_type": (one_of("vit", "vit_mae"), "vit"),
   "hidden_act": (one_of(*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
-  "layer_norm_eps": (RULES["norm_epsilon"], 1e-12),
+  "layer_norm_eps": (EPSILONS, 1e-12),
   "num_attention_heads": (whole(1, 10**4), 12),
   "num_channels": (one_of(3), 3),
   "qkv_bias": (one_of(True), True),
@@ -86,7 +90,7 @@ COMPUTED = {
   "image_size": (RULES["image_size"], 224),
   "representation": (RULES["representation"], Card.representation),
   "average": (RULES["average"], Card.average),
-  "positions": (RULES["positions"], Card.positions),
+  "positions": (one_of("none", "relative", *ADDED), "none"),
   "resampling": (or_none(RULES["resampling"]), None),
   "position_resizing": (or_none(RULES["position_resizing"]), None),
 }
@@ -203,9 +207,11 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card:
     position_resizing=rule,
     class_names=_class_names(settings),
     loss="sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax",
-    activation=activations[0],
-    norm_epsilon=settings["layer_norm_eps"],
-    positions=settings["positions"],
+    model=Model(
+      activation=activations[0],
+      norm_epsilon=settings["layer_norm_eps"],
+      positions=settings["positions"],
+    ),
     representation=settings["representation"],
     trained_on=history.read(settings.get(TRAINED_ON, [])),
     average=settings["average"],
@@ -296,12 +302,14 @@ def _sizes(params: dict) -> dict:
 
 def _settings(params: dict, card: Card) -> dict:
   """The keys of config.json that the card tells."""
+  model = {key: x for key, x in vars(card.model).items() if x != AUTO}
+  model = USUAL | {"positions": "none"} | model
   outputs = params["head"]["bias"].size if "head" in params else 0
   names = card.class_names or tuple(f"class {i}" for i in range(outputs))
   return {
     "model_type": "vit",
-    "hidden_act": ACTIVATIONS[card.activation][0],
-    "layer_norm_eps": card.norm_epsilon,
+    "hidden_act": ACTIVATIONS[model["activation"]][0],
+    "layer_norm_eps": model["norm_epsilon"],
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
     "num_channels": 3,
@@ -312,7 +320,7 @@ def _settings(params: dict, card: Card) -> dict:
     "problem_type": PROBLEM_TYPES[card.loss],
     "representation": card.representation,
     "average": card.average,
-    "positions": card.positions,
+    "positions": model["positions"],
     "resampling": card.resampling,
     "position_resizing": card.position_resizing,
     TRAINED_ON: history.written(card.trained_on),

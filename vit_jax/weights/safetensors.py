@@ -15,6 +15,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from vit_jax.config import Model
 from vit_jax.storage.files import write_whole
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, prefixes, published, timm
@@ -66,8 +67,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     path,
   )
   usual = dict(
-    activation=timm.ACTIVATION,
-    stem_norms=timm.stem_norms(params),
+    model=Model(activation=timm.ACTIVATION, stem_norms=timm.stem_norms(params)),
     resampling=timm.RESAMPLING,
     position_resizing=timm.position_resizing(names),
   )

@@ -12,10 +12,10 @@ import re
 
 import numpy as np
 
+from vit_jax.config.model import USUAL
 from vit_jax.process.text import listed
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import position_count
-from vit_jax.weights.card import STEM_NORMS
 from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
@@ -194,7 +194,7 @@ def position_resizing(names) -> str:
 
 def stem_norms(params: dict) -> str:
   """How timm normalises the ResNet of a model with these parameters; the usual one without it."""
-  return "timm" if "conv_root" in params else STEM_NORMS[0]
+  return "timm" if "conv_root" in params else USUAL["stem_norms"]
 
 
 def heads_of(flat: dict[str, np.ndarray]) -> int:

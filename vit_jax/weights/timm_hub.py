@@ -9,8 +9,9 @@ import math
 import pathlib
 
 from vit_jax import models
-from vit_jax.config import MAX_SIDE, model_names
+from vit_jax.config import MAX_SIDE, Model, model_names
 from vit_jax.config.data import FILTERS
+from vit_jax.config.model import USUAL
 from vit_jax.models.layers import GELU_FORMS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
@@ -203,9 +204,11 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     resampling=f"torchvision_{images['interpolation']}",
     position_resizing=timm.POSITION_RESIZING,
     class_names=tuple(settings["label_names"] or images["label_names"] or ()),
-    stem_norms=timm.stem_norms(params),
-    activation=arguments["act_layer"] or usual("activation", timm.ACTIVATION),
-    norm_epsilon=usual("norm_epsilon", Card.norm_epsilon),
+    model=Model(
+      stem_norms=timm.stem_norms(params),
+      activation=arguments["act_layer"] or usual("activation", timm.ACTIVATION),
+      norm_epsilon=usual("norm_epsilon", USUAL["norm_epsilon"]),
+    ),
   )
 
 

@@ -4,14 +4,16 @@ import logging
 import pathlib
 from collections.abc import Mapping
 
-from vit_jax.config import ConfigError
+from vit_jax import models
+from vit_jax.config import ConfigError, Model, from_dict
+from vit_jax.config.recorded import updated
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.workdir import STARTS
 from vit_jax.weights import average as averages
-from vit_jax.weights.card import UNSEEN, Card
+from vit_jax.weights.card import Card
 from vit_jax.weights.format import Weights
 
 _log = logging.getLogger(__name__)
@@ -73,7 +75,7 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
 
 def card_of(meta: Mapping, *, average: bool) -> Card:
   """The card of a checkpoint with this description."""
-  data, model = meta["config"]["data"], meta["config"]["model"]
+  data = meta["config"]["data"]
   return Card(
     image_size=data["image_size"],
     resize=data["evaluate_resize"],
@@ -82,8 +84,17 @@ def card_of(meta: Mapping, *, average: bool) -> Card:
     position_resizing=meta["config"].get("position_resizing") or Card.position_resizing,
     class_names=tuple(meta["class_names"]),
     loss=meta["config"]["loss"]["kind"],
-    **{key: model[key] for key in UNSEEN if key in model},
+    model=model_of(meta["config"]),
     representation=meta["representation"],
     trained_on=history.read(meta["trained_on"]),
     average=average,
   )
+
+
+def model_of(settings: Mapping) -> Model:
+  """The architecture that a run recorded, all fields given; of an earlier one, as its name says.
+
+  Raises:
+    ConfigError, ValueError: it is none of this version.
+  """
+  return models.expanded(from_dict({"model": updated(settings)["model"]}).model)
