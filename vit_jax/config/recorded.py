@@ -91,7 +91,8 @@ def changes(old: dict, new: dict) -> list[str]:
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
     old = to_dict(from_dict(updated(old)))
-  return [_line(*each) for each in _differing(old, new) if each[1] != AUTO]
+  unknown = lambda key, before: before == AUTO and key != "config.model.attention"
+  return [_line(*each) for each in _differing(old, new) if not unknown(*each[:2])]
 
 
 def differences(old: dict, new: dict) -> list[str]:
