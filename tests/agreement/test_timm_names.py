@@ -163,7 +163,7 @@ def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
   path = stored(model, tmp_path)
   loaded = read(path).at_size()
   assert "nothing says how its model computes" in caplog.text
-  assert (loaded.card.image_size, loaded.card.activation) == (side, "gelu")
+  assert (loaded.card.image_size, loaded.card.model.activation) == (side, "gelu")
   ours, _ = loaded.module.apply({"params": loaded.params}, families.images(side), train=False)
   np.testing.assert_allclose(ours, logits(peer, model, families.images(side)), atol=BOUND, rtol=0)
 

@@ -61,6 +61,7 @@ def test_the_module_of_parameters_and_settings_is_that_of_the_settings(family):
     (dict(depth=3), "depth is 2 in them, and 3 in what describes them"),
     (dict(heads=4), "heads is 2 in them, and 4"),
     (dict(pool="gap"), "pool is class_token in them, and gap"),
+    (dict(stem_width=64, stages=(3, 4, 9)), "stem_width is 0 in them, and 64"),
     (dict(positions="sincos2d"), "positions is 1d in them, and sincos2d"),
     (dict(family="resnet"), "no model of resnet has such names"),
   ],

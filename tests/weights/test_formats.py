@@ -133,6 +133,7 @@ def test_a_card_inside_counts_more_than_one_beside(tmp_path):
     ({"model": {"norm_epsilon": 0.5}}, "model.norm_epsilon=0.5 is too large"),
     ({"model": {"family": "of bandits"}}, "model.family='of bandits' is not a choice"),
     ({"model": {"windows": 3}}, "model.windows is not a setting"),
+    ({"model": {"name": "ViT-B/16"}}, "model.name is no part of an architecture"),
     ({"model": {"dropout": 0.5}}, "model.dropout is no part of an architecture"),
     ({"model": 3}, "model=3 is one value"),
     ({"pixels": "BGR"}, "pixels is 'BGR'"),

@@ -14,7 +14,7 @@ from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.duration import is_auto
-from vit_jax.config.model import UNSEEN, USUAL
+from vit_jax.config.model import ARCHITECTURE, UNSEEN, USUAL
 from vit_jax.config.recorded import updated
 from vit_jax.config.resolve import left_to_rule, resolve, value_of, with_value
 from vit_jax.data import classes, resizing
@@ -29,7 +29,6 @@ from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
-from vit_jax.weights.card import OF_MODEL
 
 RESIZE = "data.evaluate_resize"
 OF_RUN = ("model.compute_dtype", "model.scan")  # what the run of the weights tells beside them
@@ -216,7 +215,8 @@ def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tu
   told |= dict.fromkeys((RESIZE, "data.evaluate_squeeze"), model.read.card)
   if alone(config):  # what the recipe of a protocol gives counts more than the weights
     config, told = within(config, named, model.module), {}
-  by_weights = {key for key, known in told.items() if known} | {f"model.{x}" for x in OF_MODEL}
+  by_weights = {key for key, known in told.items() if known}
+  by_weights |= {f"model.{key}" for key in ("name", *ARCHITECTURE)}
   for key in by_weights - named:
     config = left_to_rule(config, key)
   given = config.data.evaluate_resize != cfg.AUTO and (RESIZE in named or alone(config))

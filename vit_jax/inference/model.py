@@ -13,7 +13,6 @@ from PIL import Image
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config.model import UNSEEN
 from vit_jax.inference import predict as predictions
 from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
@@ -210,8 +209,8 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
-  unseen = cfg.Model(**{key: getattr(otherwise, key) for key in UNSEEN})
-  module = models.module_of(read.params, read.card.model if read.card else unseen)
+  without_card = dataclasses.replace(otherwise, family=cfg.AUTO)  # the parameters tell it
+  module = models.module_of(read.params, read.card.model if read.card else without_card)
   if not read.card and getattr(module, "positions", "") == "none":
     _log.warning(
       "The weights have no position embeddings, and nothing says whether their model adds fixed "

@@ -81,6 +81,8 @@ def recognise(params: dict) -> dict | None:
     heads=heads,
     num_classes=outputs(params),
     axial=axial,
+    stem_width=0,
+    stages=(),
     representation_layer="pre_logits" in params,
     pool="class_token" if "cls" in params else "map" if "MAPHead_0" in params else "gap",
     registers=params["register_tokens"].shape[1] if "register_tokens" in params else 0,

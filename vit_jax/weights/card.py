@@ -14,7 +14,6 @@ from vit_jax.process.text import nfc
 from vit_jax.storage.files import write_text
 from vit_jax.weights.rules import TEXTS, Rule, one_of, read_json, whole
 
-OF_MODEL = ("name", *ARCHITECTURE)  # settings that a card may have
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
@@ -39,7 +38,7 @@ class Card:
     class_names: names of the classes as `nfc` gives them, in the order of the logits; (): unknown.
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
     model: what is known of the architecture; AUTO where the parameters tell it, as
-      `models.module_of` reads both.
+      `models.module_of` reads both. The name, which adds nothing, is not written.
     representation: what the weights were trained to represent images by: "pre_logits", the input
       of the head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
@@ -105,7 +104,7 @@ def values_of(card: Card) -> dict:
   """What the JSON of a card says."""
   datasets = {"trained_on": history.written(card.trained_on)}
   plain = dataclasses.asdict(dataclasses.replace(card, trained_on=()))
-  model = {key: x for key in OF_MODEL if (x := getattr(card.model, key)) != AUTO}
+  model = {key: x for key in ARCHITECTURE if (x := getattr(card.model, key)) != AUTO}
   return plain | datasets | {"model": model, "pixels": PIXELS, "note": DEEP}
 
 
@@ -147,7 +146,7 @@ def _model_of(values: dict) -> Model:
   """
   said = values.get("model", {key: values[key] for key in UNSEEN if key in values})
   model = build(Model(), said, "model")
-  for key in (key for key in said if key not in OF_MODEL):
+  for key in (key for key in said if key not in ARCHITECTURE):
     raise ValueError(f"model.{key} is no part of an architecture")
   return model
 
