@@ -11,11 +11,13 @@ from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
+from vit_jax.config.resolve import value_of, with_value
 from vit_jax.data import sources
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.classification import Classification, LabelledSet
 from vit_jax.evaluation.evaluations import Evaluations
+from vit_jax.inference.model import of_weights
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.weights.card import Card
@@ -87,6 +89,33 @@ def test_a_run_is_scored_by_its_own_names(tmp_path, monkeypatch):
   given = dataclasses.replace(began, class_names=str(tmp_path / "other"))
   for config, names in ((began, NUMBERS), (given, NUMBERS[::-1])):
     assert evaluated_model.read(config, data(5), NOWHERE).head.names == names
+
+
+OF_RUN = {
+  "model.compute_dtype": "bfloat16",
+  "model.scan": True,
+  "loss.kind": "sigmoid",
+  "loss.label_smoothing": 0.1,
+  "loss.over_classes": "mean",
+}
+
+
+@pytest.mark.parametrize("named", [None, *OF_RUN])
+def test_loss_and_type_are_those_of_the_run_where_the_command_line_is_silent(named):
+  run = resolved.config(model=dataclasses.replace(MODEL, num_classes=5))
+  for key, value in OF_RUN.items():
+    run = with_value(run, key, value)
+  card = Card(image_size=16, class_names=NUMBERS)
+  loaded = of_weights(weights.Weights(families.params("vit"), card, c.to_dict(run)))
+  of_user = c.Model(compute_dtype="float32", attention="cudnn")
+  asked = resolved.evaluation(model=of_user, loss=c.Loss("softmax"))
+  found = evaluated_model.as_trained(asked, frozenset([named]), loaded)
+  for key, value in OF_RUN.items():
+    assert value_of(found, key) == (value_of(asked, key) if key == named else value), key
+  assert found.model.num_classes == 5
+  assert found.model.attention == c.AUTO  # the run's settings may be for other devices
+  given = evaluated_model.as_trained(asked, frozenset(["model.attention"]), loaded)
+  assert given.model.attention == "cudnn"
 
 
 def test_position_embeddings_are_resized(tmp_path):

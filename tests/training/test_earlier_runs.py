@@ -17,10 +17,12 @@ import vit_jax
 from tests import programs, resolved
 from vit_jax import config as c
 from vit_jax.config import recorded
+from vit_jax.config.model import ARCHITECTURE
 from vit_jax.data import images as images_of
 from vit_jax.data import sources
 from vit_jax.recipes import loading
 from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training.facts import start_of
 
 FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures/runs"
 COMMAND = [  # starts.jsonl of the run has it
@@ -138,6 +140,12 @@ def test_its_settings_are_those_that_it_recorded(gone_on, earlier):
   assert by_key(settings_in(workdir / "config.json")) == after
   _, meta = checkpoint.described(workdir)
   assert by_key(meta["config"]) == after
+
+
+def test_a_run_that_starts_from_it_has_its_whole_architecture(earlier):
+  model = start_of(str(earlier)).card.model
+  assert (model.family, model.depth, model.width, model.stem_width) == ("vit", 2, 16, 0)
+  assert c.AUTO not in [getattr(model, key) for key in ("name", *ARCHITECTURE)]
 
 
 def test_its_end_stays_its_end(earlier):
