@@ -1,18 +1,24 @@
 """Checkpoints: restored bits, other shardings, damage, and checkpoints that do not fit."""
 
 import asyncio
+import errno
 import gc
 import json
+import os
 import pathlib
 import resource
 import shutil
 import sys
+import threading
+import time
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from orbax.checkpoint._src import asyncio_utils
+from orbax.checkpoint._src.handlers import base_pytree_checkpoint_handler
 
 from tests import resolved
 from tests.storage.states import (
@@ -194,6 +200,29 @@ def test_the_other_writes_of_a_save_that_fails_end_without_a_word(tmp_path, capf
   assert capfd.readouterr() == ("", "")
   assert sys.unraisablehook is hook
   assert not [x for x in gc.get_objects() if isinstance(x, asyncio.Task) and not x.done()]
+
+
+def test_a_save_that_fails_says_so_when_none_of_its_parts_writes_any_longer(tmp_path, monkeypatch):
+  state, checkpoints, ended = at_step(7), opened(tmp_path), []
+
+  async def unable(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+  def slowly(coroutine):
+    if threading.current_thread().name != "write_metadata_after_commits":
+      time.sleep(0.5)
+    save._run(coroutine)
+    ended.append(os.listdir(tmp_path / "checkpoints"))
+
+  handler = base_pytree_checkpoint_handler.BasePyTreeCheckpointHandler
+  monkeypatch.setattr(handler, "_write_metadata_after_commits", unable)
+  monkeypatch.setattr(asyncio_utils, "_run_sync_via_new_loop", slowly)
+  checkpoints.save(state, META)
+  checkpoints.wait()
+  assert "could not be saved (No space left on device)" in checkpoints.outcome()
+  assert ended
+  assert all(ended)  # none of them saw that the folder had gone
+  checkpoints.close()
 
 
 class Recording(type(LOCAL)):

@@ -47,7 +47,7 @@ class Save:
       files.make_folder(self._place / "state" / "array_metadatas")
     target = epath.Path(str(self._place / "state"))  # orbax takes no other kind of path
     writing = _run(self._handler.async_save(target, args=ocp.args.StandardSave(tree)))
-    write = lambda: [part.result() for part in writing]
+    write = lambda: _wait(writing)
     complete = self._complete if jax.process_index() == 0 else lambda: None
     if jax.process_count() == 1:  # nobody to wait for
       self._phases = [lambda: (write(), self._merge(), complete())]
@@ -139,6 +139,23 @@ def _run(coroutine):
       for task in tasks:
         _ = task.cancelled() or task.exception()  # asked for, so that nobody misses it
     loop.close()
+
+
+def _wait(parts: list):
+  """Waits until no part of a save writes any longer; then raises what the first failed with.
+
+  A chain of orbax raises as soon as one of its parts fails, while the others still write to the
+  folder, which is removed next.
+  """
+  failures = []
+  for part in parts:
+    for each in (*getattr(part, "_futures", ()), part):
+      try:
+        each.result()
+      except Exception as error:  # orbax passes on any exception
+        failures.append(error)
+  if failures:
+    raise failures[0]
 
 
 def prepare():
