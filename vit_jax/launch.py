@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import jax
 
-from vit_jax.config import AUTO, Config, ConfigError, Data, to_dict, unused
+from vit_jax.config import AUTO, Config, ConfigError, to_dict, unused
 from vit_jax.config.duration import is_auto
-from vit_jax.config.resolve import check_known, left, resolve, with_value
+from vit_jax.config.resolve import Facts, check_known, left, resolve, with_value
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
 from vit_jax.devices import comparison
@@ -20,7 +20,6 @@ from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue, evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.experiments import memory, pace
-from vit_jax.models import requirements
 from vit_jax.plots import curves
 from vit_jax.process import variables
 from vit_jax.process.retry import Retry
@@ -39,7 +38,7 @@ from vit_jax.training import run as runs
 from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
 from vit_jax.training.checkpointing import Checkpointing
 from vit_jax.training.early_stopping import EarlyStopping
-from vit_jax.training.facts import LATER, Facts
+from vit_jax.training.facts import LATER
 from vit_jax.training.init_from import Initial
 from vit_jax.training.loop import Callback, Loop
 from vit_jax.training.run import OpenedData, Run
@@ -295,29 +294,26 @@ def launch_evaluation(
   together.connect(config, hosts, lambda: fingerprint.of_start(config, step, images()))
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
-  config = resolve(config, run_facts.of_devices())
+  facts = run_facts.of_devices()
   with comparison.told("weights", seconds=config.stall_seconds):
-    scored = evaluated_model.read(config, evaluations, folder, given, average=average)
+    scored = evaluated_model.read(config, evaluations, folder, given, facts, average=average)
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(scored.params)
     weights |= fingerprint.of_preparation(scored.settings)
     comparison.compare("weights", weights, seconds=config.stall_seconds)
-  reader = reader_of(config, scored.settings.data)
-  side, device = scored.settings.data.image_size, reader.mesh.devices.flat[0]
-  model = requirements.with_attention(scored.model, side, device)
-  scored = dataclasses.replace(scored, model=model)
+  reader = reader_of(scored.settings)
   evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
   if jax.process_index() == 0:
     with workdir.writing(folder):
       curves.confusions(folder)
 
 
-def reader_of(config: Config, data: Data) -> Reader:
-  """The reader that feeds an evaluation with `data` on all devices.
+def reader_of(config: Config) -> Reader:
+  """The reader that feeds an evaluation on all devices.
 
   Raises:
     ConfigError: the batch or the mesh does not suit the devices.
   """
   split = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, **split)
-  return Reader(data, mesh, **split)
+  return Reader(config.data, mesh, **split)

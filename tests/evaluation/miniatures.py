@@ -15,6 +15,7 @@ from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.launch import reader_of
+from vit_jax.training.facts import of_devices
 
 SIDE = 8
 MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, compute_dtype="float32")
@@ -33,8 +34,8 @@ def parameters(classes):
 def evaluated(config, folder):
   """The metrics of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, ())
-  read = evaluated_model.read(config, opened, folder)
-  reader = reader_of(config, read.settings.data)
+  read = evaluated_model.read(config, opened, folder, frozenset(), of_devices())
+  reader = reader_of(read.settings)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 

@@ -34,6 +34,7 @@ from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.launch import reader_of
+from vit_jax.training.facts import of_devices
 from vit_jax.weights.card import Card
 
 
@@ -240,8 +241,8 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   """Stops at any place, as after a signal in the training loop."""
   config, _ = features
   opened = open_alone(config, ())
-  read = evaluated_model.read(config, opened, tmp_path)
-  reader = reader_of(config, read.settings.data)
+  read = evaluated_model.read(config, opened, tmp_path, frozenset(), of_devices())
+  reader = reader_of(read.settings)
   params = evaluate.put(read.params, reader.mesh)
   context = EvalContext(read.model, read.settings.loss, reader)
   for calls in (0, 3, 12, 20):

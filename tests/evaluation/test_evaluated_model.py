@@ -20,6 +20,7 @@ from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import of_weights
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
+from vit_jax.training import facts
 from vit_jax.weights.card import Card
 from vit_jax.weights.resized_positions import resize_table
 
@@ -41,8 +42,8 @@ def data(classes=0):
   if not classes:
     return Evaluations()
   source = sources.open_source(f"synthetic:{classes}")
-  scored = NamedDataset("config.evaluate.set", Classification(f"synthetic:{classes}"), source)
-  return Evaluations((("set", LabelledSet(scored, None)),))
+  named = NamedDataset("config.evaluate.set", Classification(f"synthetic:{classes}"), source)
+  return Evaluations((("set", LabelledSet(named, None)),))
 
 
 def configured(path, **changes):
@@ -58,9 +59,14 @@ def unnamed(path, resize=c.AUTO, **changes):
   return configured(path, **(dict(model=c.Model(), data=images) | changes))
 
 
+def scored(config, evaluations, folder, named=frozenset(), *, average=True, devices=()):
+  known = facts.of_devices(devices)
+  return evaluated_model.read(config, evaluations, folder, named, known, average=average)
+
+
 def read(path, classes=0, **model):
   config = configured(path, model=dataclasses.replace(MODEL, **model))
-  return evaluated_model.read(config, data(classes), NOWHERE)
+  return scored(config, data(classes), NOWHERE)
 
 
 @pytest.mark.parametrize("scan", [False, True])
@@ -88,7 +94,7 @@ def test_a_run_is_scored_by_its_own_names(tmp_path, monkeypatch):
   monkeypatch.setattr(evaluated_model.weights, "of_run", lambda *_: (pathlib.Path("7"), run))
   given = dataclasses.replace(began, class_names=str(tmp_path / "other"))
   for config, names in ((began, NUMBERS), (given, NUMBERS[::-1])):
-    assert evaluated_model.read(config, data(5), NOWHERE).head.names == names
+    assert scored(config, data(5), NOWHERE).head.names == names
 
 
 OF_RUN = {
@@ -121,7 +127,7 @@ def test_loss_and_type_are_those_of_the_run_where_the_command_line_is_silent(nam
 def test_position_embeddings_are_resized(tmp_path):
   path = saved(tmp_path, families.params("vit"))
   config = resolved.evaluation(init_from=path, model=MODEL, data=c.Data(image_size=24))
-  table = evaluated_model.read(config, data(), NOWHERE).params["Transformer"]["posembed_input"]
+  table = scored(config, data(), NOWHERE).params["Transformer"]["posembed_input"]
   assert table["pos_embedding"].shape == (1, 37, 32)
 
 
@@ -188,11 +194,11 @@ def test_classes_that_nothing_names_are_refused_until_the_order_is_given(tmp_pat
   (tmp_path / "names.txt").write_text("\n".join("10234"))
   for setting, first in (("data", 0), (str(tmp_path / "names.txt"), 1)):
     config = configured(path, class_names=setting)
-    head = evaluated_model.read(config, data(5), NOWHERE).head
+    head = scored(config, data(5), NOWHERE).head
     assert head.names[0] == str(first)
   with pytest.raises(c.ConfigError, match=r"nothing names the 5 .*=data for the order of data"):
-    evaluated_model.read(configured(path, class_names="data"), data(4), NOWHERE)
-  assert evaluated_model.read(config, data(4), NOWHERE).head.names == tuple("10234")
+    scored(configured(path, class_names="data"), data(4), NOWHERE)
+  assert scored(config, data(4), NOWHERE).head.names == tuple("10234")
 
 
 FAMILIES = ("vit", "representation", "gap", "2d", "hybrid", "root_hybrid", "axial", "bit")
@@ -201,8 +207,8 @@ FAMILIES = ("vit", "representation", "gap", "2d", "hybrid", "root_hybrid", "axia
 @pytest.mark.parametrize("family", FAMILIES)
 def test_model_and_images_come_from_the_weights(tmp_path, family):
   path = saved(tmp_path, families.params(family), image_size=32, resize=40, loss="sigmoid")
-  found = evaluated_model.read(unnamed(path), data(5), NOWHERE)
-  assert found.model == families.module(family)
+  found = scored(unnamed(path), data(5), NOWHERE)
+  assert found.model == families.module(family, attention="xla")
   settings = found.settings
   assert (settings.data.image_size, settings.data.evaluate_resize) == (32, 40)
   assert settings.loss.kind == "sigmoid"
@@ -222,9 +228,7 @@ def test_model_and_images_come_from_the_weights(tmp_path, family):
 def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
   path = saved(tmp_path, families.params("vit"), resize=20)
   images = c.Data(**changes)
-  found = evaluated_model.read(
-    unnamed(path, data=images), data(5), NOWHERE, frozenset(given)
-  ).settings.data
+  found = scored(unnamed(path, data=images), data(5), NOWHERE, frozenset(given)).settings.data
   assert (found.image_size, found.evaluate_resize) == (side, resize)
 
 
@@ -247,7 +251,7 @@ def test_the_filter_is_that_of_the_weights(tmp_path, given, changes, expected):
   card = dict(resize=20, squeeze=True, resampling="pillow_bicubic")
   path = saved(tmp_path, families.params("vit"), **card)
   config = unnamed(path, data=c.Data(**changes))
-  found = evaluated_model.read(config, data(5), NOWHERE, frozenset(given)).settings.data
+  found = scored(config, data(5), NOWHERE, frozenset(given)).settings.data
   assert (found.evaluate_squeeze, found.resampling) == expected
 
 
@@ -257,7 +261,7 @@ def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path):
   images, given = c.Data(image_size=8), frozenset(["data.image_size"])
   for rule, expected in ((c.AUTO, "bicubic_antialiased"), ("bicubic", "bicubic")):
     config = unnamed(path, data=images, position_resizing=rule)
-    found = evaluated_model.read(config, data(5), NOWHERE, given)
+    found = scored(config, data(5), NOWHERE, given)
     wanted = resize_table(flatten(params)[table], (4, 4), (2, 2), before=1, rule=expected)
     np.testing.assert_array_equal(flatten(found.params)[table], wanted)
 
@@ -266,12 +270,12 @@ def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
   path = saved(tmp_path, families.params("vit"), resize=20)
   images = c.Data(image_size=224, evaluate_resize=256)
   recipe = configured(path, model=c.Model("R50x1"), data=images, duration=c.Duration(steps=9))
-  found = evaluated_model.read(recipe, data(5), NOWHERE)
-  assert found.model == families.module("vit")
+  found = scored(recipe, data(5), NOWHERE)
+  assert found.model == families.module("vit", attention="xla")
   assert (found.settings.data.image_size, found.settings.data.evaluate_resize) == (16, 20)
   given = frozenset(["model.name"])
   with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
-    evaluated_model.read(recipe, data(5), NOWHERE, given)
+    scored(recipe, data(5), NOWHERE, given)
   recipe = dataclasses.replace(recipe, model=resolved.model(depth=7, pool="gap"))
   for setting, message in (
     ("depth", "config.model.depth is 2 in these weights, but 7 was asked for"),
@@ -281,29 +285,29 @@ def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
     given = frozenset([f"model.{setting}"])
     if message:
       with pytest.raises(c.ConfigError, match=message):
-        evaluated_model.read(recipe, data(5), NOWHERE, given)
+        scored(recipe, data(5), NOWHERE, given)
     else:
-      evaluated_model.read(recipe, data(5), NOWHERE, given)
+      scored(recipe, data(5), NOWHERE, given)
 
 
 def test_weights_without_a_card_tell_what_they_can(tmp_path):
   weights.save(tmp_path / "w.npz", families.params("vit"))
   path = str(tmp_path / "w.npz")
-  found = evaluated_model.read(unnamed(path, resize=20), data(), NOWHERE).settings.data
+  found = scored(unnamed(path, resize=20), data(), NOWHERE).settings.data
   assert (found.image_size, found.evaluate_resize) == (16, 20)
   for family in ("bit", "relative", "none"):
     weights.save(tmp_path / "w.npz", families.params(family))
     with pytest.raises(c.ConfigError, match=r"do not tell the size .*data\.image_size=224"):
-      evaluated_model.read(unnamed(path), data(), NOWHERE)
+      scored(unnamed(path), data(), NOWHERE)
     images = c.Data(image_size=16)
     given = frozenset(["data.image_size"])
-    assert evaluated_model.read(unnamed(path, data=images), data(), NOWHERE, given).side == 0
+    assert scored(unnamed(path, data=images), data(), NOWHERE, given).side == 0
 
 
 def test_a_size_that_the_patches_do_not_tile_is_refused(tmp_path):
   path, given = saved(tmp_path, families.params("vit")), frozenset(["data.image_size"])
   with pytest.raises(c.ConfigError, match=r"image_size=18 is not divisible .*nearest: 16, 20"):
-    evaluated_model.read(unnamed(path, data=c.Data(image_size=18)), data(), NOWHERE, given)
+    scored(unnamed(path, data=c.Data(image_size=18)), data(), NOWHERE, given)
 
 
 @pytest.mark.parametrize(("step", "average"), [(7, True), (0, False)])
@@ -312,23 +316,23 @@ def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, step, average):
   with pytest.raises(
     c.ConfigError, match=r"w\.npz has no checkpoints to choose a step or a moving"
   ):
-    evaluated_model.read(unnamed(path, evaluate_step=step), data(), NOWHERE, average=average)
+    scored(unnamed(path, evaluate_step=step), data(), NOWHERE, average=average)
 
 
 def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run):
   """Neither the newest step in place of the named one, nor the workdir's in place of a file."""
   run = tiny_run
-  assert evaluated_model.read(unnamed(str(run), evaluate_step=5), data(), NOWHERE).params
+  assert scored(unnamed(str(run), evaluate_step=5), data(), NOWHERE).params
   with pytest.raises(c.ConfigError, match=r"has no checkpoint of step 4; its steps are 5"):
-    evaluated_model.read(unnamed(str(run), evaluate_step=4), data(), NOWHERE)
+    scored(unnamed(str(run), evaluate_step=4), data(), NOWHERE)
   given = frozenset(["init_from"])
   with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=other\.npz; "):
-    evaluated_model.read(unnamed("other.npz"), data(), run, given)
-  assert evaluated_model.read(unnamed("other.npz"), data(), run).origin == {
+    scored(unnamed("other.npz"), data(), run, given)
+  assert scored(unnamed("other.npz"), data(), run).origin == {
     "step": 5,
     "average": True,
   }
-  assert evaluated_model.read(unnamed(""), data(), run, given).origin == {
+  assert scored(unnamed(""), data(), run, given).origin == {
     "step": 5,
     "average": True,
   }
@@ -356,7 +360,7 @@ def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
   images = c.Data(image_size=16, evaluate_resize=20)
   named = unnamed(path, data=images, class_names="data")
   guessed = unnamed(path, class_names="data")
-  known = lambda config: evaluated_model.read(config, data(5), NOWHERE).resizing_known
+  known = lambda config: scored(config, data(5), NOWHERE).resizing_known
   assert (known(named), known(guessed)) == (True, False)
 
 

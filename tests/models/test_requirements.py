@@ -22,8 +22,8 @@ def vit(name="ViT-B/8", **changes):
   return models.create(name, **SMALL | changes)
 
 
-def chosen(module, device=None, side=32):
-  return requirements.with_attention(module, side, device or gpu()).attention
+def refusal(module, device, side=32):
+  return requirements.why_not_cudnn(module, side, device)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,12 @@ def chosen(module, device=None, side=32):
   ],
 )
 def test_what_cudnn_cannot_compute(module, device, message):
-  with pytest.raises(ConfigError, match=f"config.model.attention='cudnn' .*({message})"):
-    chosen(module, device)
+  expected = f"config.model.attention='cudnn' .*({message})"
+  assert re.search(expected, refusal(module, device))
+  with pytest.raises(ConfigError, match=expected):
+    requirements.check_attention(module, 32, device)
   for attention in ("xla", "auto"):
-    assert chosen(module.clone(attention=attention), device) == "xla"
+    requirements.check_attention(module.clone(attention=attention), 32, device)
 
 
 def test_what_cudnn_can_compute():
@@ -52,9 +54,9 @@ def test_what_cudnn_can_compute():
   able += [(vit(positions="relative", scan=scan), gpu()) for scan in (False, True)]
   able += [(vit("Axial-ViT-B/32", patch=32, positions="relative"), gpu())]
   for module, device in able:
-    for attention in ("cudnn", "auto"):
-      assert chosen(module.clone(attention=attention), device) == "cudnn"
-    assert chosen(module.clone(attention="xla"), device) == "xla"
+    for attention in ("cudnn", "auto", "xla"):
+      assert not refusal(module.clone(attention=attention), device)
+      requirements.check_attention(module.clone(attention=attention), 32, device)
 
 
 def test_every_attention_of_a_model_is_found():

@@ -36,9 +36,8 @@ WEIGHTS = {
   "w.npz": (CROPPED, models.expanded(Model("ViT-B/16", registers=4, qk_norm=True, pool="gap"))),
   "v.npz": (OTHER, models.expanded(Model("ViT-S/32", layer_scale=True, activation="gelu"))),
 }
-KNOWN = dict(
-  images=5000, side=64, labels=Labels("abc"), devices=8, device=jax.devices("cpu")[0], parts=(2, "")
-)
+KNOWN = dict(images=5000, side=64, labels=Labels("abc"), devices=8, parts=(2, ""))
+KNOWN |= dict(device=jax.devices("cpu")[0], attention="cudnn")
 BASES = (
   "train.py:digits",
   "train.py:digits,ViT-S/8",
@@ -90,6 +89,7 @@ def test_a_replaced_setting_gives_the_recipe_that_had_it_from_the_start(recipe, 
   assert found(recipe, *words) == found(other)
 
 
+SHAPE = dict(family="vit", depth=2, width=96, mlp_dim=128, heads=2, axial="false", pool="map")
 # For each setting that rules read, another value.
 REPLACED = {
   "init_from": "init_from=v.npz",
@@ -97,6 +97,8 @@ REPLACED = {
   "duration": "duration.epochs=3",
   "batch_size": "batch_size=48",
   "model.name": "model.name=ViT-S/32",
+  "model.compute_dtype": "model.compute_dtype=bfloat16",
+  **{f"model.{key}": f"model.{key}={value}" for key, value in SHAPE.items()},
   "model.patch": "model.patch=4",
   "model.stem_width": "model.stem_width=32",
   "model.stages": "model.stages=(1,1)",
@@ -185,6 +187,7 @@ FOLLOWS = [
       "model.depth": 4,
       "model.num_classes": 3,
       "model.compute_dtype": "float32",
+      "model.attention": "cudnn",
       "loss.kind": "softmax",
       "data.image_size": 64,
       "data.crop_area": (0.5, 1.0),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import types
 
 import chex
 import flax.linen as nn
@@ -12,13 +13,16 @@ import pytest
 
 from tests.seams import program
 from tools import export
+from vit_jax import config as c
 from vit_jax import inference, models, recipes, registry
 from vit_jax.config import ConfigError
+from vit_jax.config.resolve import resolve, with_value
 from vit_jax.models.family import Family, Network
 from vit_jax.models.layers import Head
 from vit_jax.recipes import cost
 from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training import facts
 
 
 class PatchMLP(Network, nn.Module):
@@ -122,6 +126,16 @@ def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
   assert program.run(
     tmp_path / "tuned", *WORDS, f"--config.init_from={path}", "--config.model.name=auto"
   )
+
+
+def test_it_has_no_attention_that_a_library_could_compute():
+  gpu = types.SimpleNamespace(platform="gpu", compute_capability="9.0")
+  config = c.Config(model=c.Model("PatchMLP/4", num_classes=3), data=c.Data(image_size=8))
+  config = resolve(config, facts.of_start() | facts.of_devices([gpu]))
+  assert config.model.attention == "xla"
+  assert type(models.configured(config.model)) is PatchMLP
+  with pytest.raises(ValueError, match="attention is no option of PatchMLP/4"):
+    models.configured(with_value(config, "model.attention", "cudnn").model)
 
 
 class Variant(PatchMLP):

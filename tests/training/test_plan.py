@@ -1,8 +1,8 @@
 """The plan of a config: classes that agree, a cache for training, a learning rate."""
 
 import dataclasses
+import types
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
@@ -10,10 +10,12 @@ from PIL import Image
 from tests import resolved
 from tools import cache as tools_cache
 from vit_jax import config as c
+from vit_jax.config import overrides
+from vit_jax.config.resolve import resolve
 from vit_jax.data import cache
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
-from vit_jax.models import requirements
+from vit_jax.training import facts
 from vit_jax.training import run as runs
 
 
@@ -97,14 +99,29 @@ def test_the_objective_is_asked_about_the_labels(tmp_path):
     runs.open_data(dataclasses.replace(config, objective=Settings(cutmix=1.0)))
 
 
-def test_the_attention_is_chosen_once_for_model_and_objective(monkeypatch):
-  asked = []
+GPU = types.SimpleNamespace(platform="gpu", compute_capability="9.0")
+ABLE = ("model.width=64", "model.heads=4", "model.attention=auto")
 
-  def choose(module, side, device):
-    asked.append((module.dtype, side, device.platform))
-    return module.clone(attention="xla")
 
-  monkeypatch.setattr(requirements, "with_attention", choose)
+@pytest.mark.parametrize(
+  ("words", "device", "attention"),
+  [
+    ((), GPU, "cudnn"),
+    (("model.compute_dtype=float32",), GPU, "xla"),
+    (("model.heads=16",), GPU, "xla"),
+    (("model.width=56",), GPU, "xla"),
+    (("model.attention=xla",), GPU, "xla"),
+    ((), types.SimpleNamespace(platform="tpu"), "xla"),
+    (("model.attention=cudnn",), types.SimpleNamespace(platform="tpu"), "cudnn"),  # refused later
+  ],
+)
+def test_attention_is_that_of_the_devices_and_follows_the_model(words, device, attention):
+  given = dict(word.split("=") for word in (*ABLE, "model.compute_dtype=auto", *words))
+  config = resolve(overrides.replaced(CONFIG, given), facts.of_devices([device]))
+  assert config.model.attention == attention
+
+
+def test_model_and_objective_have_the_attention_of_the_settings():
   run = resolved.run(CONFIG)
+  assert run.config.model.attention == "xla"
   assert run.model.attention == run.objective.model.attention == run.attention == "xla"
-  assert asked == [(jnp.float32, 8, "cpu")]

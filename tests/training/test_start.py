@@ -248,7 +248,7 @@ def test_a_named_model_stays():
   """The weights are not looked at for what is given."""
   config = resolved.config(init_from="/none-such", model=c.Model(name="ViT-S/16"))
   assert (config.model.name, config.model.width) == ("ViT-S/16", 384)
-  assert left(config) == ["model.num_classes", "mesh.data"]
+  assert {*left(config)} == {"model.num_classes", "model.attention", "mesh.data"}
 
 
 def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
@@ -361,15 +361,19 @@ def test_a_run_goes_on_in_its_type_on_any_device(kind, platform):
     assert compute_type(platform, recorded, asked=asked) == asked
 
 
-def test_a_run_that_began_with_the_attention_of_xla_keeps_it(tmp_path):
-  def goes_on(recorded, asked):
-    before = start.Recorded(tmp_path, 9, {"model": recorded})
+def test_a_run_that_was_given_the_attention_of_xla_keeps_it(tmp_path):
+  """What the devices decided is decided anew; earlier versions had XLA's as the default."""
+
+  def goes_on(recorded, asked, origins=()):
+    before = start.Recorded(tmp_path, 9, {"model": recorded, "origins": origins})
     return start.as_begun(c.Config(model=c.Model(attention=asked)), before).model.attention
 
   assert goes_on({"attention": "xla"}, "auto") == "xla"
   assert goes_on({"attention": "xla"}, "cudnn") == "cudnn"
   for recorded in ({"attention": "auto"}, {"attention": "cudnn"}, {}):
     assert goes_on(recorded, "auto") == "auto"
+  for kind in ("xla", "cudnn"):
+    assert goes_on({"attention": kind}, "auto", [["model.attention", "the devices"]]) == "auto"
 
 
 def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():

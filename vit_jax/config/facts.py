@@ -15,6 +15,7 @@ FACTS = {
   "architecture": "config.Model of the weights in init_from, all fields given",
   "fields": "what config.model.name stands for: a value of each field that its model has",
   "largest_side": "pixels -> the largest side up to them that the patches of config.model tile",
+  "attention": "the library that computes the attention of config.model, cudnn or xla",
   "device": "one of those that compute, `jax.Device`",
   "devices": "number of devices",
   "parts": "(the fewest parts of a batch that fit into memory, the reckoning in words)",

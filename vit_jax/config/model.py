@@ -52,6 +52,19 @@ def type_of(device) -> tuple[str, str]:
   return "float32" if device().platform == "cpu" else "bfloat16", "the devices"
 
 
+# What decides the channels of a head, and whether the patches tile the images.
+OF_HEADS = (
+  *("data.image_size", "model.compute_dtype", "model.family", "model.patch", "model.depth"),
+  *("model.width", "model.mlp_dim", "model.heads", "model.axial", "model.stem_width"),
+  *("model.stages", "model.pool"),
+)
+
+
+def computed_by(*values) -> tuple[str, str]:
+  """The library that can compute it; the last of the values is the fact."""
+  return values[-1](), "the devices"
+
+
 @dataclasses.dataclass(frozen=True)
 class Model:
   """The architecture."""
@@ -169,9 +182,15 @@ class Model:
   )
   attention: str = setting(
     AUTO,
-    "which library computes attention: cuDNN, on NVIDIA GPUs and in bfloat16, or XLA; auto: cuDNN "
-    "where it can. A resumed run that began with XLA keeps it",
-    choices=(AUTO, "xla", "cudnn"),
+    "which library computes attention: cuDNN, on NVIDIA GPUs and in bfloat16, or XLA. A run that "
+    "was given XLA keeps it when it goes on",
+    auto=Rule(
+      (*OF_HEADS, "facts.attention"),
+      "the devices: cuDNN where it can compute the model, else XLA",
+      computed_by,
+      stays="never",
+    ),
+    choices=("xla", "cudnn"),
   )
   activation: str = part(
     "activation",

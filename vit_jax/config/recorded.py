@@ -86,13 +86,12 @@ def read(workdir: pathlib.Path) -> Config:
 def changes(old: dict, new: dict) -> list[str]:
   """How the settings differ from those of a run that are recorded, as `differences` writes it.
 
-  A setting that `old` lacks has its default there. What an earlier version left to be derived is
-  not known, and not compared.
+  A setting that `old` lacks has its default there. What is AUTO, since an earlier version left it
+  to be derived or the devices are not known yet, is not compared.
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
     old = to_dict(from_dict(updated(old)))
-  unknown = lambda key, before: before == AUTO and key != "config.model.attention"
-  return [_line(*each) for each in _differing(old, new) if not unknown(*each[:2])]
+  return [_line(*each) for each in _differing(old, new) if AUTO not in each[1:]]
 
 
 def differences(old: dict, new: dict) -> list[str]:

@@ -18,6 +18,7 @@ from vit_jax.config.fields import AUTO, Rule, group_in, rule_of
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 
+Facts = Mapping[str, Callable[[Config], Any]]  # by their names, `vit_jax.config.facts.FACTS`
 ASKED, FACTS = "asked.", "facts."
 # Where a value comes from that is given, and one that a run began with.
 GIVEN, RECORDED = "the command line", "the checkpoint"
@@ -27,9 +28,7 @@ class Unknown(Exception):
   """A fact that a rule reads is not known yet."""
 
 
-def resolve(
-  config: Config, facts: Mapping[str, Callable[[Config], Any]], recorded: Config | None = None
-) -> Config:
+def resolve(config: Config, facts: Facts, recorded: Config | None = None) -> Config:
   """The settings, with a value for each AUTO whose rule reads only what is known.
 
   The origin of each of these values is added to `config.origins`.

@@ -16,7 +16,7 @@ from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.duration import is_auto
 from vit_jax.config.model import ARCHITECTURE, UNSEEN, USUAL
 from vit_jax.config.recorded import updated
-from vit_jax.config.resolve import left_to_rule, resolve, value_of, with_value
+from vit_jax.config.resolve import Facts, left_to_rule, resolve, value_of, with_value
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
@@ -69,7 +69,8 @@ def read(
   config: Config,
   evaluations: Evaluations,
   folder: Path,
-  named: frozenset[str] = frozenset(),
+  named: frozenset[str],
+  facts: Facts,
   *,
   average: bool = True,
 ) -> Scored:
@@ -80,6 +81,7 @@ def read(
     evaluations: what they are scored on.
     folder: the workdir.
     named: the settings that the command line names, such as "data.image_size".
+    facts: what is known of the devices.
     average: as in `weights.read`.
 
   Raises:
@@ -107,7 +109,7 @@ def read(
       config = without_names_of_the_start(config, loaded)
     model = of_weights(loaded, config.model)
     origin["average"] = model.card.average
-    return fitted(model, config, named, evaluations, origin)
+    return fitted(model, config, named, facts, evaluations, origin)
   except UnreachableError:
     raise
   except (ValueError, OSError, RunError) as error:
@@ -140,6 +142,7 @@ def fitted(
   model: LoadedModel,
   config: Config,
   named: frozenset[str],
+  facts: Facts,
   evaluations: Evaluations,
   origin: dict[str, int | str],
 ) -> Scored:
@@ -155,12 +158,13 @@ def fitted(
       f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
       "features (docs/evaluation.md), or fine-tune them first."
     )
-  settings, resizing_known = settings_of(config, named, model)
+  settings, resizing_known = settings_of(config, named, facts, model)
   if heads:
     head = head_names(config.class_names, heads, model)
   card = dataclasses.replace(model.card, position_resizing=settings.position_resizing)
   sized = dataclasses.replace(model, card=card).at_size(settings.data.image_size)
   module = computing(sized.module, settings.model)
+  requirements.check_attention(module, settings.data.image_size, facts["device"](settings))
   params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
   of_objective = {key: part for key, part in model.read.params.items() if key == OBJECTIVE_PARAMS}
   return Scored(
@@ -202,7 +206,9 @@ def head_names(
   return head
 
 
-def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tuple[Config, bool]:
+def settings_of(
+  config: Config, named: frozenset[str], facts: Facts, model: LoadedModel
+) -> tuple[Config, bool]:
   """The config with the model, the loss and the preparation of images; `Scored.resizing_known`.
 
   Raises:
@@ -225,9 +231,12 @@ def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tu
       "the weights do not tell the size of their images; give a size, such as "
       "--config.data.image_size=224."
     )
-  facts = {"card": model.card, "architecture": model.card.model}
-  facts["fields"] = models.fields_of_module(model.module)
-  config = resolve(config, {key: lambda _, fact=fact: fact for key, fact in facts.items()})
+  of_weights = {
+    "card": lambda config: model.card,
+    "architecture": lambda config: model.card.model,
+    "fields": lambda config: models.fields_of_module(model.module),
+  }
+  config = resolve(config, {**facts, **of_weights})
   requirements.check_tiles(model.module, config.data.image_size, "these weights")
   resizing.check(config.data)
   return config, given or model.read.card is not None

@@ -4,10 +4,10 @@ import functools
 
 from vit_jax.config import Config
 from vit_jax.config.data import SIDE
-from vit_jax.config.resolve import left, left_to_rule, resolve
+from vit_jax.config.resolve import Facts, left, left_to_rule, resolve
 from vit_jax.data.sources import SourceError
 from vit_jax.recipes.pretraining import examples_of
-from vit_jax.training.facts import Facts, of_data, of_start
+from vit_jax.training.facts import of_data, of_start
 from vit_jax.training.run import open_training
 
 UNKNOWN_LENGTH = 10**8  # images, in place of data that is missing

@@ -87,15 +87,14 @@ def of_config(config, device: "jax.Device | None" = None) -> Objective:
 
   Args:
     config: the settings.
-    device: one of those that compute, for which the model chooses its attention; None: shapes alone
-      are wanted.
+    device: one of those that compute; None: shapes alone are wanted.
 
   Raises:
     ConfigError: the attention that was asked for cannot compute this model on this device.
   """
   model = models.configured(config.model)
   if device is not None:
-    model = requirements.with_attention(model, config.data.image_size, device)
+    requirements.check_attention(model, config.data.image_size, device)
   return config.objective.configured(config, model)
 
 

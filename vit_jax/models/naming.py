@@ -66,11 +66,12 @@ def configured(settings: config.Model) -> Network:
         "give it."
       )
   usual = {field.name: USUAL.get(field.name, field.default) for field in dataclasses.fields(Model)}
+  usual["attention"] = "xla"
   values = vars(expanded(settings))
   kind = registry.FAMILIES[values["family"]].module
   known = {field.name for field in dataclasses.fields(kind)} - NO_FIELDS
   others = {key: x for key, x in values.items() if key not in known | NO_FIELDS}
-  if lacking := [key for key, x in others.items() if x != usual[key]]:
+  if lacking := [key for key, x in others.items() if x not in (usual[key], config.AUTO)]:
     flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
     raise ValueError(
       f"{lacking[0]} is no option of {settings.name}; give {flags} to leave out what it lacks."

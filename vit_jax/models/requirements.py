@@ -46,10 +46,8 @@ def largest_side(module: Network, most: int, whose: str) -> int:
   return side
 
 
-def with_attention(module: Network, side: int, device: jax.Device) -> Network:
-  """The module with the attention that it computes with on this device, "cudnn" or "xla".
-
-  "auto" is cuDNN's where it can compute this model, and XLA's elsewhere.
+def check_attention(module: Network, side: int, device: jax.Device):
+  """Checks that the library that is to compute attention can.
 
   Args:
     module: in the type in which it computes.
@@ -57,15 +55,11 @@ def with_attention(module: Network, side: int, device: jax.Device) -> Network:
     device: one of those that compute.
 
   Raises:
-    ConfigError: cuDNN's was asked for, and cannot.
+    ConfigError: it is cuDNN, which cannot.
   """
-  asked = getattr(module, "attention", "xla")
-  if asked == "xla":
-    return module
-  reason = why_not_cudnn(module, side, device)
-  if reason and asked == "cudnn":
+  asked = getattr(module, "attention", "xla") == "cudnn"
+  if asked and (reason := why_not_cudnn(module, side, device)):
     raise ConfigError(reason)
-  return module.clone(attention="xla" if reason else "cudnn")
 
 
 def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:

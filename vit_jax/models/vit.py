@@ -104,8 +104,7 @@ class ViT(Properties, nn.Module):
       projections and the two layers of the head (Appendix B.1).
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
-    attention: "cudnn", on GPUs, or "xla"; "auto", for which
-      `vit_jax.models.requirements.with_attention` chooses, computes as "xla".
+    attention: "cudnn", on GPUs, or "xla", as "auto" is computed too.
     scan: stack the blocks under one `nn.scan`.
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
     activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import jax
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Model, RunError
 from vit_jax.config.facts import Labels
+from vit_jax.config.resolve import Facts
 from vit_jax.data import sample
 from vit_jax.data.datasets import Training
 from vit_jax.inference import model as inference
@@ -22,9 +23,11 @@ from vit_jax.weights.card import Card
 
 # Settings that checks do not need, or that wait for the devices.
 LATER = frozenset(
-  {"model.num_classes", "loss.kind", "model.compute_dtype", "mesh.data", "accumulation"}
+  {
+    *("model.num_classes", "loss.kind", "model.compute_dtype", "model.attention", "mesh.data"),
+    "accumulation",
+  }
 )
-Facts = Mapping[str, Callable[[Config], Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +97,11 @@ def of_data(training: Training, config: Config) -> Facts:
 def of_devices(devices: Sequence[jax.Device] = ()) -> Facts:
   """What the devices tell, or all that are there; looks at them when a rule needs them."""
   mine = lambda: devices or jax.devices()
-  return {"device": lambda config: mine()[0], "devices": lambda config: len(mine())}
+  return {
+    "device": lambda config: mine()[0],
+    "devices": lambda config: len(mine()),
+    "attention": lambda config: attention_on(config, mine()[0]),
+  }
 
 
 def fields_of(name: str) -> dict[str, Any]:
@@ -120,3 +127,18 @@ def largest_side(model: Model, most: int) -> int:
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
   return requirements.largest_side(module, most, model.name)
+
+
+def attention_on(config: Config, device: jax.Device) -> str:
+  """The library that computes the attention of config.model on a device.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  try:
+    module = models.configured(config.model.with_classes(1))
+  except ValueError as error:
+    raise ConfigError(f"config.model.{error}") from error
+  has_attention = hasattr(module, "attention")
+  able = has_attention and not requirements.why_not_cudnn(module, config.data.image_size, device)
+  return "cudnn" if able else "xla"

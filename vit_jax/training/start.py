@@ -141,8 +141,8 @@ def batch_size_of(place: str, step: int = 0) -> int:
 def as_begun(config: Config, run: Recorded) -> Config:
   """The settings of a run that goes on, with what tells where it began as it was recorded.
 
-  Paths may be written otherwise. Attention that is AUTO stays XLA's, if the run had that: it was
-  the default of earlier versions, whose runs then go on with the same bits on GPUs too.
+  Paths may be written otherwise. Attention that is AUTO stays XLA's, if the run was given that: it
+  was the default of earlier versions, whose runs then go on with the same bits on GPUs too.
 
   Raises:
     ConfigError: other weights are named than those that the run began with.
@@ -151,7 +151,8 @@ def as_begun(config: Config, run: Recorded) -> Config:
     return config
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
-  if config.model.attention == AUTO and run.config.model.attention == "xla":
+  derived = "model.attention" in dict(run.config.origins)
+  if config.model.attention == AUTO and run.config.model.attention == "xla" and not derived:
     same["model.attention"] = "xla"
   begun = config
   for key, old in same.items():

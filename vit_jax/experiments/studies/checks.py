@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, ConfigError, Dataset, similar
-from vit_jax.config.resolve import check_known, value_of, with_value
+from vit_jax.config.resolve import Facts, check_known, value_of, with_value
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
@@ -19,7 +19,7 @@ from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
-from vit_jax.training.facts import LATER, Facts
+from vit_jax.training.facts import LATER
 from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
 from vit_jax.weights.card import Card
