@@ -46,6 +46,13 @@ def test_a_run_that_did_not_record_how_images_are_resized_keeps_it():
   assert recorded.updated(c.to_dict(MINE))["data"]["resampling"] == c.AUTO  # that is recorded
 
 
+def test_a_set_that_was_resized_as_all_follows_them_again():
+  values = json.loads(json.dumps(c.to_dict(MINE)))
+  for earlier, now in ((-1.0, c.AUTO), (0.0, 0.0), (1.5, 1.5)):
+    values["evaluate"]["mine"]["resize"] = earlier
+    assert c.from_dict(recorded.updated(values)).evaluate["mine"].resize == now
+
+
 @pytest.mark.parametrize(
   ("content", "message"),
   [

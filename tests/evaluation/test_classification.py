@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vit_jax import config as c
+from vit_jax.config.fields import MAX_PIXELS, MAX_SIDE
+from vit_jax.config.resolve import resolve
 from vit_jax.evaluation import classification, details
 from vit_jax.evaluation.spec import NotFinite, NothingCounts
 
@@ -162,9 +164,19 @@ def test_top5_is_told_of_more_than_five_classes(classes, told):
 
 @pytest.mark.parametrize(
   ("own", "side", "resize"),
-  [(-1, 8, 10), (0, 8, 0), (1, 8, 8), (512 / 480, 480, 512), (512 / 480, 384, 410)],
+  [(c.AUTO, 8, 10), (0, 8, 0), (1, 8, 8), (512 / 480, 480, 512), (512 / 480, 384, 410)],
 )
 def test_a_set_may_be_resized_in_its_own_way(own, side, resize):
   """`resize` is a ratio: ObjectNet's 512 to 480 holds at every image size."""
-  settings = classification.Classification("digits", "test", resize=own)
-  assert settings.resizing(c.Data(image_size=side, evaluate_resize=10))["resize"] == resize
+  sets = {"own": classification.Classification("digits", "test", resize=own)}
+  images = c.Data(image_size=side, evaluate_resize=10, evaluate_squeeze=True)
+  config = resolve(c.Config(data=images, evaluate=sets), {})
+  squeeze = own == c.AUTO
+  assert config.evaluate["own"].resizing(images) == dict(resize=resize, squeeze=squeeze)
+
+
+@given(st.integers(1, MAX_SIDE), st.integers(0, MAX_PIXELS))
+def test_a_set_without_a_size_of_its_own_has_that_of_all_to_the_pixel(side, resize):
+  images = c.Data(image_size=side, evaluate_resize=resize)
+  config = resolve(c.Config(data=images, evaluate={"all": classification.Classification()}), {})
+  assert config.evaluate["all"].resizing(images)["resize"] == resize

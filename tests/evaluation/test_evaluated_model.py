@@ -255,6 +255,17 @@ def test_the_filter_is_that_of_the_weights(tmp_path, given, changes, expected):
   assert (found.evaluate_squeeze, found.resampling) == expected
 
 
+def test_a_set_that_a_rule_resized_as_all_follows_what_the_command_line_asks_for(tmp_path):
+  path = saved(tmp_path, families.params("vit"), resize=20)
+  sets = {"all": Classification("x", resize=1.25), "own": Classification("y", resize=1.75)}
+  of_run = unnamed(path, data=c.Data(image_size=16, evaluate_resize=20), evaluate=sets)
+  of_run = dataclasses.replace(of_run, origins=(("evaluate.all.resize", ""),))
+  of_run = with_value(of_run, "data.evaluate_resize", 24)
+  found = scored(of_run, data(5), NOWHERE, frozenset(["data.evaluate_resize"])).settings
+  sides = {key: spec.resizing(found.data)["resize"] for key, spec in found.evaluate.items()}
+  assert sides == {"all": 24, "own": 28}
+
+
 def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path):
   params, table = families.params("vit"), "Transformer/posembed_input/pos_embedding"
   path = saved(tmp_path, params, position_resizing="bicubic_antialiased")
@@ -339,13 +350,14 @@ def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run):
 
 
 def test_how_images_are_prepared_in_words():
-  sets = {"a": -1.0, "b": 512 / 480, "c": 0.0}
+  sets = {"a": 0.0, "b": 512 / 480, "c": 1.0}
   use = lambda resize: NamedDataset("", Classification("x", resize=resize), None)
   opened = tuple((name, LabelledSet(use(resize), None)) for name, resize in sets.items())
   square = resolved.data(image_size=480)
   words = functools.partial(evaluate.preparation_in_words, square, Evaluations(opened))
   assert words(known=True) == (
-    "480 x 480 px; b: smaller side to 512 px, centre of 480 px; c: 480 x 480 px"
+    "480 x 480 px; b: smaller side to 512 px, centre of 480 px; c: smaller side to 480 px, centre "
+    "of 480 px"
   )
   assert "480 x 480 px (the weights do not tell" in words(known=False)
   for resize in (0, 256):

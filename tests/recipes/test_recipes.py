@@ -288,19 +288,20 @@ def test_what_is_no_recipe(name, argument, message):
 @pytest.mark.parametrize(
   ("argument", "side", "resize"),
   [
-    ("", c.AUTO, -1),
-    ("own,ViT-H/14", c.AUTO, -1),
+    ("", c.AUTO, None),
+    ("own,ViT-H/14", c.AUTO, None),
     ("objectnet", 480, 512 / 480),
     ("objectnet,ViT-H/14", 476, 512 / 480),
     ("variants,R50x1+ViT-B/32", c.AUTO, 512 / 480),
-    ("few_shot,R152x2", 224, -1),
-    ("knn,ViT-H/14", 224, -1),
+    ("few_shot,R152x2", 224, None),
+    ("knn,ViT-H/14", 224, None),
   ],
 )
 def test_sizes_of_evaluation_suites(argument, side, resize):
   config = load("evaluate", argument)
   assert config.data.image_size == side
-  assert max([-1, *(getattr(spec, "resize", -1) for spec in config.evaluate.values())]) == resize
+  own = {getattr(spec, "resize", c.AUTO) for spec in config.evaluate.values()} - {c.AUTO}
+  assert own == ({resize} if resize else set())
 
 
 def test_every_suite_has_its_line_and_its_data():

@@ -167,11 +167,12 @@ def test_rules_for_all_blocks_may_be_stacked():
 def test_evaluation_needs_neither_training_data_nor_a_length():
   config = dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration())
   checks.check_evaluation(config)
-  for resize in (0.5, 0.999, -0.5):
+  wrong = ((0.5, "at least 1, or auto"), (0.999, "0, at least 1"), (37, "8,288 .* most 36.5"))
+  for resize, message in wrong:
     own = {"own": Classification(resize=resize)}
-    with pytest.raises(c.ConfigError, match=rf"evaluate\.own\.resize={resize} .*at least 1, or -1"):
+    with pytest.raises(c.ConfigError, match=rf"evaluate\.own\.resize={resize} .*{message}"):
       checks.check_evaluation(dataclasses.replace(config, evaluate=own))
-  for resize in (-1.0, 0.0, 1.0, 8 / 7):
+  for resize in (c.AUTO, 0.0, 1.0, 8 / 7, 36):
     own = {"own": Classification(resize=resize)}
     checks.check_evaluation(dataclasses.replace(config, evaluate=own))
   unnamed = dataclasses.replace(config, model=c.Model(), data=c.Data(image_size=c.AUTO))

@@ -104,11 +104,14 @@ def in_json(config):
   return by_key(json.loads(json.dumps(c.to_dict(config))))
 
 
-def expected(settings, **changes):
-  """The recorded values; what 0 and "" stood for, and the name, is all that may be otherwise."""
+def expected(settings, attention="xla", **changes):
+  """The recorded values; what was derived, and the name, is all that may be otherwise."""
   values = by_key(settings)
   assert all(not values[key] for key in STOOD_FOR)
-  return values | STOOD_FOR | NAMED | changes
+  as_all = {key: 0.0 for key, value in values.items() if key.endswith(".resize") and value == -1}
+  assert as_all
+  assert (values["data.evaluate_resize"], values["model.attention"]) == (0, c.AUTO)
+  return values | STOOD_FOR | NAMED | as_all | {"model.attention": attention} | changes
 
 
 # --- a run ---
@@ -202,7 +205,7 @@ def test_settings_of_own_images_are_read_as_they_were(tmp_path):
   before = settings_in(FIXTURES / "own_images_config.json")
   (tmp_path / "config.json").write_text(json.dumps(before))
   config = recorded.read(tmp_path)
-  assert in_json(resolved.without_data(config, devices=1)) == expected(before)
+  assert in_json(resolved.without_data(config, devices=1)) == expected(before, attention=c.AUTO)
 
 
 def test_the_recipe_for_own_images_still_resolves_to_them():

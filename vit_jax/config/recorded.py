@@ -47,10 +47,19 @@ def updated(settings: Mapping) -> dict:
     node, name = _place(settings, key)
     if node.get(name) == earlier:
       node[name] = now
+  for evaluation in _groups(settings.get("evaluate")):
+    if evaluation.get("resize") == -1:
+      evaluation["resize"] = AUTO
   for key, then in LACKING.items():
     node, name = _place(settings, key)
     node.setdefault(name, then)
   return settings
+
+
+def _groups(by_name) -> list[dict]:
+  """The groups of settings that a group holds by name; what is none is left to be refused."""
+  values = by_name.values() if isinstance(by_name, dict) else ()
+  return [value for value in values if isinstance(value, dict)]
 
 
 def _place(settings: dict, key: str) -> tuple[dict, str]:

@@ -102,11 +102,15 @@ def with_value(group, key: str, value):
 
 def asked_of(config: Config) -> Config:
   """The settings as they were asked for: AUTO where, by `config.origins`, a rule gave the value."""
-  rules = rules_of(config)
-  for key, words in config.origins:
-    if key in rules and words != GIVEN:
-      config = left_to_rule(config, key)
+  for key in derived(config):
+    config = left_to_rule(config, key)
   return config
+
+
+def derived(config: Config) -> list[str]:
+  """The keys of the settings whose values rules gave, by `config.origins`."""
+  rules = rules_of(config)
+  return [key for key, words in config.origins if key in rules and words != GIVEN]
 
 
 def left_to_rule(config: Config, key: str) -> Config:

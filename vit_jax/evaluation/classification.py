@@ -9,7 +9,7 @@ import numpy as np
 from etils import epy
 
 from vit_jax.config import AUTO, Config, ConfigError, Data, Dataset, Loss
-from vit_jax.config.fields import name_of_kind, setting
+from vit_jax.config.fields import MAX_PIXELS, Rule, name_of_kind, setting
 from vit_jax.evaluation.spec import (
   EvalContext,
   EvaluationSpec,
@@ -38,6 +38,11 @@ with epy.lazy_imports():
 FIVE = 5  # classes: the first five are told only of more
 
 
+def resized_as_all(resize: int, size: int) -> tuple[float, str]:
+  """The multiple of the image size that config.data.evaluate_resize is."""
+  return resize / size, ""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classification(Dataset, EvaluationSpec):
   """Images that the head is scored on; a set with an empty source is left out."""
@@ -52,12 +57,17 @@ class Classification(Dataset, EvaluationSpec):
 
   kind: str = name_of_kind("classification", "accuracy, loss and calibration of the head")
   resize: float = setting(
-    -1.0,
-    "replaces config.data.evaluate_resize: 0 resizes straight to the "
-    "square; a number from 1 up resizes the smaller side to that many times "
-    "config.data.image_size and crops the centre; -1: use config.data.evaluate_resize",
-    low=-1.0,
-    high=8.0,
+    AUTO,
+    "like config.data.evaluate_resize, for this set, but a multiple of image_size, so that it "
+    "changes with image_size: 0 resizes straight to the square; a number from 1 up resizes the "
+    "smaller side to that many times image_size and crops the centre",
+    auto=Rule(
+      ("data.evaluate_resize", "data.image_size"),
+      "config.data.evaluate_resize / image_size",
+      resized_as_all,
+    ),
+    low=0.0,
+    high=float(MAX_PIXELS),
   )
   classes: int = setting(
     0,
@@ -78,17 +88,25 @@ class Classification(Dataset, EvaluationSpec):
 
   def check(self, key: str, config: Config):
     """Checks that the image is resized to at least the square that is cut out of it."""
-    if self.resize != -1 and 0 != self.resize < 1:
+    size, ratio = config.data.image_size, self.resize
+    if ratio != AUTO and 0 != ratio < 1:
       raise ConfigError(
-        f"{key}.resize={self.resize} times the image size is smaller than the image size; make it "
-        "0, at least 1, or -1 for config.data.evaluate_resize."
+        f"{key}.resize={ratio} times the image size is smaller than the image size; make it 0, at "
+        f"least 1, or {AUTO} for config.data.evaluate_resize."
+      )
+    if AUTO not in (ratio, size) and round(ratio * size) > MAX_PIXELS:
+      raise ConfigError(
+        f"{key}.resize={ratio} times the image size is {round(ratio * size):,} pixels; make it at "
+        f"most {MAX_PIXELS / size:g}, which is {MAX_PIXELS:,} pixels."
       )
 
   def resizing(self, data: Data) -> dict:
-    """`resize` and `squeeze` of `images.evaluate_image` for the images of this set."""
-    if self.resize < 0:
-      return dict(resize=data.evaluate_resize, squeeze=data.evaluate_squeeze)
-    return dict(resize=round(self.resize * data.image_size), squeeze=False)
+    """`resize` and `squeeze` of `images.evaluate_image` for the images of this set.
+
+    Those that are resized to the size of all others are squeezed as these are.
+    """
+    resize = round(self.resize * data.image_size)
+    return dict(resize=resize, squeeze=data.evaluate_squeeze and resize == data.evaluate_resize)
 
   def open(self, key: str, data: RunData) -> "LabelledSet":
     """Opens the set; also refuses classes that are not trained, and images that are."""
@@ -142,8 +160,12 @@ class LabelledSet(Evaluator):
 
   def resizing_in_words(self, data: Data) -> str:
     """As `Evaluator.resizing_in_words`."""
-    settings = self.head.dataset
-    return resizing.in_words(data, **settings.resizing(data)) if settings.resize >= 0 else ""
+    how = self.head.dataset.resizing(data)
+    return resizing.in_words(data, **how) if how["resize"] != data.evaluate_resize else ""
+
+  def with_settings(self, settings: Classification) -> "LabelledSet":
+    """As `Evaluator.with_settings`."""
+    return dataclasses.replace(self, head=self.head._replace(dataset=settings))
 
   def of_head(self, names: Sequence[str]) -> "LabelledSet":
     """The set with the labels of a head, by name; as `Evaluator.of_head`."""

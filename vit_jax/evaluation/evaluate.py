@@ -36,6 +36,7 @@ def evaluate(
   Raises:
     RunError: a set cannot be read, or the folder cannot be written.
   """
+  evaluations = evaluations.with_settings(read.settings)
   if jax.process_index() == 0:
     with workdir.writing(folder):
       files.make_folder(folder)

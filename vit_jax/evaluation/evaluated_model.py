@@ -16,7 +16,7 @@ from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.duration import is_auto
 from vit_jax.config.model import ARCHITECTURE, UNSEEN, USUAL
 from vit_jax.config.recorded import updated
-from vit_jax.config.resolve import Facts, left_to_rule, resolve, value_of, with_value
+from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
@@ -223,6 +223,7 @@ def settings_of(
     config, told = within(config, named, model.module), {}
   by_weights = {key for key, known in told.items() if known}
   by_weights |= {f"model.{key}" for key in ("name", *ARCHITECTURE)}
+  by_weights |= {key for key in derived(config) if key.startswith("evaluate.")}
   for key in by_weights - named:
     config = left_to_rule(config, key)
   given = config.data.evaluate_resize != cfg.AUTO and (RESIZE in named or alone(config))
@@ -239,6 +240,8 @@ def settings_of(
   config = resolve(config, {**facts, **of_weights})
   requirements.check_tiles(model.module, config.data.image_size, "these weights")
   resizing.check(config.data)
+  for name, spec in config.evaluate.items():
+    spec.check(f"config.evaluate.{name}", config)
   return config, given or model.read.card is not None
 
 

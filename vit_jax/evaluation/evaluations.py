@@ -56,6 +56,12 @@ class Evaluations:
     evaluators = tuple((name, each.of_head(names)) for name, each in self.evaluators)
     return Evaluations(evaluators, self.datasets)
 
+  def with_settings(self, config: Config) -> "Evaluations":
+    """The evaluations with the settings of `config`, which the weights have decided."""
+    settings = config.evaluate
+    evaluators = tuple((name, each.with_settings(settings[name])) for name, each in self.evaluators)
+    return Evaluations(evaluators, self.datasets)
+
 
 def open_all(
   config: Config,

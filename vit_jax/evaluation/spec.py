@@ -142,6 +142,11 @@ class Evaluator(abc.ABC):
     """
     return self
 
+  def with_settings(self, settings: "EvaluationSpec") -> "Evaluator":
+    """The evaluation with what the weights decided of its settings."""
+    del settings
+    return self
+
   def resizing_in_words(self, data) -> str:
     """How it resizes images if not as config.data (`data`) says; "": it does as that says."""
     del data
