@@ -7,11 +7,13 @@ import pathlib
 import numpy as np
 import pytest
 
+import vit_jax
 from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
-from vit_jax import weights
-from vit_jax.config.resolve import value_of, with_value
+from vit_jax import models, weights
+from vit_jax.config.duration import is_auto
+from vit_jax.config.resolve import rules_of, value_of, with_value
 from vit_jax.data import sources
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation import evaluate, evaluated_model
@@ -253,6 +255,54 @@ def test_the_filter_is_that_of_the_weights(tmp_path, given, changes, expected):
   config = unnamed(path, data=c.Data(**changes))
   found = scored(config, data(5), NOWHERE, frozenset(given)).settings.data
   assert (found.evaluate_squeeze, found.resampling) == expected
+
+
+TOLD = "model.num_classes", "loss.kind"  # by the weights themselves
+NAMED = {
+  "data.image_size": 24,
+  "data.evaluate_resize": 24,
+  "data.evaluate_squeeze": False,
+  "data.resampling": "torchvision_bilinear",
+  "position_resizing": "bicubic",
+  "model.compute_dtype": "bfloat16",
+  "mesh.fsdp": 2,
+  "evaluate.all.resize": 1.5,
+}
+
+
+@pytest.mark.parametrize("key", [None, *NAMED])
+@pytest.mark.parametrize("with_card", [True, False])
+def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, with_card):
+  card = Card(image_size=16, resize=20, squeeze=True, resampling="pillow_bicubic")
+  path = str(tmp_path / "w.npz")
+  of_file = weights.Weights(families.params("vit"), card if with_card else None)
+  weights.write(tmp_path / "w.npz", of_file)
+  ours = c.Config(init_from=path, class_names="data", evaluate={"all": Classification("x")})
+  ours = ours if key is None else with_value(ours, key, NAMED[key])
+  config = scored(ours, data(5), NOWHERE, frozenset([key])).settings
+  loaded = vit_jax.load(path)
+  known = facts.of_devices() | {
+    "card": lambda config: loaded.card,
+    "architecture": lambda config: loaded.card.model,
+    "fields": lambda config: models.fields_of_module(loaded.module),
+  }
+
+  def read(name):
+    kind, _, rest = name.partition(".")
+    if kind == "facts":
+      return lambda: known[rest](config)
+    return value_of(ours, rest) if kind == "asked" else value_of(config, name)
+
+  decided = set()
+  for name, rule in rules_of(ours).items():
+    given = value_of(ours, name)
+    if is_auto(given) and not is_auto(value_of(config, name)) and name not in TOLD:
+      assert value_of(config, name) == rule.derive(*map(read, rule.reads))[0], name
+      decided.add(name)
+    elif not is_auto(given):
+      assert value_of(config, name) == given, name
+  assert decided | {key} >= {*NAMED} - {"mesh.fsdp"} | {"model.depth", "model.attention"}
+  assert config.model.num_classes == 5
 
 
 def test_a_set_that_a_rule_resized_as_all_follows_what_the_command_line_asks_for(tmp_path):

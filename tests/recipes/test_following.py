@@ -38,6 +38,7 @@ WEIGHTS = {
 }
 KNOWN = dict(images=5000, side=64, labels=Labels("abc"), devices=8, parts=(2, ""))
 KNOWN |= dict(device=jax.devices("cpu")[0], attention="cudnn")
+GPU = types.SimpleNamespace(platform="gpu")
 BASES = (
   "train.py:digits",
   "train.py:digits,ViT-S/8",
@@ -125,9 +126,9 @@ def test_every_setting_that_a_rule_reads_is_replaced():
   assert {name.removeprefix("facts.") for name in read - {*REPLACED}} == {*FACTS} == of_rules
 
 
-def by_rule(key, ours, config):
+def by_rule(key, ours, config, facts):
   """What the rule of a setting gives, of the settings `ours` that are asked for."""
-  rule, facts = RULES[key], known()
+  rule = rules_of(ours)[key]
 
   def read(name):
     kind, _, rest = name.partition(".")
@@ -142,14 +143,35 @@ def by_rule(key, ours, config):
 @pytest.mark.parametrize("key", [None, *REPLACED])
 def test_each_setting_is_what_its_rule_gives_or_as_it_was_asked_for(recipe, key):
   ours = asked(recipe, *(word_of(recipe, key) if key else ()))
-  config = resolve(ours, known())
+  config, facts = resolve(ours, known()), known()
   assert not left(config)
-  for key in RULES:
+  rules = rules_of(ours)
+  for key in rules:
     given = value_of(ours, key)
-    assert value_of(config, key) == (by_rule(key, ours, config) if is_auto(given) else given), key
+    expected = by_rule(key, ours, config, facts) if is_auto(given) else given
+    assert value_of(config, key) == expected, key
   for field in dataclasses.fields(Config):  # and nothing else is touched
-    if field.name not in ("origins", *(key.partition(".")[0] for key in RULES)):
+    if field.name not in ("origins", *(key.partition(".")[0] for key in rules)):
       assert getattr(config, field.name) == getattr(ours, field.name)
+
+
+@pytest.mark.parametrize("recipe", BASES)
+@pytest.mark.parametrize("key", [None, *REPLACED])
+def test_a_run_that_goes_on_keeps_what_is_decided_by_what_is_as_it_was(recipe, key):
+  begun = resolve(asked(recipe), known())
+  ours = asked(recipe, *(word_of(recipe, key) if key else ()))
+  facts = known(images=10**6, side=500, devices=2, parts=(1, ""), device=GPU)
+  config = resolve(ours, facts, begun)
+  for name, rule in rules_of(ours).items():
+    decide = [other for other in rule.reads if not other.startswith((ASKED, "facts."))]
+    as_begun = all(value_of(config, other) == value_of(begun, other) for other in decide)
+    if not is_auto(value_of(ours, name)):
+      expected = value_of(ours, name)
+    elif rule.stays == "always" or (rule.stays == "while" and as_begun):
+      expected = value_of(begun, name)
+    else:
+      expected = by_rule(name, ours, config, facts)
+    assert value_of(config, name) == expected, name
 
 
 @pytest.mark.parametrize("recipe", BASES)
@@ -165,7 +187,6 @@ def test_settings_that_are_resolved_stay_as_they_are(recipe):
 
 STEPS = lambda number: Duration(steps=number)
 MANY = Labels("abcd", multi_label=True)
-GPU = types.SimpleNamespace(platform="gpu")
 SCRATCH, WITH_CARD = "train.py:digits", "finetune.py:w.npz,digits"
 STRAIGHT = dict(card=Card(image_size=384))  # images are resized straight to the square
 # (recipe, settings that are replaced, facts that are otherwise, what follows)
