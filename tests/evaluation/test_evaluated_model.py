@@ -272,12 +272,14 @@ NAMED = {
 
 @pytest.mark.parametrize("key", [None, *NAMED])
 @pytest.mark.parametrize("with_card", [True, False])
-def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, with_card):
+@pytest.mark.parametrize("steps", [0, 9])  # a recipe for evaluation alone, and one that trains
+def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, with_card, steps):
   card = Card(image_size=16, resize=20, squeeze=True, resampling="pillow_bicubic")
   path = str(tmp_path / "w.npz")
   of_file = weights.Weights(families.params("vit"), card if with_card else None)
   weights.write(tmp_path / "w.npz", of_file)
-  ours = c.Config(init_from=path, class_names="data", evaluate={"all": Classification("x")})
+  sets, length = {"all": Classification("x")}, c.Duration(steps=steps)
+  ours = c.Config(init_from=path, class_names="data", evaluate=sets, duration=length)
   ours = ours if key is None else with_value(ours, key, NAMED[key])
   config = scored(ours, data(5), NOWHERE, frozenset([key])).settings
   loaded = vit_jax.load(path)
