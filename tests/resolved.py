@@ -20,6 +20,7 @@ PLAIN = {
   "checkpoint.every": c.Duration(steps=1000),
   "model.name": "ViT-B/16",
   "model.compute_dtype": "float32",
+  "model.attention": "xla",
   "loss.kind": "softmax",
   "optimizer.ema": 0.0,
   "schedule.learning_rate": 1e-3,

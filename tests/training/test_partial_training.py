@@ -25,6 +25,7 @@ from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, fit, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from, speed
+from vit_jax.training.facts import of_devices
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
@@ -194,7 +195,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   assert same == set(stored[0]) - set(fit.describe(made.abstract.ema))
   assert not any("mfu" in line for line in metrics_log.read(tmp_path / "whole"))
   opened = made.data.evaluations
-  read = evaluated_model.read(DIGITS, opened, tmp_path / "parts")
+  read = evaluated_model.read(DIGITS, opened, tmp_path / "parts", frozenset(), of_devices())
   metrics = evaluate.evaluate(read, opened, made.reader, tmp_path / "parts", stall_seconds=0.0)
   assert metrics.items() <= metrics_log.read(tmp_path / "whole")[-1].items()
   restored = checkpoint.load(ends[0], made.abstract)

@@ -248,7 +248,7 @@ def test_a_named_model_stays():
   """The weights are not looked at for what is given."""
   config = resolved.config(init_from="/none-such", model=c.Model(name="ViT-S/16"))
   assert (config.model.name, config.model.width) == ("ViT-S/16", 384)
-  assert {*left(config)} == {"model.num_classes", "model.attention", "mesh.data"}
+  assert {*left(config)} == {"model.num_classes", "mesh.data"}
 
 
 def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
