@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import jax
 
-from vit_jax.config import AUTO, Config, ConfigError, to_dict, unused
+from vit_jax.config import AUTO, Config, ConfigError, to_dict
 from vit_jax.config.duration import is_auto
-from vit_jax.config.resolve import Facts, check_known, left, resolve, with_value
+from vit_jax.config.resolve import Facts, check_known, resolve, with_value
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
 from vit_jax.devices import comparison
@@ -17,7 +17,7 @@ from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.hosts import Hosts
-from vit_jax.evaluation import catalogue, evaluate, evaluated_model
+from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.experiments import memory, pace
 from vit_jax.plots import curves
@@ -118,35 +118,18 @@ def open_run(asked: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, O
   """
   facts = run_facts.of_start()
   config = resolve(asked, facts, recorded.config)
-  checks.check_given(config)
-  early = LATER.issuperset(left(config))
-  if early:
-    checks.check(asked, config)
+  checks.check_before_data(asked, config)
   joining.check(hosts)
   opened = runs.open_training(config)
   facts |= run_facts.of_data(opened[0], config)
   config = resolve(asked, facts, recorded.config)
   check_known(config, LATER)
-  if early:
-    unused.check(asked, config)  # again, with what the data decides
-  else:
-    checks.check(asked, config)
+  checks.check(asked, config)
   start.check_start(config, recorded)
-  trained_on = recorded.trained_on
-  if weights := starts_from_weights(config, recorded):
-    trained_on = start.history_of(weights)
-  data = runs.open_data(config, trained_on, opened)
-  checks.check_early_stopping(config.early_stopping, catalogue.names(config))  # of these classes
+  data = runs.open_data(config, start.trained_on(config, recorded), opened)
   total = steps.of_run(config, len(data.train), recorded.images).total
-  start.check_changes_count(config, recorded, total)
-  if start.steps_left(recorded, config.early_stopping, total):
-    start.check_data(recorded, config, data.identities)
+  start.check_changes(config, recorded, total, data.identities)
   return config, data, facts
-
-
-def starts_from_weights(config: Config, recorded: Recorded) -> str:
-  """config.init_from of a new run; "": a run that goes on does not need the weights any more."""
-  return "" if recorded.settings else config.init_from
 
 
 def make_run(
@@ -160,7 +143,7 @@ def make_run(
     config = resolve(asked, facts, recorded.config)
     run = make(config)
     verification.check(config, run.mesh.devices.flat[0])
-    if starts_from_weights(config, recorded):
+    if recorded.new and config.init_from:
       source = facts["start"](config).weights
       initial = init_from.read(config, run.objective, data.train.class_names, source)
   if jax.process_count() > 1:
@@ -168,7 +151,7 @@ def make_run(
     comparison.compare(
       "weights", weights | fingerprint.of_preparation(config), seconds=config.stall_seconds
     )
-  if not recorded.settings:
+  if recorded.new:
     new = flatten(run.abstract.params).keys() - flatten(initial.params if initial else {}).keys()
     config.optimizer.check_start(config, new)
   if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them

@@ -201,22 +201,22 @@ DIGITS = {"val": Classification("digits", "test")}
 def test_a_finished_run_refuses_what_has_no_effect(tmp_path, changes, total, said):
   before, config = finished(tmp_path), dataclasses.replace(STARTED, **changes)
   with pytest.raises(c.ConfigError) as caught:
-    start.check_changes_count(config, before, total)
+    start.check_changes(config, before, total, {})
   assert str(caught.value).startswith(f"{tmp_path} has all of its 9 steps, so {said}")
-  start.check_changes_count(config, before, 10)  # a longer run
-  start.check_changes_count(config, start.Recorded(tmp_path), total)  # a new one
+  start.check_changes(config, before, 10, {})  # a longer run
+  start.check_changes(config, start.Recorded(tmp_path), total, {})  # a new one
 
 
 def test_a_finished_run_takes_what_has_an_effect(tmp_path):
   config = dataclasses.replace(STARTED, report=False, mesh=c.Mesh(fsdp=2), stall_seconds=9.0)
-  start.check_changes_count(config, finished(tmp_path / "a"), 9)
+  start.check_changes(config, finished(tmp_path / "a"), 9, {})
   unscored = finished(tmp_path / "b", evaluated=False)
-  start.check_changes_count(dataclasses.replace(STARTED, evaluate=DIGITS), unscored, 9)
+  start.check_changes(dataclasses.replace(STARTED, evaluate=DIGITS), unscored, 9, {})
   read = c.Data(threads=2, ahead=1, max_pixels=9_999)
   other = dataclasses.replace(STARTED, batch_size=2, accumulation=2, data=read)
-  start.check_changes_count(other, unscored, 9)
+  start.check_changes(other, unscored, 9, {})
   with pytest.raises(c.ConfigError, match=r"config\.data\.threads"):
-    start.check_changes_count(other, finished(tmp_path / "c"), 9)
+    start.check_changes(other, finished(tmp_path / "c"), 9, {})
 
 
 def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
@@ -227,9 +227,9 @@ def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
   (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
   other = dataclasses.replace(config, seed=3)
   with pytest.raises(c.ConfigError, match=r"config\.seed"):
-    start.check_changes_count(other, before, 100)
+    start.check_changes(other, before, 100, {})
   patient = dataclasses.replace(other, early_stopping=dataclasses.replace(watch, patience=2))
-  start.check_changes_count(patient, before, 100)
+  start.check_changes(patient, before, 100, {})
 
 
 # --- the model of the weights ---

@@ -17,7 +17,7 @@ from vit_jax.config import (
   similar,
   unused,
 )
-from vit_jax.config.resolve import with_value
+from vit_jax.config.resolve import left, with_value
 from vit_jax.data import resizing, sources
 from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
@@ -27,6 +27,7 @@ from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.registry import EVALUATIONS
 from vit_jax.storage.tree import flatten
+from vit_jax.training.facts import LATER
 
 MAX_FACTOR = 1e4  # of a rule of weight decay
 
@@ -37,6 +38,17 @@ NO_DATA = (
   "with --config.data.train.source=SOURCE (or several by config.data.mix), one of {forms}, and "
   "take the number of its classes with --config.model.num_classes=auto."
 )
+
+
+def check_before_data(asked: Config, config: Config):
+  """As `check`, before the data is opened; what follows from the data is checked with it.
+
+  Raises:
+    ConfigError: also if there is no training data, or no length of training.
+  """
+  check_given(config)
+  if LATER.issuperset(left(config)):
+    check(asked, config)
 
 
 def check(asked: Config, config: Config):

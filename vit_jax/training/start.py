@@ -67,6 +67,11 @@ class Recorded:
   data: Mapping[str, Identity] = dataclasses.field(default_factory=dict)
   meta: Mapping = dataclasses.field(default_factory=dict)
 
+  @property
+  def new(self) -> bool:
+    """Whether there was no step of it yet."""
+    return not self.settings
+
   @functools.cached_property
   def config(self) -> Config | None:
     """The settings, all fields of the model given; None for a new run.
@@ -75,7 +80,7 @@ class Recorded:
       ConfigError: they are not settings of this version, or of an earlier one.
     """
     try:
-      config = from_dict(updated(self.settings)) if self.settings else None
+      config = None if self.new else from_dict(updated(self.settings))
       if config is None or config.model.name == AUTO:
         return config
       return with_value(config, "model", expanded(config.model))
@@ -131,6 +136,15 @@ def history_of(place: str, step: int = 0) -> History:
     raise ConfigError(f"{place}: {error}") from error
 
 
+def trained_on(config: Config, run: Recorded) -> History:
+  """What the parameters of a run were trained on before: its own, or those that it starts from.
+
+  Raises:
+    ConfigError: as `history_of`.
+  """
+  return history_of(config.init_from) if run.new else run.trained_on
+
+
 def batch_size_of(place: str, step: int = 0) -> int:
   """The batch size of the run at a checkpoint, with arguments as `history_of`; 0: there is none."""
   meta = checkpoint.described(path_of(place), step)[1] if place else {}
@@ -147,7 +161,7 @@ def as_begun(config: Config, run: Recorded) -> Config:
   Raises:
     ConfigError: other weights are named than those that the run began with.
   """
-  if not run.settings:
+  if run.new:
     return config
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
@@ -167,7 +181,7 @@ def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_ST
   Raises:
     ConfigError: a setting is not.
   """
-  if late := changed(run.settings, config, keys) if run.settings else []:
+  if late := [] if run.new else changed(run.settings, config, keys):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
@@ -181,19 +195,32 @@ def is_same(path: str, other: str) -> bool:
   return files.real(path_of(path)) == files.real(path_of(other))
 
 
-def check_changes_count(config: Config, run: Recorded, total: int):
-  """Checks, in a run without a step left, that no changed setting needs one to have an effect.
+def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, Identity]):
+  """Checks that what differs from the steps so far may differ, and has an effect.
 
   Args:
     config: the settings.
     run: what is recorded of the run.
     total: number of steps of the whole run.
+    data: what tells the images of the datasets now.
+
+  Raises:
+    ConfigError: names the settings, or the images.
+  """
+  if run.new:
+    return
+  if steps_left(run, config.early_stopping, total):
+    check_data(run, config, data)
+  else:
+    check_changes_count(config, run)
+
+
+def check_changes_count(config: Config, run: Recorded):
+  """Checks, in a run without a step left, that no changed setting needs one to have an effect.
 
   Raises:
     ConfigError: names the settings.
   """
-  if not run.settings or steps_left(run, config.early_stopping, total):
-    return
   counting = WITHOUT_STEPS
   if run.step not in results.steps_in(run.folder):
     counting = (*counting, *OF_EVALUATIONS)
