@@ -46,11 +46,14 @@ def test_a_run_that_did_not_record_how_images_are_resized_keeps_it():
   assert recorded.updated(c.to_dict(MINE))["data"]["resampling"] == c.AUTO  # that is recorded
 
 
-def test_a_set_that_was_resized_as_all_follows_them_again():
+def test_what_evaluations_had_from_elsewhere_is_followed_again():
   values = json.loads(json.dumps(c.to_dict(MINE)))
   for earlier, now in ((-1.0, c.AUTO), (0.0, 0.0), (1.5, 1.5)):
     values["evaluate"]["mine"]["resize"] = earlier
     assert c.from_dict(recorded.updated(values)).evaluate["mine"].resize == now
+  for earlier, now in (("", c.AUTO), ("patches", "patches")):
+    values["evaluate"]["some"]["representation"] = earlier
+    assert c.from_dict(recorded.updated(values)).evaluate["some"].representation == now
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
     left = iter(range(calls))
     stopped = dataclasses.replace(context, stop=lambda left=left: next(left, None) is None)
     with pytest.raises(EvaluationInterrupted):
-      score_all(opened, stopped, params)
+      score_all(opened.with_settings(read.settings), stopped, params)
 
 
 def test_two_processes_give_the_metrics_of_one(features, tmp_path):

@@ -19,6 +19,7 @@ from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.classification import Classification, LabelledSet
 from vit_jax.evaluation.evaluations import Evaluations
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.inference.model import of_weights
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
@@ -267,6 +268,7 @@ NAMED = {
   "model.compute_dtype": "bfloat16",
   "mesh.fsdp": 2,
   "evaluate.all.resize": 1.5,
+  "evaluate.near.representation": "patches",
 }
 
 
@@ -278,7 +280,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
   path = str(tmp_path / "w.npz")
   of_file = weights.Weights(families.params("vit"), card if with_card else None)
   weights.write(tmp_path / "w.npz", of_file)
-  sets, length = {"all": Classification("x")}, c.Duration(steps=steps)
+  sets, length = {"all": Classification("x"), "near": Nearest()}, c.Duration(steps=steps)
   ours = c.Config(init_from=path, class_names="data", evaluate=sets, duration=length)
   ours = ours if key is None else with_value(ours, key, NAMED[key])
   config = scored(ours, data(5), NOWHERE, frozenset([key])).settings
@@ -286,6 +288,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
   known = facts.of_devices() | {
     "card": lambda config: loaded.card,
     "architecture": lambda config: loaded.card.model,
+    "representation": lambda config: loaded.card.representation,
     "fields": lambda config: models.fields_of_module(loaded.module),
   }
 
@@ -305,6 +308,15 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
       assert value_of(config, name) == given, name
   assert decided | {key} >= {*NAMED} - {"mesh.fsdp"} | {"model.depth", "model.attention"}
   assert config.model.num_classes == 5
+
+
+def test_features_are_those_that_the_weights_are_trained_for(tmp_path):
+  sets = {"trained": Nearest(), "given": Nearest(representation="pre_logits")}
+  for representation in ("patches", "pre_logits"):
+    path = saved(tmp_path, families.params("vit"), representation=representation)
+    found = scored(unnamed(path, evaluate=sets), data(5), NOWHERE).settings.evaluate
+    assert found["trained"].representation == representation
+    assert found["given"].representation == "pre_logits"
 
 
 def test_a_set_that_a_rule_resized_as_all_follows_what_the_command_line_asks_for(tmp_path):

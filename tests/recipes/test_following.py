@@ -23,6 +23,9 @@ from vit_jax.config.resolve import (
   value_of,
 )
 from vit_jax.config.run import Config
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.training import facts
 from vit_jax.weights.card import Card
 
@@ -50,6 +53,7 @@ BASES = (
   "masked_vit_b16_i1k.py",
   "deit3.py:B",
   "evaluate.py:imagenet",
+  "evaluate.py:few_shot,R50x1",
 )
 
 
@@ -120,7 +124,9 @@ def word_of(recipe, key):
 
 
 def test_every_setting_that_a_rule_reads_is_replaced():
-  read = {name.removeprefix(ASKED) for rule in RULES.values() for name in rule.reads}
+  sets = {"all": Classification(), "few": FewShot(), "near": Nearest()}
+  rules = rules_of(Config(evaluate=sets)).values()
+  read = {name.removeprefix(ASKED) for rule in rules for name in rule.reads}
   assert {name for name in read if not name.startswith("facts.")} == {*REPLACED}
   of_rules = {*known()} - {"start"}  # which the launch asks for
   assert {name.removeprefix("facts.") for name in read - {*REPLACED}} == {*FACTS} == of_rules

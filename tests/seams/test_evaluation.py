@@ -62,7 +62,7 @@ class SpreadOfImages(Evaluator):
   source: object
 
   def score(self, context, params):
-    seen, _ = features.of_source(context, params, self.source)
+    seen, _ = features.of_source(context, params, self.source, "pre_logits")
     context.raise_if_stopped()
     distance = np.abs(seen - seen.mean(axis=0)) ** self.settings.power
     write = lambda folder: (folder / "spread.txt").write_text("apart")

@@ -13,6 +13,7 @@ FACTS = {
   "labels": "`Labels` of the training data",
   "card": "how images are prepared for the weights in init_from, `vit_jax.weights.card.Card`",
   "architecture": "config.Model of the weights in init_from, all fields given",
+  "representation": "the features that the weights are trained for: pre_logits or patches",
   "fields": "what config.model.name stands for: a value of each field that its model has",
   "largest_side": "pixels -> the largest side up to them that the patches of config.model tile",
   "attention": "the library that computes the attention of config.model, cudnn or xla",

@@ -29,6 +29,9 @@ EARLIER = (
 )
 
 
+OF_EVALUATIONS = ("resize", -1), ("representation", "")  # the same, of each of config.evaluate
+
+
 # How the runs of versions that did not record it prepared images and positions.
 LACKING = {
   "position_resizing": "bilinear_aligned",
@@ -48,8 +51,9 @@ def updated(settings: Mapping) -> dict:
     if node.get(name) == earlier:
       node[name] = now
   for evaluation in _groups(settings.get("evaluate")):
-    if evaluation.get("resize") == -1:
-      evaluation["resize"] = AUTO
+    for name, earlier in OF_EVALUATIONS:
+      if evaluation.get(name) == earlier:
+        evaluation[name] = AUTO
   for key, then in LACKING.items():
     node, name = _place(settings, key)
     node.setdefault(name, then)

@@ -48,9 +48,7 @@ def evaluate(
     evaluations = evaluations.of_head(read.head.names)
   with watchdog.of_evaluation(stall_seconds, folder) as watching:
     stop = functools.partial(went_on, watching)
-    context = EvalContext(
-      read.model, read.settings.loss, reader, read.representation, stop, detailed=True
-    )
+    context = EvalContext(read.model, read.settings.loss, reader, stop, detailed=True)
     with watching.guarded(too_little=TOO_LITTLE_MEMORY):
       scored = score_all(evaluations, context, put(read.params, reader.mesh))
   if jax.process_index() == 0:

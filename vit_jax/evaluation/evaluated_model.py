@@ -49,7 +49,6 @@ class Scored:
     side: size of the images that they were trained on, pixels; 0: it is not known.
     resized: which parameters were resized for config.data.image_size, in words; "": none.
     resizing_known: whether the weights, the recipe or the user tell how images are resized.
-    representation: what evaluations without a head use, if their settings do not say.
     head: the names of the head's classes, and where they come from; no names: no set uses them.
     origin: where the parameters come from; the first entry of evaluation.json.
   """
@@ -60,7 +59,6 @@ class Scored:
   side: int
   resized: str
   resizing_known: bool
-  representation: str
   head: classes.HeadNames
   origin: dict[str, int | str]
 
@@ -174,7 +172,6 @@ def fitted(
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
     resizing_known=resizing_known,
-    representation=model.card.representation,
     head=head,
     origin=origin,
   )
@@ -235,6 +232,7 @@ def settings_of(
   of_weights = {
     "card": lambda config: model.card,
     "architecture": lambda config: model.card.model,
+    "representation": lambda config: model.card.representation,
     "fields": lambda config: models.fields_of_module(model.module),
   }
   config = resolve(config, {**facts, **of_weights})

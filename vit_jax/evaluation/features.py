@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 from etils import epy
 
-from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.config.fields import group, setting
+from vit_jax.config import AUTO, Config, ConfigError, Dataset
+from vit_jax.config.fields import Rule, group, setting
 from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, RunData, check_finite, one_behind
 
 with epy.lazy_imports():
@@ -14,6 +14,11 @@ with epy.lazy_imports():
   import jax.numpy as jnp
 
   from vit_jax.data import classes, device, sources
+
+
+def as_trained(representation) -> tuple[str, str]:
+  """What the weights are trained for."""
+  return representation(), ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +31,16 @@ class FeatureSpec(EvaluationSpec):
   train: Dataset = group(Dataset)
   test: Dataset = group(Dataset)
   representation: str = setting(
-    "",
+    AUTO,
     "what is evaluated: the input of the head (pre_logits) or the mean of the encoder's outputs at "
-    "the patches (patches). Empty: what the weights were trained for, patches after "
-    "config.objective.kind=masked_patches, and pre_logits otherwise",
-    choices=("", "pre_logits", "patches"),
+    "the patches (patches)",
+    auto=Rule(
+      ("facts.representation",),
+      "what the weights are trained for: patches by config.objective.kind=masked_patches, and "
+      "pre_logits otherwise",
+      as_trained,
+    ),
+    choices=("pre_logits", "patches"),
   )
 
   def datasets(self) -> dict[str, Dataset]:
@@ -93,20 +103,20 @@ def make_step(model, representation: str):
 
 
 def of_source(
-  context: EvalContext, params, source: "sources.Source", representation: str = ""
+  context: EvalContext, params, source: "sources.Source", representation: str
 ) -> tuple[np.ndarray, np.ndarray]:
   """Features (N, D) float32 and labels (N,) of all images of a source, in order, on every host.
 
   Args:
     context, params, source: the model and the images, each as `Reader.squares` prepares it.
-    representation: as in `features_of`; "": the context's.
+    representation: as in `features_of`.
 
   Raises:
     EvaluationInterrupted: the run was asked to stop.
     BadImage, OSError: an image cannot be read.
     NotFinite: features are not finite.
   """
-  step = context.compiled(make_step, representation or context.representation)
+  step = context.compiled(make_step, representation)
   with context.batches(context.reader.squares(source)) as batches:
     parts = [counted(rows) for rows in one_behind(step(params, batch) for batch in batches)]
   features, labels = map(np.concatenate, zip(*parts, strict=True))

@@ -228,8 +228,6 @@ class EvalContext:
     model: Flax module.
     loss: the run's settings of the loss.
     reader: reads batches, and knows the devices, a `vit_jax.data.batches.Reader`.
-    representation: what evaluations without a head use if their settings do not say:
-      "pre_logits" or "patches", as in `features.features_of`.
     stop: asked between batches; if it returns True, the evaluation ends.
     detailed: whether tables and pictures are wanted.
   """
@@ -237,7 +235,6 @@ class EvalContext:
   model: object
   loss: object
   reader: object
-  representation: str = "pre_logits"
   stop: Callable[[], bool] = lambda: False
   detailed: bool = False
   _programs: dict = dataclasses.field(default_factory=dict)

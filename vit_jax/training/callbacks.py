@@ -159,8 +159,7 @@ class Evaluation(Callback):
 
   def __init__(self, run: Run, session: Session):
     self._run, self._session = run, session
-    representation = run.config.objective.representation
-    self._context = EvalContext(run.model, run.config.loss, run.reader, representation)
+    self._context = EvalContext(run.model, run.config.loss, run.reader)
 
   def start(self, moment):
     """Makes the evaluation that was due before the run was stopped."""

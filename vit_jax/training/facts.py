@@ -77,6 +77,7 @@ def of_start() -> Facts:
     "start": start,
     "card": lambda config: (known := start(config)) and known.card,
     "architecture": lambda config: (known := start(config)) and known.card.model,
+    "representation": lambda config: config.objective.representation,
     "fields": lambda config: fields_of(config.model.name),
     "largest_side": lambda config: functools.partial(largest_side, config.model),
   }
