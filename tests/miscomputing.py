@@ -49,14 +49,14 @@ class WrongGradients:
   def __getattr__(self, name):
     return getattr(self.inner, name)
 
-  def loss(self, params, batch, key):
+  def loss(self, params, extra, batch, key):
     """As the inner one; the encoder is traced with the fault in it."""
     from vit_jax.models import encoder
 
     split = encoder.split_by_example
     encoder.split_by_example = lambda x: wrong(split(x), batch["fault"])
     try:
-      return self.inner.loss(params, batch, key)
+      return self.inner.loss(params, extra, batch, key)
     finally:
       encoder.split_by_example = split
 

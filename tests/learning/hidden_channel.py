@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from vit_jax.config import ObjectiveSettings
 from vit_jax.config.fields import setting
-from vit_jax.learning.objective import Sums
+from vit_jax.learning.objective import Objective, Sums
 
 LINE = "tests.learning.hidden_channel:Hidden"  # for the registry
 
@@ -25,7 +25,7 @@ class Hidden(ObjectiveSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class HiddenChannel:
+class HiddenChannel(Objective):
   """Hides one colour channel of each image; the model predicts its mean from the other two."""
 
   model: object  # of the config; not used
@@ -40,8 +40,8 @@ class HiddenChannel:
     hidden = jax.random.randint(key, (len(batch["mask"]),), 0, 3)
     return batch | {"hidden": hidden}
 
-  def loss(self, params, batch, key):
-    del key
+  def loss(self, params, extra, batch, key):
+    del extra, key
     images = batch["image"].astype(jnp.float32) / 255
     hidden = jax.nn.one_hot(batch["hidden"], 3)
     seen = images * (1 - hidden[:, None, None, :])

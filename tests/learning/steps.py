@@ -61,7 +61,7 @@ def initial(model, optimizer):
   """The first state of a run, as by `state.init`."""
   params, zero = params_of(model), np.int32(0)
   moments, ema = optim.make(optimizer).init(params), params if optimizer.averages else None
-  return state.TrainState(zero, params, moments, ema, zero, zero)
+  return state.TrainState(zero, params, moments, ema, {}, zero, zero)
 
 
 def placed(config, mesh):

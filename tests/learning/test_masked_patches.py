@@ -54,7 +54,7 @@ def params_of(objective):
 def computed(objective, params, one):
   """A prepared batch and its sums."""
   prepared = objective.prepare(one, KEY)
-  return prepared, objective.loss(params, prepared, KEY)
+  return prepared, objective.loss(params, {}, prepared, KEY)
 
 
 def encoder(params, images, drawn):
@@ -172,7 +172,7 @@ def test_every_vit_has_gradients_everywhere(name, options):
   images = np.random.default_rng(0).integers(0, 256, (4, SIDE, SIDE, 3), np.uint8)
   one = prepare_down4(dict(image=images, mask=np.ones(4, np.float32)), KEY)
   assert objective.model.grid(SIDE, SIDE) == MODEL.grid(SIDE, SIDE)  # so `one` is also its batch
-  slope = jax.jit(jax.grad(lambda p: objective.loss(p, one, KEY).loss))(params_of(objective))
+  slope = jax.jit(jax.grad(lambda p: objective.loss(p, {}, one, KEY).loss))(params_of(objective))
   for path, leaf in jax.tree_util.tree_leaves_with_path(slope):
     name = jax.tree_util.keystr(path)
     # A bias of keys moves all logits of a query alike, which the softmax ignores.

@@ -60,6 +60,7 @@ def step(config, one, *, at=7, devices=1):
     params=params,
     optimizer=optimizer.init(params),
     ema=None,
+    extra={},
     bad_examples=zero,
     skipped=zero,
   )
@@ -185,7 +186,7 @@ def test_every_label_of_a_blended_image_may_be_true():
   loss = c.Loss(kind="sigmoid", over_classes="mean")
   objective = Classification(Linear(), loss, mixup=0.4, blended="whole")
   prepared = objective.prepare(batch(), jax.random.key(0))
-  sums = objective.loss({"kernel": KERNEL}, prepared, jax.random.key(1))
+  sums = objective.loss({"kernel": KERNEL}, {}, prepared, jax.random.key(1))
   images = np.float64(mixup.images(prepared)) / 127.5 - 1
   logits = images.reshape(SIZE, -1) @ np.float64(KERNEL)
   target = np.eye(CLASSES)[prepared["labels"]]

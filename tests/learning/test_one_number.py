@@ -8,14 +8,14 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from vit_jax.learning import optim, state, train_step
-from vit_jax.learning.objective import Sums
+from vit_jax.learning.objective import Objective, Sums
 from vit_jax.learning.optimizers.sgd import SGD
 
 SETTINGS = SGD(momentum=0.0, decay_rules=((".*", 0.0),), ema=0.0)
 ONE = jax.make_mesh((1, 1), ("data", "fsdp"), devices=jax.devices()[:1])
 
 
-class OneNumber:
+class OneNumber(Objective):
   """The loss of every image is the same function of the number, which begins with 0.
 
   A pair of other numbers, of which nothing depends, can be split over two devices.
@@ -30,7 +30,7 @@ class OneNumber:
   def prepare(self, batch, key):
     return batch
 
-  def loss(self, params, batch, key):
+  def loss(self, params, extra, batch, key):
     count = batch["mask"].sum()
     return Sums(self.function(params["number"]) * count, count, {})
 

@@ -90,6 +90,7 @@ def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
     params=params,
     optimizer=optimizer.init(params),
     ema=None,
+    extra={},
     bad_examples=zero,
     skipped=zero,
   )

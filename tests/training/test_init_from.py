@@ -67,7 +67,7 @@ def started(config, *, fsdp=1):
 
   fresh = state.create(init, state.abstract(init, devices))
   loaded = read(config, NAMES[: config.model.num_classes])
-  return fresh, init_from.put(loaded, fresh, optimizer, ".*")
+  return fresh, init_from.put(loaded, fresh, objective, optimizer, ".*")
 
 
 @pytest.mark.parametrize("scan", [False, True])

@@ -157,7 +157,8 @@ def test_no_gradient_is_computed_for_what_is_frozen():
 def test_weights_are_put_into_a_partial_average_too():
   first, _ = start(PARTIAL)
   read = jax.tree.map(lambda x: np.array(x) + 1, first.params)
-  put = init_from.put(init_from.Initial(read, ""), first, optim.make(PARTIAL.optimizer), LAST)
+  initial, objective = init_from.Initial(read, ""), Classification(models.configured(PARTIAL.model))
+  put = init_from.put(initial, first, objective, optim.make(PARTIAL.optimizer), LAST)
   chex.assert_trees_all_equal(jax.device_get(put.params), read)
   chex.assert_trees_all_equal(jax.device_get(put.ema), optim.partition(read, LAST))
 

@@ -69,7 +69,7 @@ def test_the_accuracy_against_numpy(several, blended):
     def apply(self, *_, **__):
       return logits, {}
 
-  sums = Classification(Known()).loss({}, batch, jax.random.key(0))
+  sums = Classification(Known()).loss({}, {}, batch, jax.random.key(0))
   hit = [
     [bool(one[i, k]) if several else one[i] == k for i, k in enumerate(logits.argmax(axis=1))]
     for one in labels

@@ -8,7 +8,7 @@ from etils import epy
 
 from vit_jax.config import Config, ConfigError, Loss, ObjectiveSettings
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.learning.objective import Sums
+from vit_jax.learning.objective import Objective, Sums
 
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
@@ -67,7 +67,7 @@ class Settings(ObjectiveSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Classification:
+class Classification(Objective):
   """The loss of the head's logits for given labels; see `vit_jax.learning.objective`.
 
   Attributes:
@@ -91,7 +91,7 @@ class Classification:
     """The batch after CutMix, or with partners for MixUp."""
     return cutmix.either(batch, key, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
 
-  def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
+  def loss(self, params: dict, extra: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a batch; accuracy: how often the highest logit is a label's."""
     images = device.normalize(mixup.images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})

@@ -7,7 +7,7 @@ from etils import epy
 
 from vit_jax.config import Config, ConfigError, ObjectiveSettings
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.learning.objective import OBJECTIVE_PARAMS, Sums
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
 
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
@@ -50,7 +50,7 @@ class Masked(ObjectiveSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedPatches:
+class MaskedPatches(Objective):
   """Predicts what corrupted patches look like; see `vit_jax.learning.objective`.
 
   Some patch embeddings of every image are corrupted before positions are added. One linear layer
@@ -87,7 +87,7 @@ class MaskedPatches:
     added = dict(targets=targets, constant=jnp.broadcast_to(constant, mask.shape))
     return batch | drawn._asdict() | added
 
-  def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
+  def loss(self, params: dict, extra: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a batch.
 
     Metrics: accuracy (for pixels, squared_error) over all corrupted patches and over each kind of

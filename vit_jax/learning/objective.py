@@ -4,7 +4,7 @@ The step only uses an objective; it does not know labels, losses or models. An o
 its settings, a `vit_jax.config.ObjectiveSettings`; `vit_jax.registry.OBJECTIVES` lists these.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from etils import epy
 
@@ -30,15 +30,21 @@ class Sums(NamedTuple):
     count: scalar, number of examples that count.
     metrics: {name: (sum, count)}, two scalars each. A metric is its sum over the whole batch,
       divided by its count, and NaN if that count is 0. It is logged as training/NAME.
+    statistics: tree of sums for `Objective.after_update`.
   """
 
   loss: "jax.Array"
   count: "jax.Array"
   metrics: "dict[str, tuple[jax.Array, jax.Array]]"
+  statistics: object = ()
 
 
-class Objective(Protocol):
-  """The training objective of a run.
+class Objective:
+  """The training objective of a run; the base of all.
+
+  What an objective carries from one step to the next beside the parameters, such as a teacher, is
+  its `extra`: a tree of arrays, or an empty one. It is saved, split over devices and verified as
+  the parameters are.
 
   Attributes:
     model: the network, a Flax module.
@@ -51,7 +57,16 @@ class Objective(Protocol):
 
     They are the model's, and perhaps some of the objective itself under `OBJECTIVE_PARAMS`.
     """
-    ...
+    raise NotImplementedError
+
+  def begin(self, params: dict) -> dict:
+    """The `extra` of a new run, traceable.
+
+    Args:
+      params: its first parameters; those of config.init_from, if there are any.
+    """
+    del params
+    return {}
 
   def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """Adds shared values and random draws to the whole batch, before accumulation divides it.
@@ -65,21 +80,33 @@ class Objective(Protocol):
       A dict of arrays whose first axis is the batch's. Make random draws for single examples here,
       because the draws in `loss` depend on how the batch is divided.
     """
-    ...
+    raise NotImplementedError
 
-  def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
+  def loss(self, params: dict, extra: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a prepared batch, differentiable in `params`.
 
     Args:
       params: parameters in the form that `init` returns.
+      extra: as `begin` or `after_update` returned it.
       batch: some rows of the result of `prepare`. Rows with mask 0 do not count.
       key: of the part: the key of the step, perhaps with the number of the part folded in.
     """
-    ...
+    raise NotImplementedError
+
+  def after_update(self, params: dict, extra: dict, statistics) -> dict:
+    """The `extra` of the next step; not used if the update is skipped since it is not finite.
+
+    Args:
+      params: the parameters after the update.
+      extra: of this step.
+      statistics: of `Sums`, over the whole batch.
+    """
+    del params, statistics
+    return extra
 
   def training_flops(self, image_size: int) -> int:
     """FLOPs of an update per image, forward and backward, if all parameters are trained."""
-    ...
+    raise NotImplementedError
 
 
 def of_config(config, device: "jax.Device | None" = None) -> Objective:

@@ -21,6 +21,7 @@ class TrainState:
     params: parameters, float32.
     optimizer: state of the optax chain; it has moments only for the trained parameters.
     ema: moving average of the trained parameters, with None for the others; or None.
+    extra: what the objective carries on beside them (`vit_jax.learning.objective.Objective`).
     bad_examples: int32 scalar, number of broken training images so far.
     skipped: int32 scalar, number of latest updates in a row skipped because they were not finite.
   """
@@ -29,6 +30,7 @@ class TrainState:
   params: dict
   optimizer: optax.OptState
   ema: dict | None
+  extra: dict
   bad_examples: jax.Array
   skipped: jax.Array
 
@@ -53,9 +55,15 @@ def init(
     params=params,
     optimizer=optimizer.init(trained),
     ema=ema,
+    extra=new_extra(objective, params),
     bad_examples=jnp.copy(zero),
     skipped=jnp.copy(zero),
   )
+
+
+def new_extra(objective: Objective, params: dict) -> dict:
+  """What the objective of a new run carries on; copies, as donated buffers must not be shared."""
+  return jax.tree.map(jnp.copy, objective.begin(params))
 
 
 def abstract(init_fn, mesh) -> TrainState:

@@ -55,15 +55,17 @@ def make(
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     before = trained(state.params)
-    of_part = functools.partial(loss_and_grads, objective, state.params)
-    loss, grads, metrics = means(of_part, before, objective.prepare(batch, key), key, accumulation)
+    of_part = functools.partial(loss_and_grads, objective, state.params, state.extra)
+    prepared = objective.prepare(batch, key)
+    loss, grads, metrics, statistics = means(of_part, before, prepared, key, accumulation)
     given = dict(grad_norm=norm(grads), learning_rate=rate(state.step))
     finite = jnp.isfinite(loss) & jnp.isfinite(given["grad_norm"])
 
     def following(state: TrainState) -> TrainState:
       before = trained(state.params)
-      proposed = updated(optimizer, settings, state, before, grads, given)
-      return apply_if_finite(state, before, proposed, finite, batch["mask"])
+      params, *others = updated(optimizer, settings, state, before, grads, given)
+      extra = objective.after_update(optim.combine(params, state.params), state.extra, statistics)
+      return apply_if_finite(state, before, (params, *others, extra), finite, batch["mask"])
 
     after = following(state)
     update_norm = norm(jax.tree.map(jnp.subtract, trained(after.params), before))
@@ -95,26 +97,28 @@ def jit_step(step, *, mesh: jax.sharding.Mesh, abstract):
   )
 
 
-def loss_and_grads(objective: Objective, params, trained, part, key):
-  """((loss, (count, metrics)), gradient for `trained`) of a part of a batch; all are sums."""
+def loss_and_grads(objective: Objective, params, extra, trained, part, key):
+  """((loss, the other sums), gradient for `trained`) of a part of a batch; all are sums."""
 
   def loss(trained):
-    sums = objective.loss(optim.combine(trained, params), part, key)
-    return sums.loss, (sums.count, sums.metrics)
+    total, *others = objective.loss(optim.combine(trained, params), extra, part, key)
+    return total, others
 
   return jax.value_and_grad(loss, has_aux=True)(trained)
 
 
 def means(of_part, trained, batch, key, accumulation: int):
-  """Loss, gradient and metrics of a prepared batch.
+  """Loss, gradient, metrics and statistics (still sums) of a prepared batch.
 
   Sums are divided by the count of the whole batch. So parts with fewer good examples weigh less,
   and accumulation gives the gradient of the undivided batch.
   """
-  (loss, (count, metrics)), grads = accumulate(of_part, trained, batch, key, accumulation)
+  (loss, others), grads = accumulate(of_part, trained, batch, key, accumulation)
+  count, metrics, statistics = others
   count = jnp.maximum(count, 1.0)
   loss, grads = jax.tree.map(lambda x: x / count, (loss, grads))
-  return loss, grads, {PREFIX + name: total / n for name, (total, n) in metrics.items()}
+  metrics = {PREFIX + name: total / n for name, (total, n) in metrics.items()}
+  return loss, grads, metrics, statistics
 
 
 def updated(optimizer, settings, state: TrainState, before, grads, given):
@@ -127,15 +131,24 @@ def updated(optimizer, settings, state: TrainState, before, grads, given):
 
 
 def apply_if_finite(state: TrainState, before, proposed, finite, mask) -> TrainState:
-  """The state after a step; uses `proposed`, the result of `updated`, only if it is finite."""
-  held = before, state.optimizer, state.ema
+  """The state after a step; uses `proposed` only if it is finite.
+
+  Args:
+    state: before the step.
+    before: its trained parameters.
+    proposed: trained parameters, optimizer state, moving average and what the objective carries on.
+    finite: whether loss and gradient are.
+    mask: of the batch.
+  """
+  held = before, state.optimizer, state.ema, state.extra
   chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), proposed, held)
-  params, optimizer_state, ema = chosen
+  params, optimizer_state, ema, extra = chosen
   return TrainState(
     step=state.step + 1,
     params=optim.combine(params, state.params),
     optimizer=optimizer_state,
     ema=ema,
+    extra=extra,
     bad_examples=state.bad_examples + jnp.sum(mask == 0, dtype=jnp.int32),
     skipped=jnp.where(finite, 0, state.skipped + 1),
   )

@@ -14,7 +14,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
 from vit_jax.learning import optim
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
-from vit_jax.learning.state import TrainState
+from vit_jax.learning.state import TrainState, new_extra
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
@@ -164,7 +164,11 @@ def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[di
 
 
 def put(
-  initial: Initial, state: TrainState, optimizer: optax.GradientTransformation, trainable: str
+  initial: Initial,
+  state: TrainState,
+  objective: Objective,
+  optimizer: optax.GradientTransformation,
+  trainable: str,
 ) -> TrainState:
   """Replaces parameters of a fresh state, and what is made from them, by the initial ones.
 
@@ -173,6 +177,7 @@ def put(
   Args:
     initial: the parameters.
     state: of the first step.
+    objective: of the run; what it carries on may be made from parameters.
     optimizer: of the run; its state may hold parameters too.
     trainable: config.optimizer.trainable.
   """
@@ -187,6 +192,10 @@ def put(
   # The average gets copies, because donated buffers must not be shared.
   copied = lambda old, new: None if old is None else jnp.copy(new)
   ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)
-  shardings = jax.tree.map(lambda x: x.sharding, state.optimizer)
-  begun = jax.jit(optimizer.init, out_shardings=shardings)(optim.partition(params, trainable))
-  return dataclasses.replace(state, params=params, optimizer=begun, ema=ema)
+
+  def made_from(params):
+    return optimizer.init(optim.partition(params, trainable)), new_extra(objective, params)
+
+  shardings = jax.tree.map(lambda x: x.sharding, (state.optimizer, state.extra))
+  moments, extra = jax.jit(made_from, out_shardings=shardings)(params)
+  return dataclasses.replace(state, params=params, optimizer=moments, ema=ema, extra=extra)

@@ -24,6 +24,7 @@ from vit_jax.config import Config, ConfigError
 from vit_jax.devices import checksums
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim, train_step
+from vit_jax.learning.state import TrainState
 from vit_jax.process import agreement
 from vit_jax.process.errors import Miscomputed
 from vit_jax.process.text import one_line
@@ -157,7 +158,7 @@ class Verified:
     tried = "gradients of small batches, which each device computed alone"
     shared = "No majority of replicas tells which device was wrong."
     try:
-      named = search(self._run, results[1].state.params, batch)
+      named = search(self._run, results[1].state, batch)
     except jax.errors.JaxRuntimeError as error:
       return f"{shared} They could not be tried alone ({one_line(str(error))[:200]})."
     if named.any():
@@ -219,12 +220,12 @@ def distinct(table, results, wrong, split, devices) -> dict[str, np.ndarray]:
   return found
 
 
-def search(run: Run, params, batch) -> np.ndarray:
+def search(run: Run, state: TrainState, batch) -> np.ndarray:
   """Which devices compute other gradients than most, each alone on the same images.
 
   Args:
     run: the run.
-    params: parameters.
+    state: after the step.
     batch: of the run; several parts of it are tried, and each several times.
 
   Returns:
@@ -236,30 +237,30 @@ def search(run: Run, params, batch) -> np.ndarray:
   rows = run.config.batch_size // (run.config.parts * run.mesh.size)
   compute, found = alone(run, rows), np.zeros(run.mesh.size, bool)
   for block in range(min(BLOCKS, run.config.batch_size // rows)):
-    tries = [jax.device_get(compute(params, batch, block * rows)) for _ in range(TRIES)]
+    tries = [jax.device_get(compute(state, batch, block * rows)) for _ in range(TRIES)]
     found |= checksums.minority(np.stack(tries))
   return found
 
 
 def alone(run: Run, rows: int):
-  """The function (params, batch, begin) -> (devices,): checksums of each device's own gradients.
+  """The function (state, batch, begin) -> (devices,): checksums of each device's own gradients.
 
   Every device computes loss and gradients of the same rows of the batch, without the others.
   """
   trained = functools.partial(optim.partition, pattern=run.config.optimizer.trainable)
 
-  def of_device(params, part):
+  def of_device(params, extra, part):
     key = jax.random.key(run.config.seed)
     prepared = run.objective.prepare(part, key)
-    sums = train_step.loss_and_grads(run.objective, params, trained(params), prepared, key)
+    sums = train_step.loss_and_grads(run.objective, params, extra, trained(params), prepared, key)
     return checksums.checksum(checksums.of_tree(sums))[None]
 
-  def of_devices(params, batch, begin):
+  def of_devices(state, batch, begin):
     part = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, begin, rows), batch)
     split = P(run.mesh.axis_names)
     return jax.shard_map(
-      of_device, mesh=run.mesh, in_specs=(P(), P()), out_specs=split, check_vma=False
-    )(params, part)
+      of_device, mesh=run.mesh, in_specs=(P(), P(), P()), out_specs=split, check_vma=False
+    )(state.params, state.extra, part)
 
   return jax.jit(of_devices, out_shardings=meshes.replicated(run.mesh))
 

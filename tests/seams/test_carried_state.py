@@ -1,0 +1,197 @@
+"""What an objective carries on beside the parameters: a toy with a teacher and a centre.
+
+The parameters are a linear layer (the student). The teacher is their moving average, and the centre
+that of its outputs, over all images that count.
+"""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.seams import program
+from vit_jax import config as c
+from vit_jax import registry
+from vit_jax.config import ObjectiveSettings
+from vit_jax.config.fields import name_of_kind
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import optim, state, train_step
+from vit_jax.learning.objective import Objective, Sums
+from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.storage import checkpoint
+from vit_jax.training import init_from
+
+MOMENTUM, SIDE, OUTPUTS = 0.5, 8, 128  # so many outputs that arrays are split over fsdp
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(ObjectiveSettings):
+  """A teacher that follows."""
+
+  kind: str = name_of_kind("teacher", "to be like its own average")
+
+  def configured(self, config, model):
+    del config
+    return Taught(model)
+
+
+@dataclasses.dataclass(frozen=True)
+class Taught(Objective):
+  """The mean squared difference from the teacher's outputs, less their centre."""
+
+  model: object = None
+
+  def init(self, key, image_size):
+    kernel = jax.random.normal(key, (image_size * image_size * 3, OUTPUTS)) / 100
+    return {"layer": {"kernel": kernel}}
+
+  def begin(self, params):
+    return {"teacher": params, "centre": jnp.zeros(OUTPUTS), "updates": jnp.zeros((), jnp.int32)}
+
+  def prepare(self, batch, key):
+    return batch
+
+  def loss(self, params, extra, batch, key):
+    del key
+    pixels = batch["image"].reshape(len(batch["mask"]), -1) / jnp.float32(255)
+    taught, mask = pixels @ extra["teacher"]["layer"]["kernel"], batch["mask"]
+    error = pixels @ params["layer"]["kernel"] - (taught - extra["centre"] + 1)
+    count = mask.sum()
+    return Sums(jnp.sum((error**2).mean(-1) * mask), count, {}, (mask @ taught, count))
+
+  def after_update(self, params, extra, statistics):
+    follow = lambda old, new: old + MOMENTUM * (new - old)
+    total, count = statistics
+    return {
+      "teacher": jax.tree.map(follow, extra["teacher"], params),
+      "centre": follow(extra["centre"], total / count),
+      "updates": extra["updates"] + 1,
+    }
+
+  def training_flops(self, image_size):
+    return 6 * image_size * image_size * 3 * OUTPUTS
+
+
+LINE = "tests.seams.test_carried_state:Settings"
+OPTIMIZER = SGD(momentum=0.0, ema=0.0)
+RATE = 0.1
+
+
+def batches(count=3, size=16):
+  rng = np.random.default_rng(0)
+  for _ in range(count):
+    image = rng.integers(0, 256, (size, SIDE, SIDE, 3), np.uint8)
+    yield dict(image=image, mask=np.float32(rng.permutation(size) > 2))
+
+
+def started(data=1, fsdp=1, parts=1):
+  """The first state, and the compiled step."""
+  objective, optimizer = Taught(), optim.make(OPTIMIZER)
+  split = dict(batch_size=16, accumulation=parts, devices=jax.devices()[: data * fsdp])
+  mesh = meshes.make(c.Mesh(data=data, fsdp=fsdp), **split)
+  init = functools.partial(
+    state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=False
+  )
+  abstract = state.abstract(init, mesh)
+  made = train_step.make(
+    objective, optimizer, lambda _: RATE, OPTIMIZER, seed=0, accumulation=parts
+  )
+  step = train_step.jit_step(made, mesh=mesh, abstract=abstract)
+  put = lambda batch: jax.device_put(batch, meshes.batch_sharding(mesh))
+  return state.create(init, abstract), lambda current, batch: step(current, put(batch))[0]
+
+
+def stepped(current, step, spoiled=None):
+  """The state after some batches; the centre is not finite before the step `spoiled`."""
+  for number, batch in enumerate(batches()):
+    if number == spoiled:
+      current = dataclasses.replace(current, extra=current.extra | {"centre": spoil(current)})
+    current = step(current, batch)
+  return current
+
+
+def spoil(current):
+  centre = current.extra["centre"]
+  return jax.device_put(np.full(OUTPUTS, np.nan, np.float32), centre.sharding)
+
+
+def in_numpy(first):
+  """The same steps in float64."""
+  student = teacher = np.float64(first["layer"]["kernel"])
+  centre = np.zeros(OUTPUTS)
+  for batch in batches():
+    x, mask = np.float64(batch["image"]).reshape(16, -1) / 255, np.float64(batch["mask"])
+    taught = x @ teacher
+    error = x @ student - (taught - centre + 1)
+    student = student - RATE * x.T @ (2 * error * mask[:, None]) / OUTPUTS / mask.sum()
+    teacher = teacher + MOMENTUM * (student - teacher)
+    centre = centre + MOMENTUM * (mask @ taught / mask.sum() - centre)
+  return student, teacher, centre
+
+
+@pytest.mark.parametrize(
+  ("data", "fsdp", "parts"), [(1, 1, 1), (1, 1, 4), (8, 1, 1), (1, 8, 1), (2, 4, 2)]
+)
+def test_it_is_updated_alike_on_all_devices_and_in_parts(data, fsdp, parts):
+  first, step = started(data, fsdp, parts)
+  student, teacher, centre = in_numpy(jax.device_get(first.params))
+  found = stepped(first, step)
+  np.testing.assert_allclose(found.params["layer"]["kernel"], student, rtol=2e-5, atol=1e-6)
+  np.testing.assert_allclose(
+    found.extra["teacher"]["layer"]["kernel"], teacher, rtol=2e-5, atol=1e-6
+  )
+  np.testing.assert_allclose(found.extra["centre"], centre, rtol=2e-5, atol=1e-5)
+  assert found.extra["updates"] == 3
+  kernels = found.params["layer"]["kernel"], found.extra["teacher"]["layer"]["kernel"]
+  assert kernels[0].sharding == kernels[1].sharding
+  assert bool(any(kernels[1].sharding.spec)) == (fsdp > 1)
+
+
+def test_it_stays_where_the_update_is_left_out():
+  found = stepped(*started(), spoiled=2)
+  assert (found.skipped, found.extra["updates"]) == (1, 2)
+
+
+@pytest.mark.parametrize("fsdp", [1, 8])
+def test_it_is_made_of_the_weights_that_a_run_starts_from(fsdp):
+  fresh, step = started(fsdp=fsdp)
+  params = jax.tree.map(lambda x: np.array(x) + 1, fresh.params)
+  initial = init_from.Initial(params, "")
+  first = init_from.put(initial, fresh, Taught(), optim.make(OPTIMIZER), ".*")
+  chex.assert_trees_all_equal(jax.device_get(first.extra["teacher"]), params)
+  student, teacher, _ = in_numpy(params)
+  found = stepped(first, step)  # its arrays are donated, so none may be shared
+  np.testing.assert_allclose(found.params["layer"]["kernel"], student, rtol=2e-5, atol=1e-5)
+  np.testing.assert_allclose(found.extra["teacher"]["layer"]["kernel"], teacher, rtol=2e-5)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+  monkeypatch.setitem(registry.OBJECTIVES, "teacher", LINE)
+  return (
+    "--config.objective.kind=teacher",
+    "--config.evaluate.test.source=",
+    "--config.data.train.label_key=",
+    "--config.duration.steps=4",
+    "--config.verify_every=2",
+  )
+
+
+def stored(folder):
+  """All arrays of the newest checkpoint."""
+  newest = checkpoint.find(folder)
+  return checkpoint.read_arrays(newest, checkpoint.read_meta(newest)["arrays"])
+
+
+def test_it_is_saved_and_goes_on_to_the_same_bits(toy, tmp_path):
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert program.run(whole, *toy)
+  assert not program.run(parts, *toy, stop=program.StopAfter(2))
+  assert program.run(parts, *toy)
+  ends = [stored(folder) for folder in (whole, parts)]
+  assert {"extra/teacher/layer/kernel", "extra/centre", "extra/updates"} <= ends[0].keys()
+  chex.assert_trees_all_equal(*ends)
