@@ -45,7 +45,7 @@ def config(**fields):
   for key, value in PLAIN.items():
     if is_auto(value_of(made, key)):
       made = with_value(made, key, value)
-  return dataclasses.replace(without_data(made), origins=made.origins)
+  return dataclasses.replace(without_data(made), origins=made.origins, derived=made.derived)
 
 
 def evaluation(**fields):

@@ -264,6 +264,7 @@ def launch_evaluation(
   """Evaluates; training data and a length of training are not needed."""
   with together.refusal_told(config, hosts):
     variables.check_jax()
+    config = evaluated_model.anew(config, given)
     place = str(folder) if checkpoint.available(folder) else config.init_from
     if config.batch_size == AUTO:
       batch_size = start.batch_size_of(place, config.evaluate_step) or SCORED_AT_ONCE

@@ -81,8 +81,8 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   from vit_jax.config.resolve import resolve
   from vit_jax.experiments.facts import before_devices
 
-  config = resolve(command.config, before_devices(command.config))
-  text = as_recipe(config, f"Made from {command.recipe}.")
+  facts = before_devices(command.config)
+  text = as_recipe(resolve(command.config, facts), facts, f"Made from {command.recipe}.")
   try:
     new = path.suffix == ".py" and files.create(path, text)
   except OSError as error:

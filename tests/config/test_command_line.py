@@ -6,7 +6,9 @@ import pytest
 from absl import flags
 
 from vit_jax import config as c
+from vit_jax import registry
 from vit_jax.config import command_line, overrides
+from vit_jax.config.fields import rule_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
@@ -79,6 +81,16 @@ def test_what_the_command_line_replaces(words, key, value):
 def test_another_kind_keeps_the_settings_that_both_kinds_have():
   assert replaced("--config.optimizer.kind=sgd").optimizer == SGD(weight_decay=0.1)
   assert replaced("--config.optimizer.kind=adam").optimizer == RECIPE.optimizer
+
+
+@pytest.mark.parametrize("kind", registry.OPTIMIZERS)
+@pytest.mark.parametrize("before", registry.OPTIMIZERS)
+def test_every_optimizer_may_take_the_place_of_every_other(kind, before):
+  first = overrides.replaced(c.Config(), {"optimizer.kind": before})
+  found = overrides.replaced(first, {"optimizer.kind": kind}).optimizer
+  assert found.kind == kind
+  fields = {field.name: field for field in dataclasses.fields(found)}
+  assert all(rule_of(fields[key]) for key, value in vars(found).items() if value == c.AUTO)
 
 
 def test_a_setting_that_another_kind_does_not_have_has_no_origin():

@@ -243,7 +243,7 @@ def test_a_recipe_is_written_with_its_steps():
   config = resolved.config(data=Data(augment=(RandAugment(magnitude=7.0),)))
   names = {}
   title = 'Made from """ + 1\n\\'
-  exec(as_recipe.as_recipe(config, title), names)
+  exec(as_recipe.as_recipe(config, {}, title), names)
   assert names["__doc__"] == 'Made from """ + 1\\n\\'
   assert from_dict(names["get_config"]().to_dict()) == config
 

@@ -13,7 +13,7 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.config.duration import is_auto
-from vit_jax.config.resolve import rules_of, value_of, with_value
+from vit_jax.config.resolve import left, rules_of, value_of, with_value
 from vit_jax.data import sources
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation import evaluate, evaluated_model
@@ -258,6 +258,17 @@ def test_the_filter_is_that_of_the_weights(tmp_path, given, changes, expected):
   assert (found.evaluate_squeeze, found.resampling) == expected
 
 
+# What counts in an evaluation, whose settings have a value at the end.
+COUNTS = (
+  "model.",
+  "loss.",
+  "mesh.",
+  "evaluate.",
+  "position",
+  "data.evaluate",
+  "data.im",
+  "data.res",
+)
 TOLD = "model.num_classes", "loss.kind"  # by the weights themselves
 NAMED = {
   "data.image_size": 24,
@@ -278,8 +289,10 @@ NAMED = {
 def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, with_card, steps):
   card = Card(image_size=16, resize=20, squeeze=True, resampling="pillow_bicubic")
   path = str(tmp_path / "w.npz")
-  of_file = weights.Weights(families.params("vit"), card if with_card else None)
-  weights.write(tmp_path / "w.npz", of_file)
+  if with_card:
+    weights.write(tmp_path / "w.npz", weights.Weights(families.params("vit"), card))
+  else:
+    weights.save(tmp_path / "w.npz", families.params("vit"))
   sets, length = {"all": Classification("x"), "near": Nearest()}, c.Duration(steps=steps)
   ours = c.Config(init_from=path, class_names="data", evaluate=sets, duration=length)
   ours = ours if key is None else with_value(ours, key, NAMED[key])
@@ -307,7 +320,54 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
     elif not is_auto(given):
       assert value_of(config, name) == given, name
   assert decided | {key} >= {*NAMED} - {"mesh.fsdp"} | {"model.depth", "model.attention"}
+  assert not [name for name in left(config) if name.startswith(COUNTS)]
   assert config.model.num_classes == 5
+
+
+RECIPE = dict(image_size=24, evaluate_resize=36, resampling="torchvision_bilinear")
+
+
+def test_a_card_counts_more_than_the_recipe_of_a_training_in_all_that_it_tells(tmp_path):
+  card = dict(resize=20, squeeze=True, resampling="pillow_bicubic", position_resizing="bicubic")
+  path = saved(tmp_path, families.params("vit"), **card)
+  recipe = unnamed(path, data=c.Data(**RECIPE), duration=c.Duration(steps=9))
+  recipe = dataclasses.replace(recipe, position_resizing="bilinear_aligned")
+  found = scored(recipe, data(5), NOWHERE).settings
+  assert (found.data.image_size, found.data.evaluate_resize) == (16, 20)
+  assert (found.data.evaluate_squeeze, found.data.resampling) == (True, "pillow_bicubic")
+  assert found.position_resizing == "bicubic"
+
+
+@pytest.mark.parametrize(
+  ("named", "size", "resize"), [((), 16, 24), (("data.image_size",), 24, 36)]
+)
+def test_without_a_card_the_recipe_of_a_training_tells_the_part_that_is_scored(
+  tmp_path, named, size, resize
+):
+  weights.save(tmp_path / "w.npz", families.params("vit"))
+  recipe = unnamed(str(tmp_path / "w.npz"), data=c.Data(**RECIPE), duration=c.Duration(steps=9))
+  found = scored(recipe, data(), NOWHERE, frozenset(named)).settings.data
+  assert (found.image_size, found.evaluate_resize) == (size, resize)
+  assert found.resampling == "torchvision_bilinear"
+
+
+def test_a_name_that_is_left_to_the_weights_is_theirs(tmp_path):
+  path = saved(tmp_path, families.params("vit"))
+  found = scored(unnamed(path), data(5), NOWHERE, frozenset(["model.name"])).settings
+  assert (found.model.depth, found.model.width) == (2, 32)
+
+
+def test_what_a_training_derived_for_its_devices_is_derived_anew():
+  run = dataclasses.replace(resolved.config(accumulation=8, mesh=c.Mesh(data=8)), batch_size=64)
+  derived = dataclasses.replace(run, derived=("mesh.data", "accumulation"))
+  for config, named, expected in (
+    (run, (), (8, 8)),
+    (derived, (), (c.AUTO, 8)),  # parts of this size fit into the memory
+    (derived, ("batch_size",), (c.AUTO, c.AUTO)),
+    (derived, ("batch_size", "accumulation", "mesh.data"), (8, 8)),
+  ):
+    found = evaluated_model.anew(config, frozenset(named))
+    assert (found.mesh.data, found.accumulation) == expected
 
 
 def test_features_are_those_that_the_weights_are_trained_for(tmp_path):
@@ -323,9 +383,10 @@ def test_a_set_that_a_rule_resized_as_all_follows_what_the_command_line_asks_for
   path = saved(tmp_path, families.params("vit"), resize=20)
   sets = {"all": Classification("x", resize=1.25), "own": Classification("y", resize=1.75)}
   of_run = unnamed(path, data=c.Data(image_size=16, evaluate_resize=20), evaluate=sets)
-  of_run = dataclasses.replace(of_run, origins=(("evaluate.all.resize", ""),))
+  of_run = dataclasses.replace(of_run, derived=("evaluate.all.resize",))
   of_run = with_value(of_run, "data.evaluate_resize", 24)
-  found = scored(of_run, data(5), NOWHERE, frozenset(["data.evaluate_resize"])).settings
+  named = frozenset(["data.evaluate_resize"])
+  found = scored(evaluated_model.anew(of_run, named), data(5), NOWHERE, named).settings
   sides = {key: spec.resizing(found.data)["resize"] for key, spec in found.evaluate.items()}
   assert sides == {"all": 24, "own": 28}
 

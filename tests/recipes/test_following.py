@@ -10,12 +10,14 @@ import pytest
 from tests import resolved
 from vit_jax import models, recipes
 from vit_jax.config import Data, Duration, Model, overrides
+from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.duration import is_auto
 from vit_jax.config.facts import FACTS, Labels
 from vit_jax.config.fields import Rule
 from vit_jax.config.model import ARCHITECTURE
 from vit_jax.config.resolve import (
   ASKED,
+  asked_of,
   check_rules,
   left,
   resolve,
@@ -70,7 +72,9 @@ def known(**changes):
 
 def found(recipe, *words, **changes):
   """The settings with all that follows; without their origins."""
-  return dataclasses.replace(resolve(asked(recipe, *words), known(**changes)), origins=())
+  return dataclasses.replace(
+    resolve(asked(recipe, *words), known(**changes)), origins=(), derived=()
+  )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,9 @@ def found(recipe, *words, **changes):
 )
 def test_a_replaced_setting_gives_the_recipe_that_had_it_from_the_start(recipe, words, other):
   ours, theirs = asked(recipe, *words), asked(other)
-  assert dataclasses.replace(ours, origins=()) == dataclasses.replace(theirs, origins=())
+  assert dataclasses.replace(ours, origins=(), derived=()) == dataclasses.replace(
+    theirs, origins=(), derived=()
+  )
   assert found(recipe, *words) == found(other)
 
 
@@ -114,6 +120,10 @@ REPLACED = {
   "data.train_resize": "data.train_resize=400",
   "data.train_pad": "data.train_pad=4",
   "data.evaluate_resize": "data.evaluate_resize=400",
+  "verify_every": "verify_every=100",
+  "optimizer.kind": "optimizer.kind=lion",
+  "model.num_classes": "model.num_classes=7",
+  "model.remat": "model.remat=dots",
 }
 HYBRID = "model.name=R50x1+ViT-B/16"  # a name of models that have these settings
 OF_STEM = "model.stem_width", "model.stages"
@@ -157,8 +167,20 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_asked_for(recipe, key)
     expected = by_rule(key, ours, config, facts) if is_auto(given) else given
     assert value_of(config, key) == expected, key
   for field in dataclasses.fields(Config):  # and nothing else is touched
-    if field.name not in ("origins", *(key.partition(".")[0] for key in rules)):
+    if field.name not in ("origins", "derived", *(key.partition(".")[0] for key in rules)):
       assert getattr(config, field.name) == getattr(ours, field.name)
+
+
+def same_as_begun(name, ours, config, begun):
+  """Whether what a rule reads is as it was: a setting, also one that is asked for; or any fact."""
+  kind, _, rest = name.partition(".")
+  if kind == "facts":
+    return True
+  if f"{kind}." != ASKED:
+    return value_of(config, name) == value_of(begun, name)
+  was_given = rest not in begun.derived
+  given = value_of(ours, rest)
+  return is_auto(given) or (was_given and given == value_of(begun, rest))
 
 
 @pytest.mark.parametrize("recipe", BASES)
@@ -169,8 +191,7 @@ def test_a_run_that_goes_on_keeps_what_is_decided_by_what_is_as_it_was(recipe, k
   facts = known(images=10**6, side=500, devices=2, parts=(1, ""), device=GPU)
   config = resolve(ours, facts, begun)
   for name, rule in rules_of(ours).items():
-    decide = [other for other in rule.reads if not other.startswith((ASKED, "facts."))]
-    as_begun = all(value_of(config, other) == value_of(begun, other) for other in decide)
+    as_begun = all(same_as_begun(other, ours, config, begun) for other in rule.reads)
     if not is_auto(value_of(ours, name)):
       expected = value_of(ours, name)
     elif rule.stays == "always" or (rule.stays == "while" and as_begun):
@@ -462,6 +483,32 @@ def test_a_run_that_goes_on_keeps_what_is_decided_as_it_was():
   for key in kept:
     assert value_of(again, key) == value_of(begun, key), key
   assert (begun.mesh.data, again.mesh.data) == (8, 2)
+
+
+@pytest.mark.parametrize("recipe", BASES)
+def test_what_was_given_once_is_never_taken_for_derived(recipe):
+  """Nor what was derived for given, by a run that goes on and by what its settings tell."""
+  begun = resolve(asked(recipe), known())
+  assert asked_of(begun) == dataclasses.replace(asked(recipe), origins=begun.origins)
+  given = {key: 1.5 for key in rules_of(begun) if key.endswith(".resize")}
+  given |= {"position_resizing": "bicubic"}
+  begun = resolve(asked(recipe, *(f"{key}={value}" for key, value in given.items())), known())
+  for _ in range(2):
+    begun = resolve(asked(recipe), known(), begun)
+    assert {key: value_of(begun, key) for key in given} == given
+    assert not given.keys() & begun.derived
+    assert {key: value_of(asked_of(begun), key) for key in given} == given
+
+
+@pytest.mark.parametrize("recipe", BASES)
+@pytest.mark.parametrize("key", [None, *REPLACED])
+def test_a_recipe_that_is_written_resolves_to_the_same(recipe, key, tmp_path):
+  config = resolve(asked(recipe, *(word_of(recipe, key) if key else ())), known())
+  path = tmp_path / "mine.py"
+  path.write_text(as_recipe(config, known(), "Mine."))
+  again = resolve(recipes.load(str(path)), known())
+  same = lambda config: dataclasses.replace(config, origins=(), derived=())
+  assert same(again) == same(config)
 
 
 def test_a_longer_run_has_a_longer_warm_up_but_the_average_that_it_began_with():

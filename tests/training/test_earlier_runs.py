@@ -95,7 +95,7 @@ def by_key(settings, path=""):
   for key, value in settings.items():
     if isinstance(value, dict) and value:
       flat |= by_key(value, f"{path}{key}.")
-    elif key != "origins":
+    elif key not in ("origins", "derived"):
       flat[f"{path}{key}"] = value
   return flat
 

@@ -16,7 +16,7 @@ from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import launch, models, recipes, weights
-from vit_jax.config.resolve import check_known, left, resolve
+from vit_jax.config.resolve import GIVEN, check_known, left, resolve
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
@@ -374,6 +374,7 @@ def test_a_run_that_was_given_the_attention_of_xla_keeps_it(tmp_path):
     assert goes_on(recorded, "auto") == "auto"
   for kind in ("xla", "cudnn"):
     assert goes_on({"attention": kind}, "auto", [["model.attention", "the devices"]]) == "auto"
+  assert goes_on({"attention": "xla"}, "auto", [["model.attention", GIVEN]]) == "xla"
 
 
 def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vit_jax import config as exported
-from vit_jax.config.resolve import left_to_rule, with_value
+from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
 from vit_jax.config.run import Config
 from vit_jax.process.text import printable
 
@@ -25,19 +25,25 @@ def get_config():
 '''
 
 
-def as_recipe(config: Config, title: str) -> str:
+def as_recipe(config: Config, facts: Facts, title: str) -> str:
   """The text of a recipe with these settings; those at their defaults are left out.
 
-  Settings whose origin is known, by `config.origins`, have it as a comment. What follows from the
-  others without a word is left AUTO.
+  Settings whose origin is known, by `config.origins`, have it as a comment. What has no words there
+  is left AUTO, if it follows from what is written.
 
   Args:
-    config: the settings.
+    config: the settings, as `resolve` gives them with these facts.
+    facts: what is known.
     title: first line of the file's docstring.
   """
-  plain = with_value(config, "origins", ())
-  for key in (key for key, words in config.origins if not words):
+  silent = [key for key, words in config.origins if not words and key in derived(config)]
+  plain = dataclasses.replace(config, origins=(), derived=())
+  for key in silent:
     plain = left_to_rule(plain, key)
+  differs = lambda again, key: value_of(again, key) != value_of(config, key)
+  while wrong := [*filter(functools.partial(differs, resolve(plain, facts)), silent)]:
+    for key in wrong:
+      plain = with_value(plain, key, value_of(config, key))
   call = "\n".join(_lines(plain, dict(config.origins), "", "    ")).strip()
   imports = _imports(_classes(plain))
   title = json.dumps(printable(title), ensure_ascii=False)[1:-1]  # a name may hold quotes

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 FACTS = {
   "images": "number of training images",
-  "side": "median of the smaller sides of a sample of the training images, pixels; 0: not known",
+  "side": "median of the smaller sides of a sample of the training images, pixels",
   "labels": "`Labels` of the training data",
   "card": "how images are prepared for the weights in init_from, `vit_jax.weights.card.Card`",
   "architecture": "config.Model of the weights in init_from, all fields given",

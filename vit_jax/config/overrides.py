@@ -10,7 +10,7 @@ from vit_jax.config.data import Data
 from vit_jax.config.duration import Duration, is_auto
 from vit_jax.config.fields import AUTO, MAX_TEXT, Group, group_in, rule_of
 from vit_jax.config.parsing import class_of, from_dict, to_dict
-from vit_jax.config.resolve import GIVEN, rules_of, value_of, with_value
+from vit_jax.config.resolve import GIVEN, rules_of, value_of
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import unknown
 from vit_jax.process.errors import ConfigError
@@ -112,7 +112,8 @@ def _with_origins(
   if implied := model_names.settings_of(texts.get("model.name", "")):
     told = model_names.origins(texts["model.name"], config)
     origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told
-  return with_value(config, "origins", tuple(origins.items()))
+  derived = tuple(key for key in config.derived if not named(key) and _has(values, key))
+  return dataclasses.replace(config, origins=tuple(origins.items()), derived=derived)
 
 
 def _has(values, key: str) -> bool:
@@ -126,8 +127,9 @@ def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
   name, node = place.field.name, place.node
   if name == "kind" and place.group.default:
     known = _fields(class_of(place.group, {"kind": texts[key]}, place.path))
-    for other in node.keys() - known.keys():
-      del node[other]
+    for other in [*node]:
+      if other not in known or (node[other] == AUTO and not rule_of(known[other])):
+        del node[other]
   if place.settings is Duration and texts[key] == AUTO:
     whole = f"{place.path}={AUTO}"
     raise ConfigError(f"{place.path}.{name}={AUTO} is one unit of a length; give {whole}.")

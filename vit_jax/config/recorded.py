@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from vit_jax.config.fields import AUTO
 from vit_jax.config.parsing import from_dict, to_dict
+from vit_jax.config.resolve import GIVEN
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import files
@@ -54,10 +55,18 @@ def updated(settings: Mapping) -> dict:
     for name, earlier in OF_EVALUATIONS:
       if evaluation.get(name) == earlier:
         evaluation[name] = AUTO
+  settings.setdefault("derived", _derived(settings.get("origins")))
   for key, then in LACKING.items():
     node, name = _place(settings, key)
     node.setdefault(name, then)
   return settings
+
+
+def _derived(origins) -> list[str]:
+  """The settings that rules gave, as earlier versions tell them: those with an origin."""
+  pairs = origins if isinstance(origins, list) else []
+  pairs = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+  return [key for key, words in pairs if words != GIVEN]
 
 
 def _groups(by_name) -> list[dict]:
@@ -123,7 +132,7 @@ def _differing(old, new, prefix="config"):
   """Yields (key, its value in `old`, its value in `new`)."""
   other_kind = old.get("kind") != new.get("kind")
   keys = old.keys() & new.keys() if other_kind else old.keys() | new.keys()
-  for key in sorted(keys - {"origins"}):
+  for key in sorted(keys - {"origins", "derived"}):
     before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
       yield from _differing(before, after, f"{prefix}.{key}")

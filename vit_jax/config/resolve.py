@@ -31,7 +31,7 @@ class Unknown(Exception):
 def resolve(config: Config, facts: Facts, recorded: Config | None = None) -> Config:
   """The settings, with a value for each AUTO whose rule reads only what is known.
 
-  The origin of each of these values is added to `config.origins`.
+  Their origins are added to `config.origins`, and their keys to `config.derived`.
 
   Args:
     config: the settings.
@@ -39,16 +39,20 @@ def resolve(config: Config, facts: Facts, recorded: Config | None = None) -> Con
       called when a rule needs them.
     recorded: the settings with which the run began that goes on; None: it is a new one.
   """
-  rules, asked, origins = rules_of(config), config, dict(config.origins)
+  rules, asked = rules_of(config), config
+  origins, derived = dict(config.origins), [*config.derived]
   for key in in_order(rules):
     if not is_auto(value_of(config, key)):
       continue
     try:
-      value, words = _derived(key, rules[key], asked, config, facts, recorded)
+      kept = _as_recorded(key, rules[key], asked, config, recorded)
+      value, words = kept or _derived(rules[key], asked, config, facts)
     except Unknown:
       continue
     config, origins = with_value(config, key, value), origins | {key: words}
-  return dataclasses.replace(config, origins=tuple(origins.items()))
+    if not kept or key in recorded.derived:
+      derived.append(key)
+  return dataclasses.replace(config, origins=tuple(origins.items()), derived=tuple(derived))
 
 
 def left(config: Config) -> list[str]:
@@ -101,16 +105,16 @@ def with_value(group, key: str, value):
 
 
 def asked_of(config: Config) -> Config:
-  """The settings as they were asked for: AUTO where, by `config.origins`, a rule gave the value."""
+  """The settings as they were asked for: AUTO where a rule gave the value."""
   for key in derived(config):
     config = left_to_rule(config, key)
-  return config
+  return dataclasses.replace(config, derived=())
 
 
 def derived(config: Config) -> list[str]:
-  """The keys of the settings whose values rules gave, by `config.origins`."""
+  """The keys of the settings whose values rules gave."""
   rules = rules_of(config)
-  return [key for key, words in config.origins if key in rules and words != GIVEN]
+  return [key for key in config.derived if key in rules]
 
 
 def left_to_rule(config: Config, key: str) -> Config:
@@ -119,9 +123,7 @@ def left_to_rule(config: Config, key: str) -> Config:
   return with_value(config, key, LEFT_TO_RULE if length else AUTO)
 
 
-def _derived(key, rule, asked, config, facts, recorded) -> tuple[Any, str]:
-  if recorded is not None and rule.stays != "never" and _as_recorded(key, rule, config, recorded):
-    return value_of(recorded, key), RECORDED if dict(recorded.origins).get(key) else ""
+def _derived(rule, asked, config, facts) -> tuple[Any, str]:
   return rule.derive(*(_read(name, asked, config, facts) for name in rule.reads))
 
 
@@ -143,15 +145,31 @@ def _fact(name, config, facts):
   return facts[name](config)
 
 
-def _as_recorded(key, rule, config, recorded) -> bool:
-  """Whether a recorded run has this setting, and all that decides it as it is now."""
+def _as_recorded(key, rule, asked, config, recorded) -> tuple[Any, str] | None:
+  """The value of a recorded run and its origin; None if something that decides it has changed."""
+  if recorded is None or rule.stays == "never":
+    return None
   try:
-    decide = [name for name in rule.reads if not name.startswith((ASKED, FACTS))]
-    decide = [] if rule.stays == "always" else decide
-    same = all(value_of(config, name) == value_of(recorded, name) for name in decide)
-    return same and not is_auto(value_of(recorded, key))
+    if is_auto(value := value_of(recorded, key)):
+      return None
+    decide = rule.reads if rule.stays == "while" else ()
+    if not all(_is_as_recorded(name, asked, config, recorded) for name in decide):
+      return None
   except (AttributeError, KeyError):  # of another kind, or a name that it did not have
-    return False
+    return None
+  return value, RECORDED if dict(recorded.origins).get(key) else ""
+
+
+def _is_as_recorded(name, asked, config, recorded) -> bool:
+  """Whether one of a rule's `reads` is as in a recorded run; facts do not count."""
+  if name.startswith(FACTS):
+    return True
+  if not name.startswith(ASKED):
+    return value_of(config, name) == value_of(recorded, name)
+  name = name.removeprefix(ASKED)
+  if is_auto(value := value_of(asked, name)):
+    return True  # it stays as it was
+  return name not in recorded.derived and value == value_of(recorded, name)
 
 
 def _rules(group, path) -> Iterator[tuple[str, Rule]]:

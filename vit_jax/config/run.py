@@ -133,6 +133,14 @@ class Profile:
   steps: int = setting(0, "steps in the trace; 0: no trace", low=0, high=10**4)
 
 
+# What decides the memory of a step, beside the devices: a run keeps its parts on other ones.
+OF_MEMORY = (
+  *("batch_size", "data.image_size", "verify_every", "optimizer.kind"),
+  *("model.family", "model.patch", "model.depth", "model.width", "model.mlp_dim", "model.heads"),
+  *("model.stem_width", "model.stages", "model.num_classes", "model.compute_dtype", "model.remat"),
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
   """A whole run."""
@@ -149,9 +157,9 @@ class Config:
     AUTO,
     "parts of the batch that are computed one after another",
     auto=Rule(
-      ("facts.parts",),
+      (*OF_MEMORY, "facts.parts"),
       "the fewest that fit into the devices' memory, by the compiler",
-      lambda parts: parts(),
+      lambda *values: values[-1](),
     ),
     low=1,
     high=MAX_BATCH,
@@ -249,6 +257,7 @@ class Config:
     (),
     "pairs (setting, where a recipe took its value from), which a run shows when it starts",
   )
+  derived: tuple = setting((), "names of the settings whose values follow from rules in a run")
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
 
   @property

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterator
 
+from vit_jax.config.data import SIDE
 from vit_jax.data import images
 from vit_jax.data.sources import Source
 
@@ -10,7 +11,7 @@ SAMPLE = 32  # images that are decoded
 
 
 def median_side(source: Source, *, max_pixels: int) -> int:
-  """The median of the smaller sides of a sample of images, in pixels; 0: none can be decoded."""
+  """The median of the smaller sides of a sample of images, pixels; SIDE: none can be decoded."""
 
   def sides() -> Iterator[int]:
     for index in range(0, len(source), max(1, len(source) // SAMPLE)):
@@ -19,4 +20,4 @@ def median_side(source: Source, *, max_pixels: int) -> int:
       except images.BadImage:
         continue
 
-  return round(statistics.median([*sides()] or [0]))
+  return round(statistics.median([*sides()] or [SIDE]))

@@ -14,6 +14,7 @@ from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.duration import is_auto
+from vit_jax.config.facts import Labels
 from vit_jax.config.model import ARCHITECTURE, UNSEEN, USUAL
 from vit_jax.config.recorded import updated
 from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
@@ -26,11 +27,13 @@ from vit_jax.models import requirements
 from vit_jax.models.positions import FIXED
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
-from vit_jax.storage import checkpoint
+from vit_jax.storage import checkpoint, files
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 
 RESIZE = "data.evaluate_resize"
+# How images are prepared and positions resized, which a card tells.
+PREPARATION = (RESIZE, "data.evaluate_squeeze", "data.resampling", "position_resizing")
 OF_RUN = ("model.compute_dtype", "model.scan")  # what the run of the weights tells beside them
 NAME_THEM = (
   "ay in which order the head has the classes with --config.class_names=FILE (a name a line), or "
@@ -129,7 +132,7 @@ def check_same(init_from: str, recorded: str):
   Raises:
     ConfigError: it does, so it is not clear which are to be scored.
   """
-  if init_from != recorded:
+  if init_from != recorded and not files.same(init_from, recorded):
     raise ConfigError(
       f"this workdir has checkpoints, which would be scored and not config.init_from={init_from}; "
       "give those weights another --workdir, or leave config.init_from out."
@@ -156,7 +159,10 @@ def fitted(
       f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
       "features (docs/evaluation.md), or fine-tune them first."
     )
-  settings, resizing_known = settings_of(config, named, facts, model)
+  multi_label = any(named.source.multi_label for named in heads)
+  labels = Labels(heads[0].source.class_names, multi_label) if heads else Labels()
+  known = {**facts, "labels": lambda config: labels}
+  settings, resizing_known = settings_of(config, named, known, model)
   if heads:
     head = head_names(config.class_names, heads, model)
   card = dataclasses.replace(model.card, position_resizing=settings.position_resizing)
@@ -213,16 +219,7 @@ def settings_of(
     ConfigError: the image size does not suit the model.
   """
   check_named(config, named, model)
-  config = as_trained(config, named, model)
-  told = {"data.image_size": model.card.image_size}
-  told |= dict.fromkeys((RESIZE, "data.evaluate_squeeze"), model.read.card)
-  if alone(config):  # what the recipe of a protocol gives counts more than the weights
-    config, told = within(config, named, model.module), {}
-  by_weights = {key for key, known in told.items() if known}
-  by_weights |= {f"model.{key}" for key in ("name", *ARCHITECTURE)}
-  by_weights |= {key for key in derived(config) if key.startswith("evaluate.")}
-  for key in by_weights - named:
-    config = left_to_rule(config, key)
+  config = left_to_weights(as_trained(config, named, model), named, model)
   given = config.data.evaluate_resize != cfg.AUTO and (RESIZE in named or alone(config))
   if config.data.image_size == cfg.AUTO and not model.card.image_size:
     raise ValueError(
@@ -241,6 +238,48 @@ def settings_of(
   for name, spec in config.evaluate.items():
     spec.check(f"config.evaluate.{name}", config)
   return config, given or model.read.card is not None
+
+
+def left_to_weights(config: Config, named: frozenset[str], model: LoadedModel) -> Config:
+  """The settings, AUTO where the weights count more than what the command line does not name.
+
+  What the recipe of a protocol gives counts more than the weights, but for the model. Without a
+  card, the recipe of a training tells how images are prepared, in proportion to their size.
+
+  Raises:
+    ConfigError: as `within`.
+  """
+  left = {f"model.{key}" for key in ("name", *ARCHITECTURE)}
+  if alone(config):
+    config = within(config, named, model.module)
+  elif model.read.card:
+    left |= {*PREPARATION, *(["data.image_size"] if model.card.image_size else [])}
+  elif model.card.image_size and "data.image_size" not in named:
+    config = in_proportion(config, named, model.card.image_size)
+  for key in left - named:
+    config = left_to_rule(config, key)
+  return config
+
+
+def in_proportion(config: Config, named: frozenset[str], side: int) -> Config:
+  """The settings for images of another size, of which the same part is scored."""
+  before, resize = config.data.image_size, config.data.evaluate_resize
+  if RESIZE not in named and resize != cfg.AUTO and before != cfg.AUTO:
+    config = with_value(config, RESIZE, round(resize * side / before))
+  return with_value(config, "data.image_size", side)
+
+
+def anew(config: Config, named: frozenset[str]) -> Config:
+  """The settings, AUTO where rules decided for the devices and the evaluations of a training.
+
+  The parts of its batch stay, as their size fits into the memory, unless another batch is named.
+  """
+  left = {key for key in derived(config) if key == "mesh.data" or key.startswith("evaluate.")}
+  if "batch_size" in named and "accumulation" in derived(config):
+    left.add("accumulation")
+  for key in left - named:
+    config = left_to_rule(config, key)
+  return config
 
 
 def as_trained(config: Config, named: frozenset[str], model: LoadedModel) -> Config:
@@ -289,7 +328,7 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
     ValueError: names every setting that differs.
   """
   model, module = config.model, loaded.module
-  if "model.name" in named or (model.name != cfg.AUTO and alone(config)):
+  if model.name != cfg.AUTO and ("model.name" in named or alone(config)):
     loaded.check_is(dataclasses.replace(model, **unseen(loaded.card.model)))
   known = USUAL | {"representation_layer": False} | models.fields_of_module(module)
   for field, usual in known.items():

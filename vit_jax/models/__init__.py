@@ -2,7 +2,15 @@
 
 from vit_jax.models.description import settings_of
 from vit_jax.models.family import Network
-from vit_jax.models.naming import configured, create, expanded, fields_of, fields_of_module, names
+from vit_jax.models.naming import (
+  configured,
+  create,
+  expanded,
+  fields_of,
+  fields_of_module,
+  named_as_settings,
+  names,
+)
 from vit_jax.models.recognition import module_of
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
   "fields_of",
   "fields_of_module",
   "module_of",
+  "named_as_settings",
   "names",
   "settings_of",
 ]

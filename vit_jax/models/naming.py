@@ -1,6 +1,8 @@
 """Makes modules from the paper's names ("ViT-L/16", "R152x2", "R50x1+ViT-B/16")."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import jax.numpy as jnp
 
@@ -81,6 +83,21 @@ def configured(settings: config.Model) -> Network:
   module = kind(**given, dtype=jnp.dtype("bfloat16" if auto else settings.compute_dtype))
   module.check(settings.name)
   return module
+
+
+@contextlib.contextmanager
+def named_as_settings() -> Iterator[None]:
+  """Lets errors about a model name the setting.
+
+  Raises:
+    ConfigError: in place of a ValueError.
+  """
+  try:
+    yield
+  except config.ConfigError:
+    raise
+  except ValueError as error:
+    raise config.ConfigError(f"config.model.{error}") from error
 
 
 def fields_of(name: str) -> dict:

@@ -33,7 +33,7 @@ from vit_jax.storage.base import (
   Storage,
   reading,
 )
-from vit_jax.storage.paths import HERE, Path, UrlPath, inside
+from vit_jax.storage.paths import HERE, Path, UrlPath, inside, path_of
 
 COPIES = 8  # files of a folder that are copied at once
 
@@ -140,6 +140,13 @@ def links_in(folder: Path) -> set[str]:
 def real(path: Path) -> Path:
   """The whole path, without links and "..": equal for equal places."""
   return path.resolve() if isinstance(path, pathlib.Path) else path
+
+
+def same(first: str, second: str) -> bool:
+  """Whether two texts name the same path; False if one is empty, or no text."""
+  if not (isinstance(first, str) and first and second):
+    return False
+  return real(path_of(first)) == real(path_of(second))
 
 
 def check_writable(folder: Path):

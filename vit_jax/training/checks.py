@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from vit_jax import models
 from vit_jax.config import (
   AUTO,
   Config,
@@ -22,12 +21,12 @@ from vit_jax.data import resizing, sources
 from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
-from vit_jax.models import Network, requirements
+from vit_jax.models import requirements
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.registry import EVALUATIONS
 from vit_jax.storage.tree import flatten
-from vit_jax.training.facts import LATER
+from vit_jax.training.facts import LATER, module_of
 
 MAX_FACTOR = 1e4  # of a rule of weight decay
 
@@ -74,19 +73,6 @@ def check(asked: Config, config: Config):
   check_early_stopping(config.early_stopping, catalogue.names(config))
   check_mode(config)
   unused.check(asked, config)
-
-
-def module_of(model: Model) -> Network:
-  """The module that config.model describes; one class stands for a number that the data tells.
-
-  Raises:
-    ConfigError: there is no such architecture.
-  """
-  try:
-    models.fields_of(model.name)  # a misspelt name is refused although all fields are given
-    return models.configured(model.with_classes(1))
-  except ValueError as error:
-    raise ConfigError(f"config.model.{error}") from error
 
 
 def check_model(model: Model, image_size: int):

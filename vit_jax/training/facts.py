@@ -14,7 +14,7 @@ from vit_jax.config.resolve import Facts
 from vit_jax.data import sample
 from vit_jax.data.datasets import Training
 from vit_jax.inference import model as inference
-from vit_jax.models import requirements
+from vit_jax.models import Network, requirements
 from vit_jax.storage import checkpoint
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
@@ -105,16 +105,25 @@ def of_devices(devices: Sequence[jax.Device] = ()) -> Facts:
   }
 
 
+def module_of(model: Model) -> Network:
+  """The module that config.model describes; one class stands for a number that the data tells.
+
+  Raises:
+    ConfigError: there is no such architecture.
+  """
+  with models.named_as_settings():
+    models.fields_of(model.name)  # a misspelt name is refused although all fields are given
+    return models.configured(model.with_classes(1))
+
+
 def fields_of(name: str) -> dict[str, Any]:
   """What a model's name stands for.
 
   Raises:
     ConfigError: there is no such model.
   """
-  try:
+  with models.named_as_settings():
     return models.fields_of(name)
-  except ValueError as error:
-    raise ConfigError(f"config.model.{error}") from error
 
 
 def largest_side(model: Model, most: int) -> int:
@@ -123,11 +132,7 @@ def largest_side(model: Model, most: int) -> int:
   Raises:
     ConfigError: there is no such model, or its patches are larger.
   """
-  try:
-    module = models.configured(model.with_classes(1))
-  except ValueError as error:
-    raise ConfigError(f"config.model.{error}") from error
-  return requirements.largest_side(module, most, model.name)
+  return requirements.largest_side(module_of(model), most, model.name)
 
 
 def attention_on(config: Config, device: jax.Device) -> str:
@@ -136,10 +141,7 @@ def attention_on(config: Config, device: jax.Device) -> str:
   Raises:
     ConfigError: there is no such model.
   """
-  try:
-    module = models.configured(config.model.with_classes(1))
-  except ValueError as error:
-    raise ConfigError(f"config.model.{error}") from error
+  module = module_of(config.model)
   has_attention = hasattr(module, "attention")
   able = has_attention and not requirements.why_not_cudnn(module, config.data.image_size, device)
   return "cudnn" if able else "xla"

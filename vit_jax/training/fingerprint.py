@@ -39,7 +39,7 @@ def _settings(values: Mapping, prefix: str = "") -> dict[str, str]:
   for key, value in values.items():
     if isinstance(value, Mapping):
       result |= _settings(value, f"{prefix}{key}.")
-    elif key not in (*OWN, "origins"):
+    elif key not in (*OWN, "origins", "derived"):
       result[prefix + key] = json.dumps(value)
   return result
 

@@ -11,7 +11,6 @@ from vit_jax.config import (
   Config,
   ConfigError,
   EarlyStopping,
-  Model,
   from_dict,
   to_dict,
 )
@@ -83,21 +82,10 @@ class Recorded:
       config = None if self.new else from_dict(updated(self.settings))
       if config is None or config.model.name == AUTO:
         return config
-      return with_value(config, "model", expanded(config.model))
+      with models.named_as_settings():
+        return with_value(config, "model", models.expanded(config.model))
     except ConfigError as error:
       raise ConfigError(f"{self.folder}, checkpoint {self.step}: {error}") from error
-
-
-def expanded(model: Model) -> Model:
-  """The model with the fields that its name stands for.
-
-  Raises:
-    ConfigError: there is no such model.
-  """
-  try:
-    return models.expanded(model)
-  except ValueError as error:
-    raise ConfigError(f"config.model.{error}") from error
 
 
 def read(folder: Path) -> Recorded:
@@ -164,8 +152,8 @@ def as_begun(config: Config, run: Recorded) -> Config:
   if run.new:
     return config
   kept = {key: run.settings.get(key) for key in PATHS}
-  same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
-  derived = "model.attention" in dict(run.config.origins)
+  same = {key: old for key, old in kept.items() if files.same(old, getattr(config, key))}
+  derived = "model.attention" in run.config.derived
   if config.model.attention == AUTO and run.config.model.attention == "xla" and not derived:
     same["model.attention"] = "xla"
   begun = config
@@ -186,13 +174,6 @@ def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_ST
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
     )
-
-
-def is_same(path: str, other: str) -> bool:
-  """Whether two texts name the same path."""
-  if not (isinstance(path, str) and path and other):
-    return False
-  return files.real(path_of(path)) == files.real(path_of(other))
 
 
 def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, Identity]):

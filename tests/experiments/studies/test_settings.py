@@ -31,6 +31,19 @@ def tuning(tmp_path_factory):
   return f"configs/finetune.py:{path},digits"
 
 
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize(
+  "word",
+  ["data.crop_aspect=(0.5,2)", "data.crop_rule=random_resized", "data.evaluate_squeeze=true"],
+)
+def test_what_has_an_effect_with_weights_that_crop_is_accepted(word, there, tuning, tmp_path):
+  """Also if they are not there, so that it is not known whether they crop."""
+  path = tuning.partition(":")[2].partition(",")[0] if there else tmp_path / "gone.npz"
+  more = ("model.name=ViT-B/4", "data.image_size=16", f"init_from={path}", "new_head=true", word)
+  words = tuple(f"--config.{each}" for each in more)
+  assert checks.accepted(Run("a", "configs/train.py:digits", tmp_path / "a", words))
+
+
 @pytest.mark.parametrize("word", REPLACED)
 @pytest.mark.parametrize("recipe", ["configs/train.py:digits", "configs/vit_digits.py", "tuning"])
 def test_what_follows_from_a_setting_of_a_stage_follows(recipe, word, tuning, tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, ConfigError, Dataset, similar
+from vit_jax.config.fields import MAX_PIXELS
 from vit_jax.config.resolve import Facts, check_known, value_of, with_value
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
@@ -17,6 +18,7 @@ from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
+from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER
@@ -25,7 +27,8 @@ from vit_jax.training.start import history_of
 from vit_jax.weights.card import Card
 
 OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}  # examples of what they tell
-UNREAD = Card(image_size=0)  # in place of weights that need not be read
+# In place of weights that are not there: with it, no setting of crops and resizing lacks an effect.
+UNREAD = Card(image_size=0, resize=MAX_PIXELS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,18 +93,21 @@ def accepted(run: Run) -> Config:
 
 
 def known_of(asked: Config, run: Run) -> Facts:
-  """What is known of a run before it starts; weights are read only if its cost follows from them.
+  """What is known of a run before it starts; its weights may be missing.
 
   Raises:
-    ConfigError: it does, and they are those of another run, or cannot be read.
+    ConfigError: its cost follows from weights of another run of the study, or weights cannot be
+      read.
   """
   facts = before_devices(asked)
   if not asked.init_from:
     return facts
   needed = {key: text for key, text in OF_WEIGHTS.items() if value_of(asked, key) == AUTO}
-  if not needed:
+  path = path_of(asked.init_from)
+  of_study = path.parent == run.folder.parent
+  if not needed and (of_study or not files.exists(path)):
     return {**facts, "card": lambda config: UNREAD}
-  if path_of(asked.init_from).parent == run.folder.parent:
+  if of_study:
     key, text = next(iter(needed.items()))
     raise ConfigError(
       f"config.{key} is {AUTO} in a stage that starts from another run of the study, whose weights "
