@@ -65,7 +65,7 @@ def initial(model, optimizer):
 
 
 def placed(config, mesh):
-  """The first state of a run on a mesh; the key only has settings that change it."""
+  """The first state of a run on a mesh."""
   model = dataclasses.replace(config.model, remat="none", dropout=0.0)
   first = initial(model, config.optimizer)
   return jax.device_put(first, meshes.state_shardings(mesh, first))
@@ -106,9 +106,11 @@ def update(config, mesh, *, few_kernels=False):
   return lambda state, one: COMPILED[key](state, jax.device_put(one, meshes.batch_sharding(mesh)))
 
 
-def loss_of(config):
+def loss_of(config, mesh):
   """(state, batch) -> the loss of the step; the rest of the step is not compiled."""
-  return jax.jit(lambda state, one: made(config)(state, one)[1]["loss"])
+  step = meshes.on(mesh, made(config))
+  loss = jax.jit(lambda state, one: step(state, one)[1]["loss"])
+  return lambda state, one: loss(state, jax.device_put(one, meshes.batch_sharding(mesh)))
 
 
 COMPILED = {}
