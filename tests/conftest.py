@@ -58,6 +58,13 @@ def pytest_collection_modifyitems(items):
   gc.set_threshold(100_000, 20, 100)  # tracing makes much that lives; a sixth of its time went here
 
 
+@pytest.fixture
+def one_device(monkeypatch):
+  """One device instead of eight, for runs of which it does not matter: half as much to compile."""
+  only = jax.devices()[:1]
+  monkeypatch.setattr(jax, "devices", lambda *_: only)
+
+
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory):
   """The workdir of a run of five steps on the digits, with a moving average; not to be changed."""
