@@ -10,7 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from tests import resolved
+from tests import modules, resolved
+from tests.golden import weights as golden
 from tests.learning.steps import BATCHES, CONFIG, ONE, changed, mesh_of
 from tests.seams.program import StopAfter
 from vit_jax import config as c
@@ -23,7 +24,7 @@ from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, fit, metrics_log
-from vit_jax.storage.tree import flatten
+from vit_jax.storage.tree import flatten, nest
 from vit_jax.training import init_from, speed
 from vit_jax.training.facts import of_devices
 
@@ -36,9 +37,10 @@ RATE = schedule.make(
 
 
 def start(config, mesh=ONE):
-  """A state without arrays of zeros, so that every array could change; and the step."""
+  """A state in which no parameter is 0, so that every array could change; and the step."""
   objective = Classification(models.configured(config.model))
   optimizer = optim.make(config.optimizer)
+  trained = config.optimizer.trainable
   init = functools.partial(
     state.init,
     objective,
@@ -46,17 +48,18 @@ def start(config, mesh=ONE):
     seed=0,
     image_size=16,
     with_ema=bool(config.optimizer.ema),
-    trainable=config.optimizer.trainable,
+    trainable=trained,
   )
-  fresh = state.create(init, state.abstract(init, mesh))
-  moved = jax.tree.map(lambda x: x + jnp.sin(jnp.arange(x.size)).reshape(x.shape) / 9, fresh.params)
-  moved = jax.device_put(moved, jax.tree.map(lambda x: x.sharding, fresh.params))
-  ema = jax.tree.map(jnp.copy, optim.partition(moved, config.optimizer.trainable))
-  fresh = dataclasses.replace(fresh, params=moved, ema=ema if config.optimizer.ema else None)
+  abstract = state.abstract(init, mesh)
+  fresh = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), abstract)
+  shapes = {name: x.shape for name, x in flatten(abstract.params).items()}
+  params = nest(golden.make(shapes))
+  ema = optim.partition(params, trained) if config.optimizer.ema else None
+  fresh = dataclasses.replace(fresh, params=params, ema=ema)
   made = train_step.make(
     objective, optimizer, RATE, config.optimizer, seed=0, accumulation=config.accumulation
   )
-  return fresh, jax.jit(made)
+  return jax.device_put(fresh, jax.tree.map(lambda x: x.sharding, abstract)), jax.jit(made)
 
 
 def run(config, mesh=ONE):
@@ -76,9 +79,9 @@ def partial_run():
 
 @functools.cache
 def probe():
-  """The state before, and the compiled step, of a linear probe."""
+  """The state before, and the lowered step, of a linear probe."""
   first, step = start(PROBE)
-  return first, step.lower(first, BATCHES[0]).compile()
+  return first, step.lower(first, BATCHES[0])
 
 
 STACKED = changed(PARTIAL, model=dict(scan=True), optimizer=dict(trainable="Transformer/enc.*"))
@@ -125,8 +128,8 @@ def test_on_eight_devices_and_in_parts_as_on_one_and_at_once():
 def test_a_linear_probe_is_logistic_regression_on_fixed_features():
   first, step = probe()
   one = BATCHES[0]
-  images = (jnp.float32(one["image"]) - 127.5) / 127.5
-  _, features = models.configured(PROBE.model).apply({"params": first.params}, images, train=False)
+  images = (np.float32(one["image"]) - 127.5) / 127.5
+  _, features = modules.run(models.configured(PROBE.model), first.params, images)
   x = np.float64(features["pre_logits"])
   kernel, bias = (np.float64(first.params["head"][name]) for name in ("kernel", "bias"))
   logits = x @ kernel + bias
@@ -134,7 +137,7 @@ def test_a_linear_probe_is_logistic_regression_on_fixed_features():
   error = (shares - np.eye(5)[one["labels"]]) * one["mask"][:, None] / one["mask"].sum()
   grads = {"kernel": x.T @ error, "bias": error.sum(axis=0)}
   norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
-  after, metrics = step(first, one)
+  after, metrics = step.compile()(first, one)
   np.testing.assert_allclose(metrics["grad_norm"], norm, rtol=1e-4)
   for name, decay in (("kernel", 0.1), ("bias", 0.0)):
     # Adam's first step, with the clipping at 1 and the epsilon of the config.
@@ -149,7 +152,7 @@ def test_a_linear_probe_is_logistic_regression_on_fixed_features():
 def test_no_gradient_is_computed_for_what_is_frozen():
   """A whole step costs about three forward passes; a linear probe's costs little more than one."""
   first, step = start(CONFIG)
-  whole = step.lower(first, BATCHES[0]).compile()
+  whole = step.lower(first, BATCHES[0])
   flops = [program.cost_analysis()["flops"] for program in (probe()[1], whole)]
   assert 0.3 < flops[0] / flops[1] < 0.4
 
