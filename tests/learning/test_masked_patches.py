@@ -128,7 +128,7 @@ def test_a_masked_patch_is_predicted_without_its_pixels_but_with_its_neighbours(
     )
     return jnp.sum(out[image, patch] ** 2)
 
-  slope = jax.jit(jax.grad(prediction))(jnp.asarray(one["image"] / 127.5 - 1, jnp.float32))
+  slope = jax.device_get(jax.jit(jax.grad(prediction))(np.float32(one["image"] / 127.5 - 1)))
   row, column = divmod(int(patch), 3)
   own = np.zeros((SIDE, SIDE), bool)
   own[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = True
@@ -160,11 +160,19 @@ prepare_down4 = jax.jit(of("down4").prepare)
 @pytest.mark.parametrize(
   ("name", "options"),
   [
-    ("ViT-B/8", dict(positions="2d", position_place="every_layer", pool="gap")),
     ("ViT-B/8", dict(positions="relative", scan=True, remat="dots")),
-    ("ViT-B/8", dict(position_place="every_layer_shared")),
-    ("Axial-ViT-B/8", dict(positions="none")),
-    ("R26+ViT-B/32", dict(stages=(1, 1))),
+    ("Axial-ViT-B/8", dict(position_place="every_layer_shared")),
+    (
+      "R50x1+ViT-B/16",
+      dict(
+        stages=(1,),
+        patch=2,
+        stem_width=32,
+        positions="2d",
+        position_place="every_layer",
+        pool="gap",
+      ),
+    ),
   ],
 )
 def test_every_vit_has_gradients_everywhere(name, options):
@@ -173,7 +181,7 @@ def test_every_vit_has_gradients_everywhere(name, options):
   one = prepare_down4(dict(image=images, mask=np.ones(4, np.float32)), KEY)
   assert objective.model.grid(SIDE, SIDE) == MODEL.grid(SIDE, SIDE)  # so `one` is also its batch
   slope = jax.jit(jax.grad(lambda p: objective.loss(p, {}, one, KEY).loss))(params_of(objective))
-  for path, leaf in jax.tree_util.tree_leaves_with_path(slope):
+  for path, leaf in jax.tree_util.tree_leaves_with_path(jax.device_get(slope)):
     name = jax.tree_util.keystr(path)
     # A bias of keys moves all logits of a query alike, which the softmax ignores.
     assert ("key" in name and "bias" in name) or np.any(leaf), name
