@@ -41,6 +41,7 @@ def run(recipe, folder, *words, mode="train"):
   )
 
 
+@pytest.mark.usefixtures("one_device")
 def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
   photos, workdir = draw(tmp_path / "photos"), tmp_path / "run"
   assert run(f"configs/train.py:{photos}", workdir, *SHORT, *SMALL)

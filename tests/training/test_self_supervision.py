@@ -7,12 +7,14 @@ import chex
 import jax
 import numpy as np
 import pytest
+from absl.testing import flagsaver
 from PIL import Image
 
-from tests import programs, resolved
+from tests import resolved
 from tests.seams.program import StopAfter
 from vit_jax import config as c
-from vit_jax import launch
+from vit_jax import launch, main
+from vit_jax.config import command_line
 from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
 from vit_jax.evaluation.classification import Classification
@@ -140,9 +142,16 @@ def test_export_leaves_them_out_and_says_so(pretrained, tmp_path, output):
   assert again.card.representation == "patches"
 
 
+def evaluate(*words):
+  """The exit status of the main program."""
+  with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
+    main.main(command_line.parse(["main", "--mode=evaluate", *words]))
+  return end.value.code
+
+
+@pytest.mark.usefixtures("one_device")
 def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained):
-  done = programs.run([*programs.MAIN, f"--workdir={pretrained}", "--mode=evaluate"])
-  assert done.returncode == 0, done.stderr
+  assert evaluate(f"--workdir={pretrained}") == 0
   found = json.loads((pretrained / "evaluation.json").read_text())
   last = [line for line in metrics_log.read(pretrained) if "near/20nn" in line][-1]
   for name in ("near/20nn", "token/20nn", "probe/5shot"):
@@ -160,13 +169,12 @@ def test_a_picture_of_masked_patches_shows_all_classes():
   assert len({labels(place) for place in held.places}) == reconstruction.SHOWN
 
 
-def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):
+@pytest.mark.usefixtures("one_device")
+def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path, capsys):
   suite = ["--config=configs/evaluate.py:own", f"--config.init_from={pretrained}"]
   data = ["--config.evaluate.own.source=digits", "--config.evaluate.own.split=test"]
-  place = f"--workdir={tmp_path}"
-  done = programs.run([*programs.MAIN, "--mode=evaluate", *suite, *data, place])
-  assert done.returncode == 2
-  assert "these weights have no head" in programs.message(done)
+  assert evaluate(*suite, *data, f"--workdir={tmp_path}") == 2
+  assert "these weights have no head" in capsys.readouterr().err
 
 
 def test_reconstruction_without_the_objective_is_refused():
