@@ -81,6 +81,7 @@ def test_a_second_state_of_verified_steps_counts(monkeypatch):
     assert memory.step_bytes(each) == needed
 
 
+@pytest.mark.usefixtures("one_device")
 def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
   """And a run that goes on keeps its number, whatever the memory is then."""
   small = dataclasses.replace(CONFIG, evaluate={}, duration=Duration(steps=2))
