@@ -251,6 +251,7 @@ def test_a_named_model_stays():
   assert {*left(config)} == {"model.num_classes", "mesh.data"}
 
 
+@pytest.mark.usefixtures("one_device")
 def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
   """timm's names without a card: a warning says what is taken as usual."""
   model = models.create("ViT-Ti/4", depth=1, width=64, mlp_dim=16, heads=1, num_classes=10)
@@ -258,7 +259,7 @@ def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
   params = modules.parameters(model, images, train=False)
   safetensors.numpy.save_file(timm.to_timm(params), tmp_path / "w.safetensors")
   config = dataclasses.replace(
-    CONFIG, init_from=str(tmp_path / "w.safetensors"), duration=c.Duration(steps=2)
+    CONFIG, init_from=str(tmp_path / "w.safetensors"), duration=c.Duration(steps=2), evaluate={}
   )
   data = dataclasses.replace(config.data, image_size=8)
   config = dataclasses.replace(config, data=data, model=c.Model(num_classes=10))
