@@ -15,9 +15,10 @@ import pytest
 
 from tests import resolved
 from tests.learning import steps
-from vit_jax.config import ConfigError, Model, Schedule
+from vit_jax.config import ConfigError, Model, ObjectiveSettings, Schedule
 from vit_jax.learning import optim
 from vit_jax.learning.layer_decay import factors
+from vit_jax.learning.objective import Sums
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.lamb import LAMB
 from vit_jax.learning.optimizers.lion import Lion
@@ -252,18 +253,37 @@ def test_layer_decay_scales_the_whole_change():
 MESH = steps.mesh_of(2, 2)
 
 
+@dataclasses.dataclass(frozen=True)
+class Distance(ObjectiveSettings):
+  """The distance of a model's parameters from the mean pixel: gradients with little to compile."""
+
+  kind: str = "distance"
+
+  def configured(self, config, model):
+    return self
+
+  def prepare(self, batch, key):
+    return batch
+
+  def loss(self, params, batch, key):
+    pixel, count = batch["image"].mean() / 255, batch["mask"].sum()
+    distance = sum(jnp.sum(jnp.square(x - pixel)) for x in jax.tree.leaves(params))
+    return Sums(count * distance, count, {})
+
+
 def averaging(rule):
-  """A run of a model with an average."""
+  """A run with the parameters of a model, and with an average."""
   plain = dataclasses.replace(rule, ema=0.0)
   return steps.changed(
     optimizer=plain if plain.averages else dataclasses.replace(rule, ema=0.9),
-    model=dict(depth=1, layer_scale=True, stochastic_depth=0.2, stochastic_depth_rule="uniform"),
+    objective=Distance(),
+    model=dict(depth=1),
   )
 
 
 @EACH
 def test_a_run_resumes_with_its_average(rule):
-  """Steps of a model on 2 x 2 devices: in one go, and from the state after the second step."""
+  """Steps on 2 x 2 devices: in one go, and from the state after the second step."""
   config = averaging(rule)
   whole, _ = steps.run(config, MESH, steps.BATCHES[:4])
   half, _ = steps.run(config, MESH, steps.BATCHES[:2])
