@@ -20,6 +20,8 @@ from vit_jax.storage import checkpoint
 from vit_jax.storage.starts import AUGMENTED
 from vit_jax.storage.workdir import IMAGES
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 WORDS = ("--config.duration.epochs=0", "--config.duration.steps=4")
 TOY = "--config.data.augment=[{'kind': 'stripes', 'period': 3}]"
 

@@ -21,6 +21,8 @@ from vit_jax.process.signals import StopRequest
 from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spread(Dataset, EvaluationSpec):

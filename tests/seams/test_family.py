@@ -24,6 +24,8 @@ from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import facts
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 class PatchMLP(Network, nn.Module):
   """Two dense layers for each patch, and their mean."""

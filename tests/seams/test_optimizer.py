@@ -16,6 +16,8 @@ from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.report import report
 from vit_jax.storage import checkpoint
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 TOY, STEPS = "--config.optimizer.kind=sums", "--config.duration.steps=4"
 
 

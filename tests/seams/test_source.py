@@ -13,6 +13,8 @@ from vit_jax.data.sources import Example, Source
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 class Toy(Source):
   """As many images as are asked for, dark and light in turn: the required members, and parts."""

@@ -26,6 +26,8 @@ from vit_jax.storage.buckets.objects import Entry
 from vit_jax.storage.paths import UrlPath, path_of
 from vit_jax.weights import timm
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 class Killed(BaseException):
   """What nothing in the program catches."""

@@ -24,6 +24,8 @@ from vit_jax.report import report
 from vit_jax.storage import checkpoint
 from vit_jax.weights import timm
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 class Memory(ViT):
   """A ViT with memory between the class token and the patches."""
