@@ -149,7 +149,7 @@ def make_run(
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(initial.params) if initial else {}
     comparison.compare(
-      "weights", weights | fingerprint.of_preparation(config), seconds=config.stall_seconds
+      "weights", weights | fingerprint.of_settings(config), seconds=config.stall_seconds
     )
   if recorded.new:
     new = flatten(run.abstract.params).keys() - flatten(initial.params if initial else {}).keys()
@@ -285,7 +285,7 @@ def launch_evaluation(
     scored = evaluated_model.read(config, evaluations, folder, given, facts, average=average)
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(scored.params)
-    weights |= fingerprint.of_preparation(scored.settings)
+    weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
     comparison.compare("weights", weights, seconds=config.stall_seconds)
   reader = reader_of(scored.settings)
   evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)

@@ -1,6 +1,7 @@
 """What follows from a setting follows where the command line replaces that setting."""
 
 import dataclasses
+import functools
 import graphlib
 import types
 
@@ -59,6 +60,7 @@ BASES = (
 )
 
 
+@functools.cache
 def asked(recipe, *words):
   return recipes.resolve(f"configs/{recipe}", [f"--config.{word}" for word in words])
 

@@ -69,6 +69,11 @@ def test_weights_are_told_apart_by_names_types_and_values():
   assert str(fingerprint.of_weights({"c": one["c"], "a": one["a"]})) == sums[0]
 
 
+def test_the_order_of_a_heads_classes_counts():
+  sums = [str(fingerprint.of_head(names)) for names in ((), ("a", "b"), ("b", "a"), ("ab",))]
+  assert len(set(sums)) == 4
+
+
 def test_another_program_at_a_resume_is_said():
   before = {"jax": "1", "the code": "x", "XLA_FLAGS": "--xla_a=1"}
   assert fingerprint.changes(before, before) == []

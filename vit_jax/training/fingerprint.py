@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -25,12 +25,17 @@ def of_start(config: Config, step: int, data: Mapping[str, Identity]) -> dict[st
     step: the steps that are done.
     data: the identities of the opened datasets.
   """
-  facts = {f"config.{key}": text for key, text in _settings(to_dict(config)).items()}
+  facts = of_settings(config)
   facts["the newest checkpoint"] = f"step {step}" if step else "none"
   for key, identity in data.items():
     known = {field: str(value) or UNKNOWN for field, value in identity._asdict().items()}
     facts |= {f"{key} ({field})": value for field, value in known.items()}
   return facts | program.fingerprint()
+
+
+def of_settings(config: Config) -> dict[str, str]:
+  """All settings that hosts have in common, by their full names."""
+  return _settings(to_dict(config), "config.")
 
 
 def _settings(values: Mapping, prefix: str = "") -> dict[str, str]:
@@ -60,10 +65,10 @@ def of_weights(params: Mapping) -> dict[str, str]:
   return {"the sum of the weights to start from": digest.hexdigest()[:16]}
 
 
-def of_preparation(config: Config) -> dict[str, str]:
-  """How images and positions are prepared, as the settings and the card of the weights say."""
-  data = _settings(to_dict(config.data), "config.data.")
-  return data | {"config.position_resizing": json.dumps(config.position_resizing)}
+def of_head(names: Sequence[str]) -> dict[str, str]:
+  """A sum of the names of a head's classes, in their order."""
+  digest = hashlib.sha256(json.dumps([*names]).encode())
+  return {"the sum of the names of the head's classes": digest.hexdigest()[:16]}
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
