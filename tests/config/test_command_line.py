@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 from absl import flags
+from absl.testing import flagsaver
 
 from vit_jax import config as c
 from vit_jax import registry
@@ -204,9 +205,9 @@ def test_wrong_settings(words, message):
   ],
 )
 def test_wrong_command_lines(arguments, message, capsys):
-  flags.FLAGS.unparse_flags()
-  flags.FLAGS["config"].unparse()
-  with pytest.raises(SystemExit) as ended:
+  with flagsaver.flagsaver(), pytest.raises(SystemExit) as ended:
+    flags.FLAGS.unparse_flags()
+    flags.FLAGS["config"].unparse()
     command_line.parse(["main.py", *arguments])
   assert ended.value.code == exit_status.WRONG_USAGE
   said = capsys.readouterr().err

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from absl.testing import flagsaver
 
 from vit_jax.config import ConfigError, command_line, python_file
 
@@ -27,7 +28,7 @@ def test_a_file_that_fails(tmp_path, text, said):
 def test_a_recipe_that_ends_the_program_is_no_success(tmp_path, capsys):
   path = tmp_path / "recipe.py"
   path.write_text("import sys\ndef get_config():\n  sys.exit(0)\n")
-  with pytest.raises(SystemExit) as ended:
+  with flagsaver.flagsaver(), pytest.raises(SystemExit) as ended:
     command_line.parse(["vit_jax", f"--config={path}"])
   assert ended.value.code == 2
   assert f"{path} cannot be run (line 3): SystemExit: 0." in capsys.readouterr().err

@@ -18,7 +18,7 @@ from tests.learning import steps
 from vit_jax.config import ConfigError, Model, ObjectiveSettings, Schedule
 from vit_jax.learning import optim
 from vit_jax.learning.layer_decay import factors
-from vit_jax.learning.objective import Sums
+from vit_jax.learning.objective import Objective, Sums
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.lamb import LAMB
 from vit_jax.learning.optimizers.lion import Lion
@@ -254,7 +254,7 @@ MESH = steps.mesh_of(2, 2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Distance(ObjectiveSettings):
+class Distance(ObjectiveSettings, Objective):
   """The distance of a model's parameters from the mean pixel: gradients with little to compile."""
 
   kind: str = "distance"
@@ -265,7 +265,7 @@ class Distance(ObjectiveSettings):
   def prepare(self, batch, key):
     return batch
 
-  def loss(self, params, batch, key):
+  def loss(self, params, extra, batch, key):
     pixel, count = batch["image"].mean() / 255, batch["mask"].sum()
     distance = sum(jnp.sum(jnp.square(x - pixel)) for x in jax.tree.leaves(params))
     return Sums(count * distance, count, {})

@@ -131,8 +131,8 @@ def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
     row = recipes.TASKS[task]
     assert config.model.num_classes == row.num_classes
     assert config.data.train == c.Dataset(row.source, "train")
-    assert config.evaluate == {"test": Classification(row.source, row.test)}
+    assert config.evaluate == {"test": Classification(row.source, row.test, resize=0.0)}
     assert f"{steps:,} steps, {sides[1]} px" in " ".join(docstring("hyperrule").split())
   else:
     assert config.data.train == c.Dataset()
-    assert config.evaluate["test"] == Classification()
+    assert config.evaluate["test"] == Classification(resize=0.0)

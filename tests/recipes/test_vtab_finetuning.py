@@ -30,7 +30,7 @@ def test_the_recipe_is_the_row_of_table_4(task):
   assert config.new_head
   assert config.model.num_classes == TASKS[task].num_classes
   assert config.data.train == c.Dataset(f"vtab:{task}", "train800val200")
-  assert config.evaluate == {"test": Classification(f"vtab:{task}", "test")}
+  assert config.evaluate == {"test": Classification(f"vtab:{task}", "test", resize=0.0)}
   assert config.data.image_size == 384
   assert re.search(rf"\b{task}[, .]", docstring("vtab").replace("\n", " "))
 

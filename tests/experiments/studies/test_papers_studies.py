@@ -73,7 +73,7 @@ def test_the_hyperrule_as_a_candidate_is_its_recipe(task):
   once = dict(evaluate_every=c.Duration())
   whole = dataclasses.replace(recipes.load(f"configs/hyperrule.py:R50x1,{task}"), **once)
   found, expected = (
-    dataclasses.replace(resolved.without_data(config, images=1000), origins=())
+    dataclasses.replace(resolved.without_data(config, images=1000), origins=(), derived=())
     for config in (config_of(stage, rule), whole)
   )
   assert found == expected

@@ -18,7 +18,6 @@ from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
-from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER
@@ -27,7 +26,8 @@ from vit_jax.training.start import history_of
 from vit_jax.weights.card import Card
 
 OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}  # examples of what they tell
-# In place of weights that are not there: with it, no setting of crops and resizing lacks an effect.
+# In place of weights that need not be read: with it, no setting of crops and resizing lacks an
+# effect, as with weights that crop.
 UNREAD = Card(image_size=0, resize=MAX_PIXELS)
 
 
@@ -93,7 +93,7 @@ def accepted(run: Run) -> Config:
 
 
 def known_of(asked: Config, run: Run) -> Facts:
-  """What is known of a run before it starts; its weights may be missing.
+  """What is known of a run before it starts; weights are read only if its cost follows from them.
 
   Raises:
     ConfigError: its cost follows from weights of another run of the study, or weights cannot be
@@ -103,11 +103,9 @@ def known_of(asked: Config, run: Run) -> Facts:
   if not asked.init_from:
     return facts
   needed = {key: text for key, text in OF_WEIGHTS.items() if value_of(asked, key) == AUTO}
-  path = path_of(asked.init_from)
-  of_study = path.parent == run.folder.parent
-  if not needed and (of_study or not files.exists(path)):
+  if not needed:
     return {**facts, "card": lambda config: UNREAD}
-  if of_study:
+  if path_of(asked.init_from).parent == run.folder.parent:
     key, text = next(iter(needed.items()))
     raise ConfigError(
       f"config.{key} is {AUTO} in a stage that starts from another run of the study, whose weights "
