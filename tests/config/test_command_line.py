@@ -205,10 +205,11 @@ def test_wrong_settings(words, message):
   ],
 )
 def test_wrong_command_lines(arguments, message, capsys):
-  with flagsaver.flagsaver(), pytest.raises(SystemExit) as ended:
+  with flagsaver.flagsaver():
     flags.FLAGS.unparse_flags()
     flags.FLAGS["config"].unparse()
-    command_line.parse(["main.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+      command_line.parse(["main.py", *arguments])
   assert ended.value.code == exit_status.WRONG_USAGE
   said = capsys.readouterr().err
   assert message in said
