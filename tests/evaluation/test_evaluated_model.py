@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -303,6 +304,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
     "architecture": lambda config: loaded.card.model,
     "representation": lambda config: loaded.card.representation,
     "fields": lambda config: models.fields_of_module(loaded.module),
+    "attention": lambda config: "xla",
   }
 
   def read(name):
@@ -321,6 +323,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
       assert value_of(config, name) == given, name
   assert decided | {key} >= {*NAMED} - {"mesh.fsdp"} | {"model.depth", "model.attention"}
   assert not [name for name in left(config) if name.startswith(COUNTS)]
+  assert config.loss.kind == "softmax"
   assert config.model.num_classes == 5
 
 
@@ -349,6 +352,19 @@ def test_without_a_card_the_recipe_of_a_training_tells_the_part_that_is_scored(
   found = scored(recipe, data(), NOWHERE, frozenset(named)).settings.data
   assert (found.image_size, found.evaluate_resize) == (size, resize)
   assert found.resampling == "torchvision_bilinear"
+
+
+def test_settings_of_training_that_the_models_of_the_weights_lack_stand_in_no_way(tmp_path):
+  path = saved(tmp_path, families.params("bit"), image_size=32)
+  recipe = unnamed(path, duration=c.Duration(steps=9))
+  recipe = dataclasses.replace(recipe, model=c.Model("ViT-B/16", dropout=0.1, scan=True))
+  found = scored(recipe, data(5), NOWHERE)
+  assert found.model == families.module("bit", attention="xla")
+  gpu = types.SimpleNamespace(platform="gpu", compute_capability="9.0")
+  axial = saved(tmp_path, families.params("axial"), name="axial.npz", image_size=32)
+  recipe = dataclasses.replace(recipe, init_from=axial)
+  recipe = with_value(recipe, "model.compute_dtype", "bfloat16")
+  assert scored(recipe, data(5), NOWHERE, devices=[gpu]).settings.model.attention == "cudnn"
 
 
 def test_a_name_that_is_left_to_the_weights_is_theirs(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from tests import resolved
 from vit_jax import models, recipes
-from vit_jax.config import Data, Duration, Model, overrides
+from vit_jax.config import AUTO, Data, Duration, Model, overrides
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.duration import is_auto
 from vit_jax.config.facts import FACTS, Labels
@@ -126,6 +126,7 @@ REPLACED = {
   "optimizer.kind": "optimizer.kind=lion",
   "model.num_classes": "model.num_classes=7",
   "model.remat": "model.remat=dots",
+  "model.attention": "model.attention=xla",
 }
 HYBRID = "model.name=R50x1+ViT-B/16"  # a name of models that have these settings
 OF_STEM = "model.stem_width", "model.stages"
@@ -511,6 +512,16 @@ def test_a_recipe_that_is_written_resolves_to_the_same(recipe, key, tmp_path):
   again = resolve(recipes.load(str(path)), known())
   same = lambda config: dataclasses.replace(config, origins=(), derived=())
   assert same(again) == same(config)
+
+
+def test_a_recipe_that_is_written_leaves_to_other_devices_what_follows_from_them(tmp_path):
+  config = resolve(asked(SCRATCH), known())
+  path = tmp_path / "mine.py"
+  path.write_text(as_recipe(config, {}, "Mine."))
+  again = recipes.load(str(path))
+  for key in ("mesh.data", "accumulation", "model.compute_dtype", "model.attention"):
+    assert value_of(again, key) == AUTO
+  assert (again.batch_size, again.data.image_size) == (64, 64)
 
 
 def test_a_longer_run_has_a_longer_warm_up_but_the_average_that_it_began_with():

@@ -8,7 +8,16 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vit_jax import config as exported
-from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
+from vit_jax.config.facts import OF_DEVICES
+from vit_jax.config.resolve import (
+  Facts,
+  derived,
+  left_to_rule,
+  of_facts,
+  resolve,
+  value_of,
+  with_value,
+)
 from vit_jax.config.run import Config
 from vit_jax.process.text import printable
 
@@ -29,17 +38,19 @@ def as_recipe(config: Config, facts: Facts, title: str) -> str:
   """The text of a recipe with these settings; those at their defaults are left out.
 
   Settings whose origin is known, by `config.origins`, have it as a comment. What has no words there
-  is left AUTO, if it follows from what is written.
+  is left AUTO, if it follows from what is written. So is what follows from the devices.
 
   Args:
     config: the settings, as `resolve` gives them with these facts.
     facts: what is known.
     title: first line of the file's docstring.
   """
-  silent = [key for key, words in config.origins if not words and key in derived(config)]
+  words, of_devices = dict(config.origins), of_facts(config, OF_DEVICES)
+  silent = [key for key in derived(config) if key not in of_devices and not words.get(key)]
   plain = dataclasses.replace(config, origins=(), derived=())
-  for key in silent:
-    plain = left_to_rule(plain, key)
+  for key in derived(config):
+    if key in silent or key in of_devices:
+      plain = left_to_rule(plain, key)
   differs = lambda again, key: value_of(again, key) != value_of(config, key)
   while wrong := [*filter(functools.partial(differs, resolve(plain, facts)), silent)]:
     for key in wrong:

@@ -22,6 +22,8 @@ FACTS = {
   "parts": "(the fewest parts of a batch that fit into memory, the reckoning in words)",
 }
 
+OF_DEVICES = ("attention", "device", "devices", "parts")
+
 
 @dataclasses.dataclass(frozen=True)
 class Labels:

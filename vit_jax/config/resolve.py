@@ -117,6 +117,12 @@ def derived(config: Config) -> list[str]:
   return [key for key in config.derived if key in rules]
 
 
+def of_facts(config: Config, facts: Collection[str]) -> list[str]:
+  """The keys of the settings whose rules read one of these facts."""
+  read = {FACTS + name for name in facts}
+  return [key for key, rule in rules_of(config).items() if not read.isdisjoint(rule.reads)]
+
+
 def left_to_rule(config: Config, key: str) -> Config:
   """The settings with one that is AUTO."""
   length = isinstance(value_of(config, key), Duration)

@@ -138,6 +138,7 @@ OF_MEMORY = (
   *("batch_size", "data.image_size", "verify_every", "optimizer.kind"),
   *("model.family", "model.patch", "model.depth", "model.width", "model.mlp_dim", "model.heads"),
   *("model.stem_width", "model.stages", "model.num_classes", "model.compute_dtype", "model.remat"),
+  *("mesh.fsdp", "asked.model.attention"),
 )
 
 

@@ -8,13 +8,13 @@ or an image size, as recipes of published protocols do.
 import dataclasses
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.duration import is_auto
-from vit_jax.config.facts import Labels
 from vit_jax.config.model import ARCHITECTURE, UNSEEN, USUAL
 from vit_jax.config.recorded import updated
 from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
@@ -159,10 +159,7 @@ def fitted(
       f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
       "features (docs/evaluation.md), or fine-tune them first."
     )
-  multi_label = any(named.source.multi_label for named in heads)
-  labels = Labels(heads[0].source.class_names, multi_label) if heads else Labels()
-  known = {**facts, "labels": lambda config: labels}
-  settings, resizing_known = settings_of(config, named, known, model)
+  settings, resizing_known = settings_of(config, named, facts, model)
   if heads:
     head = head_names(config.class_names, heads, model)
   card = dataclasses.replace(model.card, position_resizing=settings.position_resizing)
@@ -231,6 +228,7 @@ def settings_of(
     "architecture": lambda config: model.card.model,
     "representation": lambda config: model.card.representation,
     "fields": lambda config: models.fields_of_module(model.module),
+    "attention": lambda config: attention_on(config, facts["device"](config), model.module),
   }
   config = resolve(config, {**facts, **of_weights})
   requirements.check_tiles(model.module, config.data.image_size, "these weights")
@@ -282,6 +280,12 @@ def anew(config: Config, named: frozenset[str]) -> Config:
   return config
 
 
+def attention_on(config: Config, device: jax.Device, module: models.Network) -> str:
+  """The library that computes the attention of the weights' module, in the type of the settings."""
+  in_type = module.clone(dtype=jnp.dtype(config.model.compute_dtype))
+  return requirements.attention_on(in_type, config.data.image_size, device)
+
+
 def as_trained(config: Config, named: frozenset[str], model: LoadedModel) -> Config:
   """The settings with the head of the weights, and the loss and the type that their run had.
 
@@ -294,10 +298,11 @@ def as_trained(config: Config, named: frozenset[str], model: LoadedModel) -> Con
     keys = [*OF_RUN, *(f"loss.{field.name}" for field in dataclasses.fields(run.loss))]
     told |= {key: value_of(run, key) for key in keys}
     told["model.attention"] = cfg.AUTO  # that of the run may have been for other devices
-  elif read.card:
-    told["loss.kind"] = read.card.loss
-  for key in told.keys() - named:
-    config = with_value(config, key, told[key])
+  elif read.card or config.loss.kind == cfg.AUTO:
+    told["loss.kind"] = model.card.loss
+  for key, value in told.items():
+    if key not in named or value_of(config, key) == cfg.AUTO:
+      config = with_value(config, key, value)
   return config
 
 

@@ -98,10 +98,6 @@ class FewShotProbe(Evaluator):
   draws: np.ndarray
   test: "sources.Source"
 
-  def with_settings(self, settings: FewShot) -> "FewShotProbe":
-    """As `Evaluator.with_settings`."""
-    return dataclasses.replace(self, settings=settings)
-
   def score(self, context: EvalContext, params) -> Result:
     """As `metrics_of`, from a probe for each number of shots and each draw."""
     representation = self.settings.representation

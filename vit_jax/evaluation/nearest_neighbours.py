@@ -74,10 +74,6 @@ class NearestNeighbours(Evaluator):
   train: "sources.Source"
   test: "sources.Source"
 
-  def with_settings(self, settings: Nearest) -> "NearestNeighbours":
-    """As `Evaluator.with_settings`."""
-    return dataclasses.replace(self, settings=settings)
-
   def score(self, context: EvalContext, params) -> Result:
     """The accuracy, named "20nn" if 20 neighbours vote."""
     representation = self.settings.representation

@@ -143,9 +143,8 @@ class Evaluator(abc.ABC):
     return self
 
   def with_settings(self, settings: "EvaluationSpec") -> "Evaluator":
-    """The evaluation with what the weights decided of its settings."""
-    del settings
-    return self
+    """The evaluation with the settings, decided by the weights, that it keeps as `settings`."""
+    return dataclasses.replace(self, settings=settings) if hasattr(self, "settings") else self
 
   def resizing_in_words(self, data) -> str:
     """How it resizes images if not as config.data (`data`) says; "": it does as that says."""

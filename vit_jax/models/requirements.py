@@ -62,6 +62,18 @@ def check_attention(module: Network, side: int, device: jax.Device):
     raise ConfigError(reason)
 
 
+def attention_on(module: Network, side: int, device: jax.Device) -> str:
+  """The library that computes the attention of a module, "cudnn" where it can; else "xla".
+
+  Args:
+    module: in the type in which it computes.
+    side: of the images, pixels.
+    device: one of those that compute.
+  """
+  able = hasattr(module, "attention") and not why_not_cudnn(module, side, device)
+  return "cudnn" if able else "xla"
+
+
 def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
   """What keeps cuDNN from computing the attention of this model on this device; "": nothing.
 

@@ -141,7 +141,4 @@ def attention_on(config: Config, device: jax.Device) -> str:
   Raises:
     ConfigError: there is no such model.
   """
-  module = module_of(config.model)
-  has_attention = hasattr(module, "attention")
-  able = has_attention and not requirements.why_not_cudnn(module, config.data.image_size, device)
-  return "cudnn" if able else "xla"
+  return requirements.attention_on(module_of(config.model), config.data.image_size, device)
