@@ -145,9 +145,8 @@ def test_every_setting_that_a_rule_reads_is_replaced():
   assert {name.removeprefix("facts.") for name in read - {*REPLACED}} == {*FACTS} == of_rules
 
 
-def by_rule(key, ours, config, facts):
+def by_rule(rule, ours, config, facts):
   """What the rule of a setting gives, of the settings `ours` that are asked for."""
-  rule = rules_of(ours)[key]
 
   def read(name):
     kind, _, rest = name.partition(".")
@@ -165,9 +164,9 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_asked_for(recipe, key)
   config, facts = resolve(ours, known()), known()
   assert not left(config)
   rules = rules_of(ours)
-  for key in rules:
+  for key, rule in rules.items():
     given = value_of(ours, key)
-    expected = by_rule(key, ours, config, facts) if is_auto(given) else given
+    expected = by_rule(rule, ours, config, facts) if is_auto(given) else given
     assert value_of(config, key) == expected, key
   for field in dataclasses.fields(Config):  # and nothing else is touched
     if field.name not in ("origins", "derived", *(key.partition(".")[0] for key in rules)):
@@ -200,7 +199,7 @@ def test_a_run_that_goes_on_keeps_what_is_decided_by_what_is_as_it_was(recipe, k
     elif rule.stays == "always" or (rule.stays == "while" and as_begun):
       expected = value_of(begun, name)
     else:
-      expected = by_rule(name, ours, config, facts)
+      expected = by_rule(rule, ours, config, facts)
     assert value_of(config, name) == expected, name
 
 
@@ -507,8 +506,9 @@ def test_what_was_given_once_is_never_taken_for_derived(recipe):
 @pytest.mark.parametrize("key", [None, *REPLACED])
 def test_a_recipe_that_is_written_resolves_to_the_same(recipe, key, tmp_path):
   config = resolve(asked(recipe, *(word_of(recipe, key) if key else ())), known())
-  path = tmp_path / "mine.py"
-  path.write_text(as_recipe(config, known(), "Mine."))
+  path, text = tmp_path / "mine.py", as_recipe(config, known(), "Mine.")
+  assert "# From: \n" not in text
+  path.write_text(text)
   again = resolve(recipes.load(str(path)), known())
   same = lambda config: dataclasses.replace(config, origins=(), derived=())
   assert same(again) == same(config)

@@ -81,7 +81,7 @@ def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterato
   inside = []
   for prefix, key in arguments:
     below = f"{path}.{key}".removeprefix(".")
-    inside += [f"{indent}  # From: {printable(origins[below])}"] if below in origins else []
+    inside += [f"{indent}  # From: {printable(origins[below])}"] if origins.get(below) else []
     first, *others = _lines(item(key), origins, below, f"{indent}  ")
     *before, last = [f"{indent}  {prefix}{first.strip()}", *others]
     inside += [*before, f"{last},"]
