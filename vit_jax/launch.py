@@ -9,7 +9,7 @@ import jax
 
 from vit_jax.config import AUTO, Config, ConfigError, to_dict
 from vit_jax.config.duration import is_auto
-from vit_jax.config.resolve import Facts, check_known, resolve, with_value
+from vit_jax.config.resolve import Facts, check_known, resolve
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
 from vit_jax.devices import comparison
@@ -44,8 +44,6 @@ from vit_jax.training.loop import Callback, Loop
 from vit_jax.training.run import OpenedData, Run
 from vit_jax.training.speed import DeviceTimer, Monitor
 from vit_jax.training.start import Recorded
-
-SCORED_AT_ONCE = 256  # images, where neither the settings nor a run tell the size of a batch
 
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
@@ -264,11 +262,9 @@ def launch_evaluation(
   """Evaluates; training data and a length of training are not needed."""
   with together.refusal_told(config, hosts):
     variables.check_jax()
-    config = evaluated_model.anew(config, given)
     place = str(folder) if checkpoint.available(folder) else config.init_from
-    if config.batch_size == AUTO:
-      batch_size = start.batch_size_of(place, config.evaluate_step) or SCORED_AT_ONCE
-      config = with_value(config, "batch_size", batch_size)
+    config = resolve(config, run_facts.of_evaluation(place))
+    config = evaluated_model.anew(config, given)
     checks.check_evaluation(config)
     joining.check(hosts)
     trained_on = start.history_of(place, config.evaluate_step)

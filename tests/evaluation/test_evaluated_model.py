@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import pathlib
 import types
 
@@ -14,7 +15,7 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.config.duration import is_auto
-from vit_jax.config.resolve import left, rules_of, value_of, with_value
+from vit_jax.config.resolve import left, resolve, rules_of, value_of, with_value
 from vit_jax.data import sources
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation import evaluate, evaluated_model
@@ -371,6 +372,18 @@ def test_a_name_that_is_left_to_the_weights_is_theirs(tmp_path):
   path = saved(tmp_path, families.params("vit"))
   found = scored(unnamed(path), data(5), NOWHERE, frozenset(["model.name"])).settings
   assert (found.model.depth, found.model.width) == (2, 32)
+
+
+def test_a_batch_that_nobody_gives_is_that_of_the_run_of_the_weights(tiny_run, tmp_path):
+  run = json.loads((tiny_run / "config.json").read_text())["batch_size"]
+  for place, given, expected in (
+    (str(tiny_run), c.AUTO, run),
+    (str(tiny_run), 7, 7),
+    (str(tmp_path / "w.npz"), c.AUTO, 256),
+    ("", c.AUTO, 256),
+  ):
+    found = resolve(c.Config(batch_size=given), facts.of_evaluation(place))
+    assert found.batch_size == expected
 
 
 def test_what_a_training_derived_for_its_devices_is_derived_anew():

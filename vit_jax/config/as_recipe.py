@@ -15,6 +15,7 @@ from vit_jax.config.resolve import (
   left_to_rule,
   of_facts,
   resolve,
+  traced,
   value_of,
   with_value,
 )
@@ -47,7 +48,7 @@ def as_recipe(config: Config, facts: Facts, title: str) -> str:
   """
   words, of_devices = dict(config.origins), of_facts(config, OF_DEVICES)
   silent = [key for key in derived(config) if key not in of_devices and not words.get(key)]
-  plain = dataclasses.replace(config, origins=(), derived=())
+  plain = traced(config, {}, ())
   for key in derived(config):
     if key in silent or key in of_devices:
       plain = left_to_rule(plain, key)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 FACTS = {
   "images": "number of training images",
   "side": "median of the smaller sides of a sample of the training images, pixels",
+  "scored_at_once": "images in a batch of an evaluation alone; 0: it is a training",
   "labels": "`Labels` of the training data",
   "card": "how images are prepared for the weights in init_from, `vit_jax.weights.card.Card`",
   "architecture": "config.Model of the weights in init_from, all fields given",

@@ -10,7 +10,7 @@ from vit_jax.config.data import Data
 from vit_jax.config.duration import Duration, is_auto
 from vit_jax.config.fields import AUTO, MAX_TEXT, Group, group_in, rule_of
 from vit_jax.config.parsing import class_of, from_dict, to_dict
-from vit_jax.config.resolve import GIVEN, rules_of, value_of
+from vit_jax.config.resolve import GIVEN, rules_of, traced, value_of
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import unknown
 from vit_jax.process.errors import ConfigError
@@ -112,8 +112,8 @@ def _with_origins(
   if implied := model_names.settings_of(texts.get("model.name", "")):
     told = model_names.origins(texts["model.name"], config)
     origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told
-  derived = tuple(key for key in config.derived if not named(key) and _has(values, key))
-  return dataclasses.replace(config, origins=tuple(origins.items()), derived=derived)
+  derived = [key for key in config.derived if not named(key) and _has(values, key)]
+  return traced(config, origins, derived)
 
 
 def _has(values, key: str) -> bool:

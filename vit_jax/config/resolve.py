@@ -52,7 +52,7 @@ def resolve(config: Config, facts: Facts, recorded: Config | None = None) -> Con
     config, origins = with_value(config, key, value), origins | {key: words}
     if not kept or key in recorded.derived:
       derived.append(key)
-  return dataclasses.replace(config, origins=tuple(origins.items()), derived=tuple(derived))
+  return traced(config, origins, derived)
 
 
 def left(config: Config) -> list[str]:
@@ -108,7 +108,12 @@ def asked_of(config: Config) -> Config:
   """The settings as they were asked for: AUTO where a rule gave the value."""
   for key in derived(config):
     config = left_to_rule(config, key)
-  return dataclasses.replace(config, derived=())
+  return traced(config, dict(config.origins), ())
+
+
+def traced(config: Config, origins: Mapping[str, str], derived: Collection[str]) -> Config:
+  """The settings with what is known of where they come from."""
+  return dataclasses.replace(config, origins=tuple(origins.items()), derived=tuple(derived))
 
 
 def derived(config: Config) -> list[str]:

@@ -32,8 +32,13 @@ def groups_of(fsdp, devices) -> tuple[int, str]:
   return max(1, devices() // fsdp), ""
 
 
-def size_of_batch(init_from, images) -> tuple[int, str]:
-  """A power of two, at most a quarter of the images."""
+SCORED_AT_ONCE = 256  # images of an evaluation, where no run tells the size of a batch
+
+
+def size_of_batch(init_from, scored_at_once, images) -> tuple[int, str]:
+  """A power of two, at most a quarter of the training images; of an evaluation, as it knows."""
+  if known := scored_at_once():
+    return known, ""
   most = 512 if init_from else scale_of(images()).batch_size
   return batch_of(images(), most), in_words(images())
 
@@ -150,7 +155,12 @@ class Config:
   batch_size: int = setting(
     AUTO,
     "images per update over all hosts",
-    auto=Rule(("init_from", "facts.images"), "the number of training images", size_of_batch),
+    auto=Rule(
+      ("init_from", "facts.scored_at_once", "facts.images"),
+      "the number of training images; of an evaluation alone, the run of its weights, or "
+      f"{SCORED_AT_ONCE}",
+      size_of_batch,
+    ),
     low=1,
     high=MAX_BATCH,
   )

@@ -11,6 +11,7 @@ from vit_jax import models
 from vit_jax.config import Config, ConfigError, Model, RunError
 from vit_jax.config.facts import Labels
 from vit_jax.config.resolve import Facts
+from vit_jax.config.run import SCORED_AT_ONCE
 from vit_jax.data import sample
 from vit_jax.data.datasets import Training
 from vit_jax.inference import model as inference
@@ -77,10 +78,26 @@ def of_start() -> Facts:
     "start": start,
     "card": lambda config: (known := start(config)) and known.card,
     "architecture": lambda config: (known := start(config)) and known.card.model,
+    "scored_at_once": lambda config: 0,
     "representation": lambda config: config.objective.representation,
     "fields": lambda config: fields_of(config.model.name),
     "largest_side": lambda config: functools.partial(largest_side, config.model),
   }
+
+
+def of_evaluation(place: str) -> Facts:
+  """What is known of an evaluation before its weights are read.
+
+  Args:
+    place: config.init_from, or a workdir; "": no weights.
+  """
+
+  def scored_at_once(config):
+    meta = checkpoint.described(path_of(place), config.evaluate_step)[1] if place else {}
+    of_run = meta.get("config", {}).get("batch_size", 0)
+    return of_run if isinstance(of_run, int) and of_run else SCORED_AT_ONCE
+
+  return {"scored_at_once": scored_at_once}
 
 
 def of_data(training: Training, config: Config) -> Facts:

@@ -133,13 +133,6 @@ def trained_on(config: Config, run: Recorded) -> History:
   return history_of(config.init_from) if run.new else run.trained_on
 
 
-def batch_size_of(place: str, step: int = 0) -> int:
-  """The batch size of the run at a checkpoint, with arguments as `history_of`; 0: there is none."""
-  meta = checkpoint.described(path_of(place), step)[1] if place else {}
-  recorded = meta.get("config", {}).get("batch_size", 0)
-  return recorded if isinstance(recorded, int) else 0
-
-
 def as_begun(config: Config, run: Recorded) -> Config:
   """The settings of a run that goes on, with what tells where it began as it was recorded.
 
