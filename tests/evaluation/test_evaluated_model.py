@@ -297,6 +297,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
     weights.save(tmp_path / "w.npz", families.params("vit"))
   sets, length = {"all": Classification("x"), "near": Nearest()}, c.Duration(steps=steps)
   ours = c.Config(init_from=path, class_names="data", evaluate=sets, duration=length)
+  ours = dataclasses.replace(ours, batch_size=8)
   ours = ours if key is None else with_value(ours, key, NAMED[key])
   config = scored(ours, data(5), NOWHERE, frozenset([key])).settings
   loaded = vit_jax.load(path)
@@ -306,6 +307,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
     "representation": lambda config: loaded.card.representation,
     "fields": lambda config: models.fields_of_module(loaded.module),
     "attention": lambda config: "xla",
+    "parts": lambda config: (1, ""),
   }
 
   def read(name):
@@ -324,7 +326,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
       assert value_of(config, name) == given, name
   assert decided | {key} >= {*NAMED} - {"mesh.fsdp"} | {"model.depth", "model.attention"}
   assert not [name for name in left(config) if name.startswith(COUNTS)]
-  assert config.loss.kind == "softmax"
+  assert (config.loss.kind, config.accumulation) == ("softmax", 1)
   assert config.model.num_classes == 5
 
 

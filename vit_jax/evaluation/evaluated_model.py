@@ -229,6 +229,7 @@ def settings_of(
     "representation": lambda config: model.card.representation,
     "fields": lambda config: models.fields_of_module(model.module),
     "attention": lambda config: attention_on(config, facts["device"](config), model.module),
+    "parts": lambda config: (1, ""),
   }
   config = resolve(config, {**facts, **of_weights})
   requirements.check_tiles(model.module, config.data.image_size, "these weights")
