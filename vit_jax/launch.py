@@ -12,7 +12,7 @@ from vit_jax.config.duration import is_auto
 from vit_jax.config.resolve import Facts, check_known, resolve
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
-from vit_jax.devices import comparison
+from vit_jax.devices import comparison, sharding
 from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
@@ -253,7 +253,7 @@ def record(run: Run, folder: Path):
   if jax.process_index() == 0:
     with workdir.writing(folder):
       workdir.write_config(folder, to_dict(run.config))
-      files.write_text(folder / workdir.PARAMETERS, meshes.table(flatten(run.abstract.params)))
+      files.write_text(folder / workdir.PARAMETERS, sharding.table(flatten(run.abstract.params)))
 
 
 def launch_evaluation(

@@ -29,7 +29,7 @@ def test_each_bit_and_the_order_count():
 
 
 def table(*changes, data=4, fsdp=2):
-  """Checksums of two results of a whole and a split array, and which one is split.
+  """Checksums of two results of a whole and a split array, and who first holds each share.
 
   `changes` are pairs of an index (result, array, data, fsdp) and a value.
   """
@@ -37,7 +37,8 @@ def table(*changes, data=4, fsdp=2):
   found[:, 1] = range(fsdp)  # each part has its own
   for index, value in changes:
     found[index] = value
-  return found, np.array([False, True])
+  devices = data * fsdp
+  return found.reshape(2, 2, devices), np.stack([np.zeros(devices, int), np.arange(devices) % fsdp])
 
 
 ALL = slice(None)

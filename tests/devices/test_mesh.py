@@ -3,16 +3,13 @@
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from jax.sharding import PartitionSpec as P
 
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
 
 
-def make(data=c.AUTO, fsdp=1, batch_size=16, accumulation=1):
-  mesh = c.Mesh(data=data, fsdp=fsdp)
+def make(data=c.AUTO, fsdp=1, model=1, batch_size=16, accumulation=1):
+  mesh = c.Mesh(data=data, fsdp=fsdp, model=model)
   return meshes.make(mesh, batch_size=batch_size, accumulation=accumulation)
 
 
@@ -23,12 +20,25 @@ def make(data=c.AUTO, fsdp=1, batch_size=16, accumulation=1):
 def test_shapes(data, fsdp, shape):
   mesh = make(data, fsdp)
   assert (mesh.shape["data"], mesh.shape["fsdp"]) == shape
+  assert mesh.shape["model"] == 1
+
+
+def test_devices_along_model_have_the_same_rows():
+  mesh = make(fsdp=2, model=2, batch_size=8)
+  assert dict(mesh.shape) == dict(data=2, fsdp=2, model=2)
+  assert meshes.groups(mesh) == 4
+  x = jax.device_put(np.arange(8), meshes.batch_sharding(mesh))
+  found = [shard.data.tolist() for shard in x.addressable_shards]
+  assert found == [[0, 1], [0, 1], [2, 3], [2, 3], [4, 5], [4, 5], [6, 7], [6, 7]]
+  assert meshes.host_rows(mesh, 8) == (0, 1)
 
 
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [
-    (dict(fsdp=3), r"fsdp=3 does not match the 8 devices.*\[1, 2, 4, 8\]"),
+    (dict(fsdp=3), r"fsdp=3 x model=1 does not match the 8 devices.*\[1, 2, 4, 8\]"),
+    (dict(fsdp=2, model=3), r"fsdp=2 x model=3 does not match the 8 devices.*"),
+    (dict(model=2, batch_size=18), r"batch_size=18 .* of which 2 share the same .*nearest: 16, 20"),
     (dict(data=4), r"data=4 x fsdp=1"),
     (dict(fsdp=16), r"fsdp=16"),
     (dict(batch_size=20), r"batch_size=20.*8 devices.*nearest: 16, 24"),
@@ -50,45 +60,16 @@ def test_a_batch_is_split_evenly_and_in_order():
   assert meshes.host_rows(make(fsdp=2), 16) == (0, 1)
 
 
-def test_parameters_are_split_along_their_longest_divisible_axis():
-  assert meshes.parameter_spec((768, 12, 64), 4) == P("fsdp", None, None)
-  assert meshes.parameter_spec((24, 1024, 4096), 8) == P(None, None, "fsdp")
-  assert meshes.parameter_spec((1, 197, 768), 8) == P(None, None, "fsdp")
-  assert meshes.parameter_spec((768, 1001), 8) == P("fsdp", None)
+class Device:
+  """Stands for a device of one of several hosts."""
+
+  def __init__(self, number, of_host):
+    self.id, self.process_index = number, number // of_host
 
 
-@given(st.lists(st.integers(1, 500), max_size=4), st.sampled_from([1, 2, 4, 8]))
-def test_no_axis_is_split_unevenly(shape, fsdp):
-  spec = meshes.parameter_spec(tuple(shape), fsdp)
-  split = [size for size, axis in zip(shape, spec, strict=False) if axis]
-  assert len(split) <= 1
-  assert all(size % fsdp == 0 for size in split)
-  if fsdp == 1 or np.prod(shape) < meshes.MIN_SHARDED_SIZE:
-    assert not split
-
-
-def test_large_parameters_that_cannot_be_split_are_named():
-  shapes = {"kernel": (130, 130), "wide": (130, 132), "bias": (130,), "deep": (3, 90, 90)}
-  arrays = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes.items()}
-  assert meshes.kept_whole(arrays, 4) == ["kernel", "deep"]
-  assert meshes.kept_whole(arrays, 2) == []
-  assert meshes.kept_whole(arrays, 1) == []
-
-
-def test_table_of_shardings():
-  mesh = make(fsdp=4)
-  shapes = {"kernel": (64, 1024), "bias": (64,)}
-  arrays = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes.items()}
-  shardings = meshes.state_shardings(mesh, arrays)
-  split = {
-    name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=shardings[name])
-    for name, x in arrays.items()
-  }
-  *lines, total, each = meshes.table(split).splitlines()
-  cells = [[field.strip() for field in line.split("|")[1:-1]] for line in lines if "|" in line]
-  assert cells[1:] == [
-    ["bias", "(64,)", "float32", "64", "()"],
-    ["kernel", "(64, 1024)", "float32", "65,536", "(None, 'fsdp')"],
-  ]
-  assert total == "Total: 65,600 -- 262,400 bytes"
-  assert each == "On each device: 65,792 bytes"  # a quarter of the kernel, and the bias
+def test_replicas_across_hosts_are_refused():
+  devices = [Device(number, of_host=4) for number in range(16)]
+  split = dict(batch_size=16, accumulation=1, devices=devices)
+  assert meshes.make(c.Mesh(fsdp=2, model=4), **split).shape["data"] == 2
+  with pytest.raises(c.ConfigError, match=r"config\.mesh\.model=8.*one host.*divisor of the 4 dev"):
+    meshes.make(c.Mesh(fsdp=2, model=8), **split)

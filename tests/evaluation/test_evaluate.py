@@ -243,7 +243,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   opened = open_alone(config, ())
   read = evaluated_model.read(config, opened, tmp_path, frozenset(), of_devices())
   reader = reader_of(read.settings)
-  params = evaluate.put(read.params, reader.mesh)
+  params = evaluate.put(read, reader.mesh)
   context = EvalContext(read.model, read.settings.loss, reader)
   for calls in (0, 3, 12, 20):
     left = iter(range(calls))

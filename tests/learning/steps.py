@@ -10,6 +10,7 @@ from tests import resolved
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
 from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
@@ -68,7 +69,7 @@ def placed(config, mesh):
   """The first state of a run on a mesh."""
   model = dataclasses.replace(config.model, remat="none", dropout=0.0)
   first = initial(model, config.optimizer)
-  return jax.device_put(first, meshes.state_shardings(mesh, first))
+  return jax.device_put(first, sharding.shardings(mesh, first, first.params))
 
 
 def start(config, mesh):
@@ -125,14 +126,10 @@ def run(config, mesh, batches, *, few_kernels=False):
   return jax.device_get(current), history
 
 
-def mesh_of(data, fsdp):
-  devices = jax.devices()[: data * fsdp]
-  return jax.make_mesh(
-    (data, fsdp),
-    ("data", "fsdp"),
-    devices=devices,
-    axis_types=(jax.sharding.AxisType.Auto,) * 2,
-  )
+def mesh_of(data, fsdp, model=1):
+  devices = jax.devices()[: data * fsdp * model]
+  split = c.Mesh(data=data, fsdp=fsdp, model=model)
+  return meshes.make(split, batch_size=len(devices), accumulation=1, devices=devices)
 
 
 ONE = mesh_of(1, 1)

@@ -7,12 +7,13 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.learning.steps import mesh_of
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import Objective, Sums
 from vit_jax.learning.optimizers.sgd import SGD
 
 SETTINGS = SGD(momentum=0.0, decay_rules=((".*", 0.0),), ema=0.0)
-ONE = jax.make_mesh((1, 1), ("data", "fsdp"), devices=jax.devices()[:1])
+ONE = mesh_of(1, 1)
 
 
 class OneNumber(Objective):
@@ -77,7 +78,7 @@ def test_the_compiled_step_reuses_the_memory_of_the_old_state():
 
 def test_the_new_state_lies_where_the_old_one_should_have_lain():
   step, init = made(lambda x: x)
-  mesh = jax.make_mesh((1, 2), ("data", "fsdp"), devices=jax.devices()[:2])
+  mesh = mesh_of(1, 2)
   whole, split = NamedSharding(mesh, P()), NamedSharding(mesh, P("fsdp"))
   place = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=split if x.ndim else whole)
   compiled = train_step.jit_step(

@@ -12,9 +12,11 @@ import pytest
 
 from tests import modules, resolved
 from tests.golden import weights as golden
+from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data.sources.digits import Digits
 from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
 from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
@@ -73,13 +75,10 @@ def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
     bad_examples=zero,
     skipped=zero,
   )
-  mesh = jax.make_mesh(
-    (data, fsdp),
-    ("data", "fsdp"),
-    devices=jax.devices()[: data * fsdp],
-    axis_types=(jax.sharding.AxisType.Auto,) * 2,
-  )
-  current = jax.device_put(current, meshes.state_shardings(mesh, current))
+  devices = jax.devices()[: data * fsdp]
+  split = c.Mesh(data=data, fsdp=fsdp)
+  mesh = meshes.make(split, batch_size=len(devices), accumulation=1, devices=devices)
+  current = jax.device_put(current, sharding.shardings(mesh, current, params))
   batch = jax.device_put(digits(), meshes.batch_sharding(mesh))
   made = train_step.make(
     Classification(model), optimizer, RATE, CONFIG.optimizer, seed=CONFIG.seed, accumulation=1

@@ -116,6 +116,7 @@ REPLACED = {
   "model.stem_width": "model.stem_width=32",
   "model.stages": "model.stages=(1,1)",
   "mesh.fsdp": "mesh.fsdp=2",
+  "mesh.model": "mesh.model=2",
   "optimizer.is_averaged": "optimizer.kind=sgd",
   "data.image_size": "data.image_size=96",
   "data.crop_area": "data.crop_area=(0.3,1)",

@@ -10,6 +10,7 @@ import numpy as np
 from tests import resolved
 from vit_jax import config as c
 from vit_jax import models
+from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim, state
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
@@ -25,10 +26,10 @@ META = {
 }
 
 
-def mesh(data, fsdp):
-  devices = jax.devices()[: data * fsdp]
-  auto = (jax.sharding.AxisType.Auto,) * 2
-  return jax.make_mesh((data, fsdp), ("data", "fsdp"), devices=devices, axis_types=auto)
+def mesh(data, fsdp, model=1):
+  devices = jax.devices()[: data * fsdp * model]
+  split = c.Mesh(data=data, fsdp=fsdp, model=model)
+  return meshes.make(split, batch_size=len(devices), accumulation=1, devices=devices)
 
 
 def abstract(on=None, optimizer=None, ema=True, **model):

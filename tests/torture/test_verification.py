@@ -15,7 +15,7 @@ import safetensors.numpy
 
 from tests import miscomputing, resolved, tiny_run
 from vit_jax import config as c
-from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
 from vit_jax.learning import state as states
 from vit_jax.process.errors import Miscomputed
 from vit_jax.training import verification
@@ -96,7 +96,7 @@ def test_a_device_that_computes_wrongly_is_found_and_named(case, tmp_path):
   rng = np.random.default_rng(seed)
   number = int(rng.integers(8))
   device = verified.run.mesh.devices.flat[number]
-  state = jax.device_put(held, meshes.state_shardings(verified.run.mesh, held))
+  state = jax.device_put(held, sharding.shardings(verified.run.mesh, held, held.params))
   code = miscomputing.code(number, int(rng.integers(20, 31)))
   sound, wrong = verified.batch, with_fault(verified.batch, code, 4 * number + rng.integers(4))
   if kind == "replica":  # wrong since an earlier step; the update would round lower bits away

@@ -27,9 +27,9 @@ HEAD = (("objective.trains_head",),)
 WEIGHTS = (("init_from",),)
 
 
-def groups_of(fsdp, devices) -> tuple[int, str]:
+def groups_of(fsdp, model, devices) -> tuple[int, str]:
   """As many data-parallel groups as the devices allow."""
-  return max(1, devices() // fsdp), ""
+  return max(1, devices() // (fsdp * model)), ""
 
 
 SCORED_AT_ONCE = 256  # images of an evaluation, where no run tells the size of a batch
@@ -72,17 +72,33 @@ TENTH = Rule(("duration",), "a tenth of the run", tenth)
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """A mesh of data x fsdp devices. The batch is split over both axes, parameters over fsdp."""
+  """A mesh of data x fsdp x model devices.
+
+  The batch is split over data and fsdp, parameters over fsdp, and attention heads and the channels
+  of MLPs, with their parameters, over model.
+  """
 
   data: int = setting(
     AUTO,
     "data-parallel groups",
-    auto=Rule(("mesh.fsdp", "facts.devices"), "the number of devices", groups_of, stays="never"),
+    auto=Rule(
+      ("mesh.fsdp", "mesh.model", "facts.devices"),
+      "the number of devices",
+      groups_of,
+      stays="never",
+    ),
     low=1,
     high=2**20,
   )
   fsdp: int = setting(
     1, "devices that share one copy of parameters and optimizer", low=1, high=2**20
+  )
+  model: int = setting(
+    1,
+    "devices of one host that compute the same images together: each has a part of the attention "
+    "heads and of the channels of MLPs, and must divide both (ViT only)",
+    low=1,
+    high=2**10,
   )
 
 
@@ -143,7 +159,7 @@ OF_MEMORY = (
   *("batch_size", "data.image_size", "verify_every", "optimizer.kind"),
   *("model.family", "model.patch", "model.depth", "model.width", "model.mlp_dim", "model.heads"),
   *("model.stem_width", "model.stages", "model.num_classes", "model.compute_dtype", "model.remat"),
-  *("mesh.fsdp", "asked.model.attention"),
+  *("mesh.fsdp", "mesh.model", "asked.model.attention"),
 )
 
 

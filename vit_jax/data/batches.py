@@ -90,9 +90,9 @@ class Reader:
   def evaluation_size(self, images: int) -> int:
     """Images in a batch of an evaluation: a part of a step, so that all large sets share a program.
 
-    A smaller set has a batch of its own size, rounded up to DEVICE_ROWS on each.
+    A smaller set has a batch of its own size, rounded up to DEVICE_ROWS on each device.
     """
-    multiple = DEVICE_ROWS * self.mesh.size
+    multiple = DEVICE_ROWS * meshes.groups(self.mesh)
     return min(self.batch_size // self.accumulation, -(-images // multiple) * multiple)
 
   def _reading(self):

@@ -1,8 +1,9 @@
 """Checksums of the arrays on each device, and which devices hold other bits than the rest.
 
-A table of checksums has the axes (results, arrays, data, fsdp): the same arrays as several
-computations made them, on each device of the mesh. Replicas of an array are the devices that must
-hold the same bits: all of them, or, if the array is split, those with the same place along fsdp.
+A table of checksums has the axes (results, arrays, devices): the same arrays as several
+computations made them, on each device in the order of the mesh. Beside it, `first` (arrays,
+devices) tells which devices are replicas, which must hold the same bits: those with the same first
+holder (`vit_jax.devices.sharding.holders`).
 """
 
 import math
@@ -56,12 +57,12 @@ def by_device(mesh: Mesh, specs):
     specs: how the arrays are split, a tree or a prefix of it.
 
   Returns:
-    A function from the tree to uint32 (arrays, data, fsdp), which every process can read.
+    A function from the tree to uint32 (arrays, devices), which every process can read.
   """
 
   def of_devices(tree):
-    of_device = lambda tree: of_tree(tree)[:, None, None]
-    split = P(None, *mesh.axis_names)
+    of_device = lambda tree: of_tree(tree)[:, None]
+    split = P(None, mesh.axis_names)
     return jax.shard_map(of_device, mesh=mesh, in_specs=(specs,), out_specs=split, check_vma=False)(
       tree
     )
@@ -69,16 +70,10 @@ def by_device(mesh: Mesh, specs):
   return jax.jit(of_devices, out_shardings=meshes.replicated(mesh))
 
 
-def differing(table: np.ndarray, split: np.ndarray) -> np.ndarray:
-  """Which arrays have not the same bits in all results and replicas, (arrays,) bool.
-
-  Args:
-    table: of checksums.
-    split: which arrays are split over fsdp, (arrays,) bool.
-  """
-  first = table[0, :, :1]
-  same = np.where(split[:, None, None], first, first[:, :, :1])
-  return (table != same).any((0, 2, 3))
+def differing(table: np.ndarray, first: np.ndarray) -> np.ndarray:
+  """Which arrays have not the same bits in all results and replicas, (arrays,) bool."""
+  of_first = np.take_along_axis(table[0], first, axis=1)
+  return (table != of_first).any((0, 2))
 
 
 def minority(values: np.ndarray) -> np.ndarray:
@@ -96,22 +91,15 @@ def minority(values: np.ndarray) -> np.ndarray:
   return (values != found[counts.argmax()]).any(0)
 
 
-def outvoted(table: np.ndarray, split: np.ndarray) -> np.ndarray:
+def outvoted(table: np.ndarray, first: np.ndarray) -> np.ndarray:
   """Which devices hold other bits of an array than most of its replicas in all results.
 
-  Args:
-    table: of checksums.
-    split: which arrays are split over fsdp, (arrays,) bool.
-
   Returns:
-    (devices,) bool, in the order of the mesh; none if the results differ alike on all replicas.
+    (devices,) bool; none if the results differ alike on all replicas.
   """
-  results, _, data, fsdp = table.shape
-  found = np.zeros((data, fsdp), bool)
-  for array in np.flatnonzero(differing(table, split)):
-    if split[array]:
-      for place in range(fsdp):
-        found[:, place] |= minority(table[:, array, :, place])
-    else:
-      found |= minority(table[:, array].reshape(results, -1)).reshape(data, fsdp)
-  return found.ravel()
+  found = np.zeros(table.shape[2], bool)
+  for array in np.flatnonzero(differing(table, first)):
+    for holder in np.unique(first[array]):
+      replicas = first[array] == holder
+      found[replicas] |= minority(table[:, array, replicas])
+  return found

@@ -1,4 +1,4 @@
-"""The device mesh ("data", "fsdp"), and how batches and parameters are split over its axes."""
+"""The device mesh ("data", "fsdp", "model"), and how batches are split over its axes."""
 
 import functools
 import math
@@ -10,9 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from vit_jax import config as cfg
 
-# A parameter with fewer elements is not split: gathering it would cost more time than the memory is
-# worth.
-MIN_SHARDED_SIZE = 2**14
+ROWS = ("data", "fsdp")  # the axes over which a batch is split
 
 
 def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) -> Mesh:
@@ -21,26 +19,41 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
   Raises:
     ConfigError: the shape does not match the number of devices, or the batch cannot be split.
   """
-  devices = jax.devices() if devices is None else devices
-  count = len(devices)
-  data = count // config.fsdp if config.data == cfg.AUTO else config.data
-  if data * config.fsdp != count:
-    raise cfg.ConfigError(
-      f"config.mesh: data={config.data} x fsdp={config.fsdp} does not match the {count} devices "
-      f"here; fsdp must be one of {divisors(count)}, and data {cfg.AUTO} or devices / fsdp."
-    )
-  if batch_size % (count * accumulation):
-    below = batch_size - batch_size % (count * accumulation)
-    raise cfg.ConfigError(
-      f"config.batch_size={batch_size} cannot be split over {count} devices and "
-      f"config.accumulation={accumulation}; nearest: "
-      f"{', '.join(str(b) for b in (below, below + count * accumulation) if b)}."
-    )
   # Sorted by process, so that the rows of the batch that a process feeds are consecutive
-  # (`host_rows`). jax.make_mesh sorts by the place of chips in the slice, where hosts interleave.
+  # (`host_rows`), and that one host has the devices along "model". jax.make_mesh sorts by the place
+  # of chips in the slice, where hosts interleave.
+  devices = jax.devices() if devices is None else devices
   ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
-  grid = np.array(ordered).reshape(data, config.fsdp)
-  return Mesh(grid, ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
+  count, fsdp, model = len(devices), config.fsdp, config.model
+  data = count // (fsdp * model) if config.data == cfg.AUTO else config.data
+  if data * fsdp * model != count:
+    raise cfg.ConfigError(
+      f"config.mesh: data={config.data} x fsdp={fsdp} x model={model} does not match the {count} "
+      f"devices here; fsdp x model must be one of {divisors(count)}, and data {cfg.AUTO} or "
+      "devices / (fsdp x model)."
+    )
+  grid = np.array(ordered).reshape(data, fsdp, model)
+  if any(len({device.process_index for device in along}) > 1 for along in grid.reshape(-1, model)):
+    of_host = count // len({device.process_index for device in ordered})
+    raise cfg.ConfigError(
+      f"config.mesh.model={model}: devices that compute the same images must be of one host; "
+      f"give a divisor of the {of_host} devices of each."
+    )
+  groups = data * fsdp
+  if batch_size % (groups * accumulation):
+    below = batch_size - batch_size % (groups * accumulation)
+    of = f", of which {model} share the same images," if model > 1 else ""
+    raise cfg.ConfigError(
+      f"config.batch_size={batch_size} cannot be split over {count} devices{of} and "
+      f"config.accumulation={accumulation}; nearest: "
+      f"{', '.join(str(b) for b in (below, below + groups * accumulation) if b)}."
+    )
+  return Mesh(grid, (*ROWS, "model"), axis_types=(AxisType.Auto,) * 3)
+
+
+def groups(mesh: Mesh) -> int:
+  """The number of equal parts that a batch is split into."""
+  return math.prod(mesh.shape[axis] for axis in ROWS)
 
 
 def divisors(number: int) -> list[int]:
@@ -49,8 +62,8 @@ def divisors(number: int) -> list[int]:
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-  """Examples are split over all devices, along the first axis."""
-  return NamedSharding(mesh, P(("data", "fsdp")))
+  """Examples are split along the first axis; devices along "model" have the same ones."""
+  return NamedSharding(mesh, P(ROWS))
 
 
 def on(mesh: Mesh, function):
@@ -78,55 +91,6 @@ def replicate(mesh: Mesh, arrays: dict) -> dict:
   """Puts a full copy of NumPy arrays, which every process has, on every device."""
   with jax.transfer_guard("allow"):  # this transfer is intended, also inside a guarded loop
     return jax.tree.map(lambda array: place(array, replicated(mesh)), arrays)
-
-
-def parameter_spec(shape: tuple[int, ...], fsdp: int) -> P:
-  """Splits the longest axis that `fsdp` divides; arrays that are small or have none stay whole."""
-  splittable = [axis for axis, size in enumerate(shape) if size % fsdp == 0]
-  if fsdp == 1 or math.prod(shape) < MIN_SHARDED_SIZE or not splittable:
-    return P()
-  longest = max(splittable, key=lambda axis: shape[axis])
-  return P(*("fsdp" if axis == longest else None for axis in range(len(shape))))
-
-
-def state_shardings(mesh: Mesh, state):
-  """The sharding of every array of a state (parameters, optimizer state, averages).
-
-  It follows from the shape alone, so moments and averages are split as their parameters are.
-  """
-  fsdp = mesh.shape["fsdp"]
-  return jax.tree.map(lambda x: NamedSharding(mesh, parameter_spec(x.shape, fsdp)), state)
-
-
-def kept_whole(shapes: dict, fsdp: int) -> list[str]:
-  """Names of the arrays that are large enough to be split, but have no axis that `fsdp` divides.
-
-  Args:
-    shapes: {name: anything with a shape}.
-    fsdp: devices that share one copy.
-  """
-  if fsdp == 1:
-    return []
-  large = {name: x.shape for name, x in shapes.items() if math.prod(x.shape) >= MIN_SHARDED_SIZE}
-  return [name for name, shape in large.items() if parameter_spec(shape, fsdp) == P()]
-
-
-def table(arrays: dict) -> str:
-  """A table of how every array is split, and the bytes that lie on each device.
-
-  Args:
-    arrays: {name: anything with a shape, a dtype and a sharding}.
-  """
-  from clu import parameter_overview  # needed once a run
-
-  overview = parameter_overview.get_parameter_overview(arrays, include_stats="sharding")
-  return f"{overview}\nOn each device: {bytes_per_device(arrays):,} bytes\n"
-
-
-def bytes_per_device(tree) -> int:
-  """The bytes of a tree of arrays, or of their shapes with shardings, that lie on each device."""
-  size = lambda x: math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
-  return sum(map(size, jax.tree.leaves(tree)))
 
 
 def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from vit_jax.config import Data
 from vit_jax.data import datasets, resizing
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import watchdog
+from vit_jax.devices import sharding, watchdog
 from vit_jax.evaluation import catalogue, evaluated_model, results
 from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
 from vit_jax.evaluation.spec import EvalContext, Result
@@ -50,15 +50,16 @@ def evaluate(
     stop = functools.partial(went_on, watching)
     context = EvalContext(read.model, read.settings.loss, reader, stop, detailed=True)
     with watching.guarded(too_little=TOO_LITTLE_MEMORY):
-      scored = score_all(evaluations, context, put(read.params, reader.mesh))
+      scored = score_all(evaluations, context, put(read, reader.mesh))
   if jax.process_index() == 0:
     report(read, scored, folder)
   return metrics_of(scored)
 
 
-def put(params: dict, mesh: jax.sharding.Mesh) -> dict:
-  """Puts parameters on the devices; every process puts its own part of each array."""
-  return jax.tree.map(meshes.place, params, meshes.state_shardings(mesh, params))
+def put(read: evaluated_model.Scored, mesh: jax.sharding.Mesh) -> dict:
+  """Puts the parameters on the devices; every process puts its own part of each array."""
+  shardings = sharding.shardings(mesh, read.params, read.params, read.model.sharding)
+  return jax.tree.map(meshes.place, read.params, shardings)
 
 
 def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folder: Path):

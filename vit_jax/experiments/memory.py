@@ -7,6 +7,7 @@ import jax
 from vit_jax.config import Config
 from vit_jax.config.resolve import with_value
 from vit_jax.devices import chips
+from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program, timing
 from vit_jax.process import agreement, memory
 from vit_jax.training.run import Run
@@ -30,7 +31,7 @@ def fewest_parts(config: Config, make: Callable[[Config], Run]) -> tuple[int, st
     device = run.mesh.devices.flat[0]
     needed, limit = step_bytes(run), memory_of(device)
     fits = agreement.answer_of_first(needed <= limit)
-    each = config.batch_size // (parts * run.mesh.size)  # images of a device in a part
+    each = config.batch_size // (parts * meshes.groups(run.mesh))  # images of a device in a part
     if fits or each % 2:
       return parts, f"a step needs {in_gib(needed)} of a device's {in_gib(limit)}"
     parts *= 2

@@ -48,9 +48,12 @@ class Objective:
 
   Attributes:
     model: the network, a Flax module.
+    sharding: the rules by which the parameters of the objective itself are split over devices, at
+      first `vit_jax.devices.sharding.LARGEST` for all.
   """
 
   model: object
+  sharding = ((f"{OBJECTIVE_PARAMS}/.*", ()),)
 
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """Fresh parameters, float32, for square images of `image_size` pixels; traceable.

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
+from vit_jax.devices.sharding import ALL_LARGEST, Rules
 from vit_jax.learning import optim
 from vit_jax.learning.objective import Objective
 
@@ -66,10 +67,10 @@ def new_extra(objective: Objective, params: dict) -> dict:
   return jax.tree.map(jnp.copy, objective.begin(params))
 
 
-def abstract(init_fn, mesh) -> TrainState:
-  """The shapes, types and shardings of the state; creates no arrays."""
+def abstract(init_fn, mesh, rules: Rules = ALL_LARGEST) -> TrainState:
+  """The shapes, types and shardings of the state, by rules; creates no arrays."""
   shapes = jax.eval_shape(init_fn)
-  shardings = meshes.state_shardings(mesh, shapes)
+  shardings = sharding.shardings(mesh, shapes, shapes.params, rules)
   return jax.tree.map(
     lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings
   )

@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.layers import EPSILON, LayerNorm
+from vit_jax.models.layers import EPSILON, LayerNorm, split_over_model
 
 
 class Attention(nn.Module):
@@ -50,7 +50,8 @@ class Attention(nn.Module):
     by_cudnn = self.implementation == "cudnn"
 
     def project(tokens, name):
-      return Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
+      projected = Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
+      return split_over_model(projected, axis=2)
 
     query, key, value = project(x, "query"), project(source, "key"), project(source, "value")
     if self.qk_norm:
@@ -67,6 +68,7 @@ class Attention(nn.Module):
       y = attend_by_cudnn(query, key, value, bias, count)
     else:
       y = attend(query, key, value, bias)
+    y = split_over_model(y, axis=2)
     return nn.DenseGeneral(
       width,
       axis=(-2, -1),

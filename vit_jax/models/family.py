@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from vit_jax.config.fields import AUTO
 from vit_jax.config.model_names import Translated
+from vit_jax.devices.sharding import ALL_LARGEST
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,13 @@ class Network:
   image, and "pre_logits" (B, D), the input of its head. `features`, with the same arguments, gives
   the features alone, and needs no "head" among the parameters. Required are its fields
   `num_classes` and `dtype`, the type of the computation, `grid`, `feature_width` and `macs`.
+
+  Attributes:
+    sharding: the rules by which its parameters are split over devices; see
+      `vit_jax.devices.sharding`.
   """
+
+  sharding = ALL_LARGEST
 
   def check(self, name: str):
     """Checks that fields do not contradict each other; `name` is for the message.

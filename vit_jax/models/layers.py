@@ -38,7 +38,7 @@ def as_input(images: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 
 def split_by_example(x: jax.Array) -> jax.Array:
-  """x with its first axis split over all devices of the current mesh; unchanged without a mesh.
+  """x with its first axis split over the devices of the current mesh; unchanged without a mesh.
 
   If parameters are split, XLA would otherwise split activations by features too, and move them
   between devices in every layer. Moving the parameters takes less communication.
@@ -47,10 +47,25 @@ def split_by_example(x: jax.Array) -> jax.Array:
   return jax.lax.with_sharding_constraint(x, P(axes)) if axes else x
 
 
+def split_over_model(x: jax.Array, axis: int) -> jax.Array:
+  """x with its first axis split as by `split_by_example`, and heads or channels over "model".
+
+  It is unchanged if the mesh has one device along "model". The parameters that give x are split
+  alike, by `Network.sharding`.
+  """
+  axes, sizes = split_axes(), jax.sharding.get_abstract_mesh().shape
+  if not axes or sizes.get("model", 1) == 1:
+    return x
+  along = ("model" if i == axis else None for i in range(1, x.ndim))
+  return jax.lax.with_sharding_constraint(x, P(axes, *along))
+
+
 def split_axes() -> tuple[str, ...]:
   """The axes of the mesh over which examples are split; none inside of a shard_map."""
   mesh = jax.sharding.get_abstract_mesh()
-  return () if mesh.empty or mesh.are_all_axes_manual else mesh.axis_names
+  if mesh.empty or mesh.are_all_axes_manual:
+    return ()
+  return tuple(axis for axis in mesh.axis_names if axis != "model")
 
 
 def batch_first(x: jax.Array) -> jax.Array:

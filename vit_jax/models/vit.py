@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import config
+from vit_jax.devices.sharding import LARGEST
 from vit_jax.models.attention import Attention
 from vit_jax.models.encoder import Encoder, MlpBlock
 from vit_jax.models.layers import Head, LayerNorm, as_input, split_by_example
@@ -79,6 +80,17 @@ class AttentionPooling(nn.Module):
     return (y + mlp(z, train=False))[:, 0]
 
 
+# Attention heads and the hidden channels of MLPs are split over "model", in blocks that are single
+# or stacked: axes are those of the last dimensions.
+SHARDING = (
+  (r".*/(query|key|value)/(kernel|bias)|.*/pos_embedding_relative", ("model", None)),
+  (r".*/out/kernel", ("model", None, None)),
+  (r".*/MlpBlock_\d/Dense_0/(kernel|bias)", ("model",)),
+  (r".*/MlpBlock_\d/Dense_1/kernel", ("model", None)),
+  (".*", LARGEST),
+)
+
+
 class ViT(Properties, nn.Module):
   """Vision Transformer.
 
@@ -121,6 +133,8 @@ class ViT(Properties, nn.Module):
       adds to an image; `stochastic_depth_rule` says how it depends on the block. See
       `vit_jax.models.residual`.
   """
+
+  sharding = SHARDING
 
   patch: int
   depth: int

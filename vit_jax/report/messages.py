@@ -6,7 +6,7 @@ import jax
 
 from vit_jax.config import Config, Dataset, Duration
 from vit_jax.data import datasets
-from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
 from vit_jax.evaluation import catalogue, results
 from vit_jax.plots import curves
 from vit_jax.process import json_text
@@ -139,7 +139,7 @@ def mix(run: Run) -> str:
 def advice_on_fsdp(run: Run) -> str:
   """Says which large parameters config.mesh.fsdp does not split; "" if it splits all of them."""
   fsdp = run.mesh.shape["fsdp"]
-  whole = meshes.kept_whole(flatten(run.abstract.params), fsdp)
+  whole = sharding.unsplit(flatten(run.abstract.params), fsdp)
   if not whole:
     return ""
   return (

@@ -164,7 +164,7 @@ def make(
     optimizer=optimizer,
     rate=learning_rate(config.schedule, steps),
     init=init,
-    abstract=state.abstract(init, mesh),
+    abstract=state.abstract(init, mesh, (*objective.sharding, *objective.model.sharding)),
   )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import PartitionSpec as P
 
 from vit_jax.config import Config, ConfigError
-from vit_jax.devices import checksums
+from vit_jax.devices import checksums, sharding
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.state import TrainState
@@ -118,8 +118,8 @@ class Verified:
 
   def _compare(self, table, results, batch):
     """Ends the run if not all bits are the same; every process has the same table."""
-    names, split = described(results[0])
-    wrong = checksums.differing(table, split)
+    names, first = described(results[0], self._run.mesh)
+    wrong = checksums.differing(table, first)
     if not wrong.any():
       if self._last is None:
         self._session.writer.say(
@@ -135,17 +135,17 @@ class Verified:
         f"{wrong.sum()} of {len(names)} arrays, the first of them {names[wrong.argmax()]}, have "
         f"other bits {'in the second result' if between else 'on some devices'}. "
       )
-      named = self._outvoted(table, split, len(jax.tree.leaves(results[0].state)))
+      named = self._outvoted(table, first, len(jax.tree.leaves(results[0].state)))
       who = self._who(named, results, batch)
     raise Miscomputed(f"{what}{who} {kept} {self._advice()}")
 
-  def _outvoted(self, table, split, count):
+  def _outvoted(self, table, first, count):
     """Devices outvoted in the `count` arrays of the state, or else in the metrics.
 
     Devices that share a copy of the parameters add up their norm, so that all of them get it wrong.
     """
-    of_state = checksums.outvoted(table[:, :count], split[:count])
-    return of_state if of_state.any() else checksums.outvoted(table, split)
+    of_state = checksums.outvoted(table[:, :count], first[:count])
+    return of_state if of_state.any() else checksums.outvoted(table, first)
 
   def _who(self, named, results, batch) -> str:
     """A sentence that names the devices that computed wrongly, if they can be found."""
@@ -179,13 +179,13 @@ class Verified:
   def _keep(self, table, results, wrong) -> str:
     """Writes both results of what differs, each process its part; a sentence on where they are."""
     folder = self._session.folder / FOLDER / str(self._step) / f"process-{jax.process_index()}"
-    names, split = described(results[0])
+    names, first = described(results[0], self._run.mesh)
     sums = {names[i]: table[:, i].tolist() for i in np.flatnonzero(wrong)}
     try:
       place = files.place_to_fill(folder)
       files.make_folder(place)
       files.write_text(place / "checksums.json", json.dumps(sums))
-      arrays = distinct(table, results, wrong, split, list(self._run.mesh.devices.flat))
+      arrays = distinct(table, results, wrong, first, list(self._run.mesh.devices.flat))
       safetensors.save_arrays(place / "values.safetensors", arrays, {})
       files.make_durable(place, folder)
     except OSError as error:
@@ -193,28 +193,27 @@ class Verified:
     return f"What differs is in {folder.parent}."
 
 
-def described(result: Result) -> tuple[list[str], np.ndarray]:
-  """The name of every array of a result, and whether it is split over fsdp."""
+def described(result: Result, mesh: jax.sharding.Mesh) -> tuple[list[str], np.ndarray]:
+  """The name of every array of a result, and the first holder of each device's share of it."""
   named = [(name_of(path), x) for path, x in jax.tree_util.tree_leaves_with_path(result)]
-  return [name for name, _ in named], np.array([any(x.sharding.spec) for _, x in named])
+  first = [sharding.holders(mesh, x.sharding.spec) for _, x in named]
+  return [name for name, _ in named], np.stack(first)
 
 
-def distinct(table, results, wrong, split, devices) -> dict[str, np.ndarray]:
+def distinct(table, results, wrong, first, devices) -> dict[str, np.ndarray]:
   """The arrays of this process that differ, each value once: by the first device that holds it.
 
   Returns:
     {"first/NAME/device-ID" or "second/...": the device's share}
   """
-  found, fsdp = {}, table.shape[-1]
+  found = {}
   for number, (word, result) in enumerate(zip(("first", "second"), results, strict=True)):
     leaves = jax.tree_util.tree_leaves_with_path(result)
     for i in np.flatnonzero(wrong):
-      sums = table[:, i].reshape(2, -1)
       for shard in leaves[i][1].addressable_shards:
         at = devices.index(shard.device)
-        replicas = sums[:, at % fsdp :: fsdp] if split[i] else sums
-        own = number, at // fsdp if split[i] else at
-        if tuple(np.argwhere(replicas == sums[number, at])[0]) == own:
+        same = (first[i] == first[i, at]) & (table[:, i] == table[number, i, at])
+        if tuple(np.argwhere(same)[0]) == (number, at):
           name = f"{word}/{name_of(leaves[i][0])}/device-{shard.device.id}"
           found[name] = np.asarray(shard.data)
   return found
@@ -234,7 +233,7 @@ def search(run: Run, state: TrainState, batch) -> np.ndarray:
   Raises:
     JaxRuntimeError: such as too little memory: each device holds all parameters and gradients.
   """
-  rows = run.config.batch_size // (run.config.parts * run.mesh.size)
+  rows = run.config.batch_size // (run.config.parts * meshes.groups(run.mesh))
   compute, found = alone(run, rows), np.zeros(run.mesh.size, bool)
   for block in range(min(BLOCKS, run.config.batch_size // rows)):
     tries = [jax.device_get(compute(state, batch, block * rows)) for _ in range(TRIES)]

@@ -217,11 +217,11 @@ needs_libtpu = pytest.mark.skipif(
 
 @needs_libtpu
 @pytest.mark.parametrize("topology", ["v3:4x4", "v4:2x2x4", "v5e:4x4", "v6e:8x8"])
-@pytest.mark.parametrize("fsdp", [1, 4])
-def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp):
+@pytest.mark.parametrize(("fsdp", "model"), [(1, 1), (4, 1), (2, 2)])
+def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp, model):
   monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
   devices = platforms.devices_of(topology)
-  made = mesh.make(c.Mesh(fsdp=fsdp), batch_size=1024, accumulation=1, devices=devices)
+  made = mesh.make(c.Mesh(fsdp=fsdp, model=model), batch_size=1024, accumulation=1, devices=devices)
   hosts = sorted(mesh.processes(made))
   assert [mesh.rows_of(made, 1024, host) for host in hosts] == list(range(len(hosts)))
   assert len(hosts) > 1

@@ -154,11 +154,14 @@ def test_norms_and_update_take_few_kernels_and_copy_no_parameter():
 
 
 @pytest.mark.parametrize(
-  ("topology", "fsdp"),
-  all_and_few([("h100:2x8", 2)], [("h100:8", 1), ("h100:8", 2), ("h100:8", 8)]),
+  ("topology", "fsdp", "model"),
+  all_and_few(
+    [("h100:2x8", 2, 1), ("h100:2x8", 2, 2)], [("h100:8", 1, 1), ("h100:8", 2, 1), ("h100:8", 8, 1)]
+  ),
 )
-def test_parameters_are_split_over_machines_and_no_activation_moves(topology, fsdp):
-  overrides = {"mesh.fsdp": fsdp, "model.width": 128, "model.mlp_dim": 512, "batch_size": 512}
+def test_parameters_are_split_over_machines_and_no_activation_is_gathered(topology, fsdp, model):
+  overrides = {"model.width": 128, "model.mlp_dim": 512, "batch_size": 512}
+  overrides |= {"mesh.fsdp": fsdp, "mesh.model": model}
   program = compiled(overrides | {"model.attention": "cudnn"}, topology)
   assert (program.devices, program.hosts) == ((16, 2) if "x" in topology else (8, 1))
   assert "all-reduce" in program.collectives

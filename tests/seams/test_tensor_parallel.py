@@ -1,0 +1,112 @@
+"""Attention heads and MLPs split over devices: ViT-H/14 with two blocks, beside one device.
+
+A family needs no more for it than its sharding rules; the toy below is a multilayer perceptron that
+brings its own.
+"""
+
+import functools
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from vit_jax import config as c
+from vit_jax import models
+from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
+from vit_jax.learning import train_step
+from vit_jax.learning.classification import Classification
+from vit_jax.models import Network
+
+SIDE, IMAGES, CLASSES = 28, 8, 16
+
+
+class Perceptron(Network, nn.Module):
+  """Two dense layers; the hidden channels are split over "model"."""
+
+  sharding = (("in/.*", ("model",)), ("head/kernel", ("model", None)), (".*", sharding.LARGEST))
+
+  num_classes: int = CLASSES
+  dtype: type = np.float32
+
+  @nn.compact
+  def __call__(self, images, *, train):
+    hidden = nn.relu(nn.Dense(1024, name="in")(images.reshape(len(images), -1)))
+    return nn.Dense(self.num_classes, name="head")(hidden), {}
+
+
+H14 = dict(depth=2, num_classes=CLASSES, head_std=0.02)
+FAMILIES = {
+  "ViT-H/14": lambda: models.create("ViT-H/14", **H14),
+  "ViT-H/14, scanned": lambda: models.create("ViT-H/14", scan=True, **H14),
+  "perceptron": Perceptron,
+}
+
+
+@functools.cache
+def example(family):
+  """A model, parameters that give each of them a gradient, and a batch."""
+  model, rng = FAMILIES[family](), np.random.default_rng(0)
+  draw = lambda x: np.float32(0.02 * rng.normal(size=x.shape))
+  params = jax.tree.map(draw, model.parameter_shapes(SIDE))
+  image = rng.integers(0, 256, (IMAGES, SIDE, SIDE, 3), np.uint8)
+  labels = np.int32(rng.integers(0, CLASSES, IMAGES))
+  return model, params, dict(image=image, labels=labels, mask=np.ones(IMAGES, np.float32))
+
+
+@functools.cache
+def compiled(family, data, fsdp, model):
+  """The function (params, batch) -> (loss, gradient), and where its arguments lie."""
+  module, params, batch = example(family)
+  devices = jax.devices()[: data * fsdp * model]
+  split = c.Mesh(data=data, fsdp=fsdp, model=model)
+  mesh = meshes.make(split, batch_size=IMAGES, accumulation=1, devices=devices)
+  shardings = sharding.shardings(mesh, params, params, module.sharding)
+  objective = Classification(module)
+
+  def loss_and_gradient(params, batch):
+    key = jax.random.key(0)
+    of_part = functools.partial(train_step.loss_and_grads, objective, params, {})
+    return train_step.means(of_part, params, objective.prepare(batch, key), key, 1)[:2]
+
+  function = jax.jit(
+    meshes.on(mesh, loss_and_gradient), out_shardings=(meshes.replicated(mesh), shardings)
+  )
+  placed = jax.device_put((params, batch), (shardings, meshes.batch_sharding(mesh)))
+  return function.lower(*placed).compile(), placed
+
+
+def run(family, *on):
+  function, arguments = compiled(family, *on)
+  return function(*arguments)
+
+
+CASES = [
+  ("ViT-H/14", (2, 2, 2)),
+  ("ViT-H/14, scanned", (1, 2, 2)),
+  ("perceptron", (1, 1, 8)),
+]
+
+
+@pytest.mark.parametrize(("family", "on"), CASES)
+def test_loss_and_gradient_are_those_of_one_device(family, on):
+  loss, gradient = run(family, 1, 1, 1)
+  found, of_split = run(family, *on)
+  np.testing.assert_allclose(found, loss, rtol=1e-6)
+  difference = jax.tree.map(lambda a, b: np.asarray(a) - np.asarray(b), of_split, gradient)
+  norm = lambda tree: np.sqrt(sum(np.sum(np.float64(x) ** 2) for x in jax.tree.leaves(tree)))
+  assert norm(difference) < 1e-5 * norm(gradient)
+
+
+@pytest.mark.parametrize(("family", "on"), CASES)
+def test_each_device_computes_and_holds_its_part(family, on):
+  """Else every device would gather the parameters, and compute all heads."""
+  (program, arguments), (whole, (all_parameters, _)) = (
+    compiled(family, *on),
+    compiled(family, 1, 1, 1),
+  )
+  flops = lambda program: program.cost_analysis()["flops"]
+  assert flops(program) * np.prod(on) < 1.25 * flops(whole)
+  held = sharding.bytes_per_device
+  assert held(arguments[0]) * np.prod(on[1:]) < 1.1 * held(all_parameters)

@@ -1,0 +1,157 @@
+"""How parameters, and what follows them, are split over the axes "fsdp" and "model" of a mesh.
+
+A rule is a regular expression for the whole name of a parameter, and the axes of the mesh that its
+last dimensions are split over, None for a dimension that stays whole. The first rule that matches
+is the one that counts. Where a rule does not name "fsdp", the longest dimension that is left, and
+that fsdp divides, is split over it; a rule that names no axis at all is `LARGEST`.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from vit_jax.config import ConfigError
+from vit_jax.storage.tree import flatten
+
+# A parameter with fewer elements is not split over fsdp: gathering it would cost more time than the
+# memory is worth.
+MIN_SHARDED_SIZE = 2**14
+AXES = ("fsdp", "model")
+
+Axes = tuple[str | None, ...]
+Rules = Sequence[tuple[str, Axes]]
+
+LARGEST: Axes = ()
+ALL_LARGEST: Rules = ((".*", LARGEST),)
+
+
+def shardings(mesh: Mesh, state, params: dict, rules: Rules = ALL_LARGEST):
+  """The sharding of every array of a state: its parameters, moments, averages and what else it has.
+
+  An array is split as the parameter whose name ends its own name, if they have the same shape;
+  others are split by `LARGEST`.
+
+  Args:
+    mesh: the devices.
+    state: a tree of anything with a shape.
+    params: the parameters, as arrays or as shapes.
+    rules: of the parameters.
+
+  Raises:
+    ConfigError: no rule matches a parameter, a rule does not suit it, or config.mesh.model does not
+      divide it or splits nothing.
+  """
+  sizes = {axis: mesh.shape[axis] for axis in AXES}
+  shapes = {name: x.shape for name, x in flatten(params).items()}
+  specs = {name: spec(name, shape, axes_of(name, rules), sizes) for name, shape in shapes.items()}
+  if sizes["model"] > 1 and not any("model" in found for found in specs.values()):
+    raise ConfigError(
+      f"config.mesh.model={sizes['model']} splits none of the parameters of this model; give "
+      "config.mesh.model=1, and config.mesh.fsdp to split them."
+    )
+
+  def sharding(path, x) -> NamedSharding:
+    parts = [jax.tree_util.keystr((key,), simple=True) for key in path]
+    endings = ("/".join(parts[first:]) for first in range(len(parts)))
+    followed = next((name for name in endings if shapes.get(name) == x.shape), None)
+    found = specs[followed] if followed else spec("/".join(parts), x.shape, LARGEST, sizes)
+    return NamedSharding(mesh, found)
+
+  return jax.tree_util.tree_map_with_path(sharding, state)
+
+
+def axes_of(name: str, rules: Rules) -> Axes:
+  """The axes for a parameter, by the first rule that matches its name.
+
+  Raises:
+    ConfigError: no rule does.
+  """
+  for pattern, axes in rules:
+    if re.fullmatch(pattern, name):
+      return axes
+  raise ConfigError(
+    f"no sharding rule matches the parameter {name}; the last rule of a model is "
+    '(".*", LARGEST) (vit_jax/devices/sharding.py).'
+  )
+
+
+def spec(name: str, shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]) -> P:
+  """How an array is split.
+
+  Args:
+    name: of the array.
+    shape: of the array.
+    axes: of a rule.
+    sizes: {axis of the mesh: devices along it}.
+
+  Raises:
+    ConfigError: the rule names more dimensions than the array has, an axis that is not in `AXES`,
+      or one whose size does not divide the dimension.
+  """
+  if len(axes) > len(shape) or {*axes} - {*AXES, None}:
+    raise ConfigError(
+      f"a sharding rule gives the axes {axes} to the parameter {name} of shape {shape}; a rule "
+      f"names at most its dimensions, each by one of {', '.join(AXES)} or None."
+    )
+  named = [None] * (len(shape) - len(axes))
+  named += [axis if sizes.get(axis, 1) > 1 else None for axis in axes]
+  for dimension, axis in enumerate(named):
+    if axis and shape[dimension] % sizes[axis]:
+      raise ConfigError(
+        f"config.mesh.{axis}={sizes[axis]} does not divide dimension {dimension} of {name}, whose "
+        f"shape is {shape}; give a divisor of {shape[dimension]}."
+      )
+  free = [d for d, axis in enumerate(named) if axis is None and shape[d] % sizes["fsdp"] == 0]
+  if sizes["fsdp"] > 1 and "fsdp" not in axes and math.prod(shape) >= MIN_SHARDED_SIZE and free:
+    named[max(free, key=lambda dimension: shape[dimension])] = "fsdp"
+  return P(*named) if any(named) else P()
+
+
+def unsplit(arrays: Mapping[str, jax.ShapeDtypeStruct], fsdp: int) -> list[str]:
+  """Names of the arrays that are large enough to be split over fsdp, and are not.
+
+  Args:
+    arrays: {name: anything with a shape and a sharding}.
+    fsdp: devices along that axis.
+  """
+  large = lambda x: math.prod(x.shape) >= MIN_SHARDED_SIZE
+  return [n for n, x in arrays.items() if fsdp > 1 and large(x) and "fsdp" not in x.sharding.spec]
+
+
+def holders(mesh: Mesh, spec: P) -> np.ndarray:
+  """For each device, in the order of the mesh, the first one that holds the same share of an array.
+
+  Args:
+    mesh: the devices.
+    spec: how the array is split.
+
+  Returns:
+    (devices,) whole numbers, places in the order of the mesh.
+  """
+  used = {axis for axes in spec if axes for axis in ((axes,) if isinstance(axes, str) else axes)}
+  places = np.arange(mesh.size).reshape(mesh.devices.shape)
+  first = places[tuple(slice(None) if axis in used else slice(1) for axis in mesh.axis_names)]
+  return np.broadcast_to(first, places.shape).ravel()
+
+
+def table(arrays: dict) -> str:
+  """A table of how every array is split, and the bytes that lie on each device.
+
+  Args:
+    arrays: {name: anything with a shape, a dtype and a sharding}.
+  """
+  from clu import parameter_overview  # needed once a run
+
+  overview = parameter_overview.get_parameter_overview(arrays, include_stats="sharding")
+  return f"{overview}\nOn each device: {bytes_per_device(arrays):,} bytes\n"
+
+
+def bytes_per_device(tree) -> int:
+  """The bytes of a tree of arrays, or of their shapes with shardings, that lie on each device."""
+  size = lambda x: math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+  return sum(map(size, jax.tree.leaves(tree)))
