@@ -6,6 +6,9 @@ import numpy as np
 
 from tests.data import tfds_fixture
 from vit_jax.data import images, pipeline
+from vit_jax.data.crops import Box
+from vit_jax.data.cut import Cut
+from vit_jax.data.rows import Crop, Rows
 from vit_jax.data.sources import Example, Source
 
 SIZE, CLASSES = 8, 10
@@ -13,7 +16,17 @@ SIZE, CLASSES = 8, 10
 TRAIN = functools.partial(
   images.train_image, size=SIZE, area=(0.05, 1.0), aspect=(0.75, 4 / 3), flip=True, max_pixels=10**6
 )
-EVALUATE = functools.partial(images.evaluate_image, size=SIZE, resize=0, max_pixels=10**6)
+EVALUATE = functools.partial(images.evaluation_cut, size=SIZE, resize=0, max_pixels=10**6)
+
+
+def whole(pixels):
+  """The cut of a square that is all of an image."""
+  return Cut(pixels, pixels.shape[:2], pixels.shape[:2], Box(0, 0, *pixels.shape[:2]))
+
+
+def rows(source, cut=TRAIN, side=SIZE):
+  """What a batch of these examples holds, with this way to cut their images."""
+  return Rows.of(source, {"image": Crop(cut, side)}, {})
 
 
 class Listed(Source):
@@ -61,9 +74,21 @@ def jpegs(count: int) -> Listed:
   )
 
 
-def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, seed=0, **options):
+def train(
+  source,
+  *,
+  steps: int,
+  host=0,
+  hosts=1,
+  batch_size=16,
+  start_step=0,
+  seed=0,
+  cut=TRAIN,
+  side=SIZE,
+  threads=0,
+  **options,
+):
   """The first `steps` batches."""
-  usual = dict(transform=TRAIN, threads=0)
   batches = pipeline.train_batches(
     source,
     batch_size=batch_size,
@@ -71,7 +96,9 @@ def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, s
     hosts=hosts,
     start=start_step * batch_size,
     seed=seed,
-    **(usual | options),
+    rows=rows(source, cut, side),
+    threads=threads,
+    **options,
   )
   try:
     return [next(batches) for _ in range(steps)]
@@ -83,7 +110,7 @@ def evaluate(source, *, batch_size: int, host=0, hosts=1, threads=0):
   return list(
     pipeline.evaluate_batches(
       source,
-      transform=EVALUATE,
+      rows=rows(source, EVALUATE),
       batch_size=batch_size,
       host=host,
       hosts=hosts,

@@ -39,7 +39,7 @@ def crop(image, *, seed=0, size=16, area=AREA, aspect=ASPECT, flip=True, max_pix
   rng = np.random.default_rng(seed)
   return images.train_image(
     image, rng=rng, size=size, area=area, aspect=aspect, flip=flip, max_pixels=max_pixels
-  )
+  ).pixels
 
 
 def whole(image, *, size, aspect=1.5):

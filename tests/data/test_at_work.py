@@ -6,19 +6,21 @@ from tests import programs
 
 PROGRAM = """
 import pathlib, sys, time
+from tests.data.numbered import rows, whole
 from vit_jax.data import pipeline, sources
 from vit_jax.devices.watchdog import Watchdog
 
 def prepared(image, rng=None):
   if image == b"slow":
     time.sleep(60)
-  return __import__("numpy").zeros((1, 1, 3), "uint8")
+  return whole(__import__("numpy").zeros((1, 1, 3), "uint8"))
 
 folder = pathlib.Path(sys.argv[1])
 source = sources.open_source(f"folder:{folder}/images", split="")
 options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=3)
 with Watchdog(folder, limit=2, silence=0, process=0, processes=1) as dog:
-  for step, _ in enumerate(pipeline.train_batches(source, transform=prepared, **options)):
+  options["rows"] = rows(source, prepared, 1)
+  for step, _ in enumerate(pipeline.train_batches(source, **options)):
     dog.beat(f"step {step}")
 """
 

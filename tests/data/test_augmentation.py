@@ -172,9 +172,9 @@ def transform(steps, **changes):
 
 def test_batches_are_a_function_of_seed_and_position():
   source, prepared = jpegs(30), transform(STEPS)
-  whole = train(source, steps=4, transform=prepared)
-  assert_equal(train(source, steps=2, start_step=2, transform=prepared, threads=3), whole[2:])
-  other = train(source, steps=1, transform=prepared, seed=9)
+  whole = train(source, steps=4, cut=prepared, side=16)
+  assert_equal(train(source, steps=2, start_step=2, cut=prepared, side=16, threads=3), whole[2:])
+  other = train(source, steps=1, cut=prepared, side=16, seed=9)
   assert (other[0]["image"] != whole[0]["image"]).any()
 
 
@@ -182,8 +182,8 @@ def test_crop_and_flip_are_the_same_with_and_without_steps():
   rng = functools.partial(np.random.default_rng, 3)
   pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
   for changes in ({}, {"train_resize": 20}):
-    crop = transform((), **changes)(pixels, rng=rng())
-    inverted = transform((Inverted(),), **changes)(pixels, rng=rng())
+    crop = transform((), **changes)(pixels, rng=rng()).pixels
+    inverted = transform((Inverted(),), **changes)(pixels, rng=rng()).pixels
     np.testing.assert_array_equal(inverted, 255 - crop)
 
 
@@ -199,8 +199,8 @@ class Inverted:
 def test_steps_follow_one_another_in_their_order():
   add = lambda number: type("Add", (), {"draw": lambda *_: [lambda x: x // 2 + np.uint8(number)]})()
   pixels = np.zeros((16, 16, 3), np.uint8)
-  one = transform((add(10), add(1)))(pixels, rng=np.random.default_rng(0))
-  other = transform((add(1), add(10)))(pixels, rng=np.random.default_rng(0))
+  one = transform((add(10), add(1)))(pixels, rng=np.random.default_rng(0)).pixels
+  other = transform((add(1), add(10)))(pixels, rng=np.random.default_rng(0)).pixels
   assert (one.max(), other.max()) == (6, 10)
 
 

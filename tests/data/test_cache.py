@@ -81,7 +81,7 @@ def test_it_holds_every_example(tmp_path):
   assert (len(kept), kept.class_names, kept.multi_label) == (30, source.class_names, False)
   for index in range(30):
     assert_same(kept[index], reduced[index])
-    assert (kept.labels(index), kept.name(index)) == kept[index][1:]
+    assert (kept.labels(index), kept.name(index)) == kept[index][1:3]
   assert min(min(kept[index].image.shape[:2]) for index in range(30)) < SIDE  # not enlarged
 
 

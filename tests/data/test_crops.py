@@ -132,7 +132,7 @@ def test_the_setting_chooses_the_rule():
     data = resolved.data(image_size=size, crop_rule=name, flip=False)
     box = rule(np.random.default_rng(0), height=64, width=80, area=AREA, aspect=ASPECT)
     cut = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
-    out = batches.train_crop(data)(pixels, rng=np.random.default_rng(0))
+    out = batches.train_crop(data)(pixels, rng=np.random.default_rng(0)).pixels
     np.testing.assert_array_equal(out, resized(cut, height=size, width=size, resampling=PUBLISHED))
 
 
@@ -191,7 +191,7 @@ def test_a_simple_random_crop_is_a_part_of_the_mirrored_image(height, width, pad
   pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
   rng = np.random.default_rng(seed)
   common = dict(size=8, max_pixels=10**6)
-  out = images.train_padded(pixels, rng=rng, pad=pad, flip=False, **common)
+  out = images.train_padded(pixels, rng=rng, pad=pad, flip=False, **common).pixels
   assert out.shape == (8, 8, 3)
   scale = 8 / min(height, width)
   whole = resized(
@@ -208,4 +208,4 @@ def test_a_very_thin_image_takes_no_more_memory():
   out = images.train_padded(
     pixels, rng=np.random.default_rng(0), size=224, pad=4, flip=True, max_pixels=10**6
   )
-  assert out.shape == (224, 224, 3)
+  assert out.pixels.shape == (224, 224, 3)

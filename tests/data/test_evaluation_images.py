@@ -52,9 +52,9 @@ def test_straight_to_the_square_in_evaluation_and_training(shape):
   exact = bilinear(pixels, 224, 224)
   check_rounding(images.evaluate_image(pixels, size=224, resize=0, max_pixels=CAP), exact)
   every = dict(rng=np.random.default_rng(0), size=224, flip=False, max_pixels=CAP)
-  check_rounding(images.train_square(pixels, resize=224, **every), exact)
+  check_rounding(images.train_square(pixels, resize=224, **every).pixels, exact)
   whole = shape[1] / shape[0]
-  crop = images.train_image(pixels, area=(1, 1), aspect=(whole, whole), **every)
+  crop = images.train_image(pixels, area=(1, 1), aspect=(whole, whole), **every).pixels
   check_rounding(crop, exact)
 
 
@@ -144,7 +144,8 @@ def test_evaluation_decodes_exactly():
 
 def square(pixels, *, seed=0, size=20, resize=32, flip=False):
   rng = np.random.default_rng(seed)
-  return images.train_square(pixels, rng=rng, size=size, resize=resize, flip=flip, max_pixels=CAP)
+  options = dict(size=size, resize=resize, flip=flip, max_pixels=CAP)
+  return images.train_square(pixels, rng=rng, **options).pixels
 
 
 def test_a_random_square_is_cut_out_of_the_whole_resized_image():

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from tests.data import digit_files
+from tests.data import digit_files, numbered
 from tests.data.digit_files import COUNT, MAKERS
 from tests.data.opened import open_source
 from vit_jax.data import by_label, cache, identity, images, leakage, order, pipeline
@@ -14,7 +14,7 @@ from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Listed, Mixed, Remaining, Selected, Subset, webdataset
 from vit_jax.data.sources.subset import write_exclusions
 
-TRANSFORM = functools.partial(
+CUT = functools.partial(
   images.train_image, size=8, area=(0.5, 1), aspect=(1, 1), flip=True, max_pixels=100
 )
 
@@ -45,7 +45,7 @@ def batches(source, *, start=0, steps=1, hosts=1, parts=()):
   for host in range(hosts):
     read = pipeline.train_batches(
       source,
-      transform=TRANSFORM,
+      rows=numbered.rows(source, CUT),
       seed=3,
       batch_size=16,
       host=host,

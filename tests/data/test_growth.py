@@ -29,14 +29,15 @@ BATCH = 4096  # of the paper, all for one host
 PROGRAM = """
 import functools, json, pathlib, re, resource
 from vit_jax.data import images, pipeline, sources
+from vit_jax.data.rows import Crop, Rows
 
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # the usual limit of open files
 source = sources.open_source("tfds:huge", split="train")
-transform = functools.partial(
+cut = functools.partial(
   images.train_image, size=8, area=(0.05, 1), aspect=(0.75, 1.33), flip=True, max_pixels=10**6)
 batches = pipeline.train_batches(
-  source, transform=transform, seed=0, batch_size=%d, host=0,
+  source, rows=Rows.of(source, {"image": Crop(cut, 8)}, {}), seed=0, batch_size=%d, host=0,
   hosts=1, start=0, threads=16)
 mask = next(batches)["mask"]
 usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -15,17 +15,19 @@ from hypothesis import strategies as st
 from tests.data.numbered import (
   CLASSES,
   SIZE,
-  TRAIN,
   Listed,
   assert_equal,
   evaluate,
   joined,
   jpegs,
   numbered,
+  rows,
   train,
+  whole,
 )
 from vit_jax.data import images, pipeline
 from vit_jax.data.order import MixedSource
+from vit_jax.data.rows import FieldError
 from vit_jax.data.sources import Example, Unlabelled
 
 
@@ -66,16 +68,16 @@ def test_every_epoch_has_each_example_once(count, batch_size, seed):
 def odd_draw(image, *, rng):
   """Leaves half of a 64-bit word, and most of a block of words, unused in the generator."""
   rng.integers(7, dtype=np.uint32)
-  return np.full((1, 1, 3), int(256 * rng.random()), np.uint8)
+  return whole(np.full((1, 1, 3), int(256 * rng.random()), np.uint8))
 
 
 @pytest.mark.parametrize("threads", [0, 3])
 def test_draws_are_those_of_a_fresh_generator_at_the_position(threads):
   for seed in (0, 5):  # two seeds, because a thread keeps its generator
-    batches = train(numbered(9), steps=4, seed=seed, transform=odd_draw, threads=threads)
+    batches = train(numbered(9), steps=4, seed=seed, cut=odd_draw, side=1, threads=threads)
     for position, pixel in enumerate(np.concatenate([b["image"][:, 0, 0, 0] for b in batches])):
       fresh = np.random.Generator(np.random.Philox(key=seed, counter=position << 64))
-      assert pixel == odd_draw(None, rng=fresh)[0, 0, 0]
+      assert pixel == odd_draw(None, rng=fresh).pixels[0, 0, 0]
 
 
 def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
@@ -83,11 +85,11 @@ def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
   source._examples[7] = OSError("gone")
   (batch,) = train(source, steps=1, seed=5, batch_size=30)
   parts = [MixedSource(30, 1.0)]
-  first = pipeline.first_training(source, transform=TRAIN, seed=5, parts=parts, count=30)
-  whole = batch["mask"] == 1
-  assert len(first) == whole.sum() == 29
-  np.testing.assert_array_equal([item.image for item in first], batch["image"][whole])
-  np.testing.assert_array_equal([item.labels[0] for item in first], batch["labels"][whole])
+  first = pipeline.first_training(source, rows=rows(source), seed=5, parts=parts, count=30)
+  there = batch["mask"] == 1
+  assert len(first) == there.sum() == 29
+  np.testing.assert_array_equal([item.row["image"] for item in first], batch["image"][there])
+  np.testing.assert_array_equal([item.labels[0] for item in first], batch["labels"][there])
 
 
 def test_multi_label_is_multi_hot():
@@ -163,7 +165,7 @@ def test_label_out_of_range_names_example_and_value(label, threads):
   source = jpegs(20)
   source._examples[11] = source[11]._replace(labels=(label,))
   message = rf"file 11\.jpg has label {label}, but the data has 10 classes"
-  with pytest.raises(pipeline.LabelError, match=message):
+  with pytest.raises(FieldError, match=message):
     train(source, steps=4, threads=threads)
 
 
@@ -172,7 +174,7 @@ def test_other_errors_are_not_hidden():
     raise ZeroDivisionError("a fault in the transform")
 
   with pytest.raises(ZeroDivisionError, match="a fault in the transform"):
-    train(jpegs(4), steps=1, threads=2, transform=broken)
+    train(jpegs(4), steps=1, threads=2, cut=broken)
 
 
 def test_batch_that_hosts_cannot_share():
@@ -232,7 +234,7 @@ def test_decoding_runs_ahead_of_the_consumer_but_not_without_end():
 
   options = dict(batch_size=16, host=0, hosts=1, start=0, threads=2)
   source = Watched(jpegs(30)._examples)
-  batches = pipeline.train_batches(source, transform=TRAIN, seed=0, **options)
+  batches = pipeline.train_batches(source, rows=rows(source), seed=0, **options)
   next(batches)
   deadline = time.monotonic() + 10
   while len(read) < 3 * 16 and time.monotonic() < deadline:
@@ -244,12 +246,12 @@ def test_decoding_runs_ahead_of_the_consumer_but_not_without_end():
 
 def test_a_program_that_fails_ends_with_batches_open():
   program = """
-    from tests.data.numbered import TRAIN
+    from tests.data.numbered import rows
     from vit_jax.data import pipeline, sources
 
     options = dict(batch_size=64, host=0, hosts=1, start=0, threads=2)
     source = sources.open_source("synthetic:10")
-    next(pipeline.train_batches(source, transform=TRAIN, seed=0, **options))
+    next(pipeline.train_batches(source, rows=rows(source), seed=0, **options))
     print("got one", flush=True)
     raise SystemExit(3)
   """

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.data import numbered
-from tests.data.test_every_source import TRANSFORM, assert_equal
+from tests.data.test_every_source import CUT, assert_equal
+from vit_jax.config import RunError
 from vit_jax.data import pipeline
 
 IMAGES = numbered.numbered(50)
@@ -34,7 +35,7 @@ class Distant(numbered.Listed):
 
 def train(source, *, threads=2, start=0, steps=2, host=0, hosts=1):
   options = dict(seed=1, batch_size=8, start=start, host=host, hosts=hosts, threads=threads)
-  read = pipeline.train_batches(source, transform=TRANSFORM, **options)
+  read = pipeline.train_batches(source, rows=numbered.rows(source, CUT), **options)
   batches = [next(read) for _ in range(steps)]
   read.close()
   return batches
@@ -51,7 +52,7 @@ def test_many_examples_are_read_at_once_and_batches_are_the_same():
 
 
 def test_every_image_is_evaluated_once():
-  options = dict(transform=lambda image: image, batch_size=8, host=0, hosts=1)
+  options = dict(rows=numbered.rows(IMAGES, numbered.whole, 9), batch_size=8, host=0, hosts=1)
   there = list(pipeline.evaluate_batches(Distant(together=4), threads=2, **options))
   assert_equal(there, list(pipeline.evaluate_batches(IMAGES, threads=0, **options)))
   assert sum(batch["mask"].sum() for batch in there) == len(IMAGES)
@@ -61,7 +62,7 @@ def test_without_threads_each_example_is_read_when_it_is_wanted():
   assert_equal(train(Distant(together=1), threads=0), train(IMAGES))
 
 
-@pytest.mark.parametrize("error", [OSError(2, "No such file", "gs://b/x"), pipeline.RunError("no")])
+@pytest.mark.parametrize("error", [OSError(2, "No such file", "gs://b/x"), RunError("no")])
 def test_errors_come_with_their_example(error):
   class Failing(Distant):
     def __getitem__(self, index):
@@ -74,5 +75,5 @@ def test_errors_come_with_their_example(error):
     masks = [batch["mask"] for batch in train(source, steps=7)]
     assert (np.concatenate(masks)[: len(IMAGES)] == 0).sum() == 1
   else:
-    with pytest.raises(pipeline.RunError, match="no"):
+    with pytest.raises(RunError, match="no"):
       train(source, steps=7)

@@ -68,11 +68,13 @@ def test_of_a_very_thin_image_only_the_centre_is_resized(monkeypatch, name):
 def test_training_crops_are_resized_by_the_same_filter(resampling):
   pixels, name = photo(60, 41), resampling.partition("_")[2]
   common = dict(rng=np.random.default_rng(0), flip=False, max_pixels=CAP, resampling=resampling)
-  whole = images.train_image(pixels, size=16, area=(1, 1), aspect=(41 / 60, 41 / 60), **common)
+  whole = images.train_image(
+    pixels, size=16, area=(1, 1), aspect=(41 / 60, 41 / 60), **common
+  ).pixels
   np.testing.assert_array_equal(whole, pillow(pixels, 16, 16, name))
-  square = images.train_square(pixels, size=16, resize=16, **common)
+  square = images.train_square(pixels, size=16, resize=16, **common).pixels
   np.testing.assert_array_equal(square, pillow(pixels, 16, 16, name))
-  padded = images.train_padded(pixels[:41], size=16, pad=0, **common)
+  padded = images.train_padded(pixels[:41], size=16, pad=0, **common).pixels
   np.testing.assert_array_equal(padded, pillow(pixels[:41], 16, 16, name))
 
 

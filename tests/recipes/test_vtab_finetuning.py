@@ -68,7 +68,7 @@ def test_training_images_are_cropped_and_flipped_where_the_label_survives(task):
   prepare = train_transform(data)
   image = np.random.default_rng(0).integers(0, 256, (31, 40, 3), dtype=np.uint8)
   whole = images.evaluate_image(image, size=24, resize=0, max_pixels=10**6)
-  found = [prepare(image, rng=np.random.default_rng(seed)) for seed in range(8)]
+  found = [prepare(image, rng=np.random.default_rng(seed)).pixels for seed in range(8)]
   same = [np.array_equal(one, whole) for one in found]
   mirrored = [np.array_equal(one, whole[:, ::-1]) for one in found]
   if task not in UNCROPPED:

@@ -81,7 +81,8 @@ def outcome(data: bytes, seed: int):
   )
   try:
     pixels = images.decode(data, max_pixels=MAX_PIXELS)
-    return pixels, crop(data, rng=np.random.default_rng(seed), max_pixels=MAX_PIXELS), ""
+    cut = crop(data, rng=np.random.default_rng(seed), max_pixels=MAX_PIXELS)
+    return pixels, cut.pixels, ""
   except images.BadImage as error:
     return None, None, str(error)
 

@@ -48,6 +48,8 @@ STOOD_FOR = {
   "model.patch": 4,
   "model.pool": "class_token",
 }
+# What it did not have.
+LATER = {"mesh.model": 1}
 # What only the name said.
 NAMED = {"model.family": "vit", "model.axial": False, "model.stem_width": 0}
 
@@ -111,7 +113,7 @@ def expected(settings, attention="xla", **changes):
   as_all = {key: 0.0 for key, value in values.items() if key.endswith(".resize") and value == -1}
   assert as_all
   assert (values["data.evaluate_resize"], values["model.attention"]) == (0, c.AUTO)
-  return values | STOOD_FOR | NAMED | as_all | {"model.attention": attention} | changes
+  return values | STOOD_FOR | LATER | NAMED | as_all | {"model.attention": attention} | changes
 
 
 # --- a run ---

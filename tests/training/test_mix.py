@@ -96,7 +96,7 @@ def test_batches_have_the_shares_of_the_weights(two):
   assert sum(one in large for one in seen) == 400
   assert sum(one in small for one in seen) == 600
   first = made.reader.first_training(made.data.train, parts=made.data.parts, seed=0, count=8)
-  assert [int(item.image.sum()) for item in first] == seen[:8]
+  assert [int(item.row["image"].sum()) for item in first] == seen[:8]
 
 
 def test_a_source_that_is_empty_is_left_out(two, folders):

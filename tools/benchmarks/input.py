@@ -25,6 +25,7 @@ import simplejpeg
 from vit_jax.config import Augmentation
 from vit_jax.data import cache, images, pipeline, sources
 from vit_jax.data.augmentation.steps import augmented
+from vit_jax.data.rows import Crop, Rows
 
 _HEIGHT, _WIDTH = 375, 500  # pixels, the most frequent size in ImageNet
 _SIZE = 224
@@ -151,9 +152,10 @@ def our_batches(
   crop = functools.partial(
     images.train_image, size=_SIZE, area=_AREA, aspect=_ASPECT, flip=True, max_pixels=_MAX_PIXELS
   )
+  prepared = functools.partial(augmented, crop=crop, steps=steps)
   return pipeline.train_batches(
     _Long(source),
-    transform=functools.partial(augmented, crop=crop, steps=steps),
+    rows=Rows.of(source, {"image": Crop(prepared, _SIZE)}, {}),
     seed=0,
     batch_size=batch_size,
     host=0,

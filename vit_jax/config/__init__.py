@@ -5,7 +5,7 @@ A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
 back into frozen dataclasses. No other package defines defaults of settings.
 """
 
-from vit_jax.config.data import RESAMPLING, Augmentation, Data, Dataset, Weighted
+from vit_jax.config.data import RESAMPLING, Augmentation, Data, Dataset, View, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import AUTO, MAX_BATCH, MAX_NUMBER, MAX_PIXELS, MAX_SIDE, MAX_STEPS
 from vit_jax.config.learning import (
@@ -58,6 +58,7 @@ __all__ = [
   "Schedule",
   "Stopped",
   "StorageError",
+  "View",
   "Weighted",
   "from_dict",
   "missing_recipe",

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, NamedTuple
 
 from vit_jax import registry
 from vit_jax.config.fields import (
@@ -139,6 +140,8 @@ class Augmentation:
   """A step that changes training images; `vit_jax/data/augmentation/` has a file for each kind."""
 
   kind: str = name_of_kind("", "what is done to an image")
+
+  moves_pixels: ClassVar[bool] = True  # then values of single pixels cannot follow
 
   def draw(self, rng, side: int) -> Sequence[Callable]:
     """Draws what is done to one image.
@@ -357,3 +360,16 @@ class Data:
     """All datasets to train on, by the name of their setting."""
     mix = {f"config.data.mix.{name}": item for name, item in self.mixed().items()}
     return mix or {"config.data.train": self.train}
+
+
+class View(NamedTuple):
+  """An image of a training batch, as an objective asks for it.
+
+  Attributes:
+    data: config.data, perhaps with another size and other crops.
+    count: how many of them an example has, each with draws of its own; 0: one, without an axis for
+      them in the batch.
+  """
+
+  data: Data
+  count: int = 0

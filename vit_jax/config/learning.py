@@ -1,9 +1,10 @@
 """Settings that all objectives and all update rules have, and of the learning rate."""
 
 import dataclasses
-from collections.abc import Collection
-from typing import ClassVar
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
 
+from vit_jax.config.data import View
 from vit_jax.config.duration import Duration, length
 from vit_jax.config.fields import AUTO, MAX_NUMBER, Rule, name_of_kind, setting
 from vit_jax.config.scales import average_over, in_words, scale_of, warmup_of
@@ -28,6 +29,15 @@ class ObjectiveSettings:
   needs_labels: ClassVar[bool] = False
   trains_head: ClassVar[bool] = False
   representation: ClassVar[str] = "pre_logits"
+
+  def views(self, data) -> Mapping[str, View]:
+    """The images of a training batch, by name, for a run with these settings of config.data."""
+    return {"image": View(data)}
+
+  def fields(self, data) -> Mapping[str, Any]:
+    """What a training batch also holds of what the source has, as `vit_jax.data.fields.Field`s."""
+    del data
+    return {}
 
   def check(self, config, model):
     """Checks that the settings of a run and its `model`, a Flax module, suit the objective.

@@ -3,15 +3,17 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from jax.sharding import Mesh
 
-from vit_jax.config import Data
+from vit_jax.config import Data, ObjectiveSettings
 from vit_jax.data import crops, images, pipeline, resizing
 from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.device import put_ahead
+from vit_jax.data.fields import Field
 from vit_jax.data.order import MixedSource
+from vit_jax.data.rows import Crop, Rows
 from vit_jax.data.sources import Source
 from vit_jax.devices import mesh as meshes
 
@@ -28,12 +30,23 @@ class Reader:
     batch_size: images in a training step, over all hosts.
     accumulation: number of parts of a step; evaluation batches have the size of one part, or of the
       set if that is smaller.
+    objective: says what a training batch holds.
   """
 
   settings: Data
   mesh: Mesh
   batch_size: int
   accumulation: int
+  objective: ObjectiveSettings = ObjectiveSettings()
+
+  def rows(self, source: Source) -> Rows:
+    """What a training batch of these examples holds."""
+    views = self.objective.views(self.settings)
+    crops = {
+      name: Crop(train_transform(view.data), view.data.image_size, view.count)
+      for name, view in views.items()
+    }
+    return Rows.of(source, crops, self.objective.fields(self.settings))
 
   def training(
     self, source: Source, *, parts: Sequence[MixedSource], seed: int, start: int
@@ -41,7 +54,7 @@ class Reader:
     """The endless training batches, after `start` images; `parts` as for the pipeline."""
     return pipeline.train_batches(
       source,
-      transform=train_transform(self.settings),
+      rows=self.rows(source),
       seed=seed,
       start=start,
       batch_size=self.batch_size,
@@ -56,21 +69,23 @@ class Reader:
     """The first `count` examples of the first batch, read at once and without broken ones."""
     return pipeline.first_training(
       source,
-      transform=train_transform(self.settings),
+      rows=self.rows(source),
       seed=seed,
       parts=parts,
       repeats=self.settings.repeats,
       count=count,
     )
 
-  def evaluation(self, source: Source, *, resize: int, squeeze: bool) -> pipeline.Batches:
-    """Every image once, with arguments as of `images.evaluate_image`."""
-    return self._once(source, resize=resize, squeeze=squeeze)
+  def evaluation(
+    self, source: Source, *, resize: int, squeeze: bool, fields: Mapping[str, Field] | None = None
+  ) -> pipeline.Batches:
+    """Every image once, with arguments as of `images.evaluation_cut`, and fields of the source."""
+    return self._once(source, fields, resize=resize, squeeze=squeeze)
 
   def squares(self, source: Source) -> pipeline.Batches:
     """Every image once: resized to a square of 8/7 of the image size, and its centre cut out."""
     side = resizing.square(self.settings.image_size)
-    return self._once(source, resize=side, squeeze=True)
+    return self._once(source, None, resize=side, squeeze=True)
 
   @contextlib.contextmanager
   def ahead(self, batches: pipeline.Batches) -> Iterator[Iterator[dict]]:
@@ -79,10 +94,11 @@ class Reader:
     with contextlib.closing(batches):
       yield put_ahead(batches, sharding, ahead=self.settings.ahead)
 
-  def _once(self, source, **how):
+  def _once(self, source, fields, **how):
+    crop = Crop(evaluation_transform(self.settings, **how), self.settings.image_size)
     return pipeline.evaluate_batches(
       source,
-      transform=evaluation_transform(self.settings, **how),
+      rows=Rows.of(source, {"image": crop}, fields or {}),
       batch_size=self.evaluation_size(len(source)),
       **self._reading(),
     )
@@ -101,9 +117,9 @@ class Reader:
 
 
 def evaluation_transform(data: Data, *, resize: int, squeeze: bool):
-  """The preparation of an evaluation image: image -> (S, S, 3) uint8."""
+  """The preparation of an evaluation image: image -> Cut."""
   return functools.partial(
-    images.evaluate_image,
+    images.evaluation_cut,
     size=data.image_size,
     resize=resize,
     squeeze=squeeze,
@@ -113,13 +129,13 @@ def evaluation_transform(data: Data, *, resize: int, squeeze: bool):
 
 
 def train_transform(data: Data):
-  """The preparation of a training image: (image, rng=generator) -> (S, S, 3) uint8."""
+  """The preparation of a training image: (image, rng=generator) -> Cut."""
   crop = train_crop(data)
   return functools.partial(augmented, crop=crop, steps=data.augment) if data.augment else crop
 
 
 def train_crop(data: Data):
-  """The crop and the flip of a training image: (image, rng=generator) -> (S, S, 3) uint8."""
+  """The crop and the flip of a training image: (image, rng=generator) -> Cut."""
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
   common |= dict(resampling=data.resampled())
   if side := data.resized_side():

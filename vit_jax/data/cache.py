@@ -39,7 +39,7 @@ class Cached(View):
   """The examples of a source, with images from a cache: uint8 RGB pixels, reduced by `shrink`.
 
   The cache holds the original file, or array, of an image that cannot be used, so that the run
-  reports it and leaves it out exactly as without a cache.
+  reports it and leaves it out exactly as without a cache. It holds no other fields.
 
   Args:
     source: the source from which the cache was made; only its classes, names and identity are used.
@@ -52,6 +52,7 @@ class Cached(View):
 
   def __init__(self, source: Source, directory: str, *, side: int, max_pixels: int):
     super().__init__(source)
+    self.fields = {}
     cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
     if not cache.json.exists():
       raise SourceError(

@@ -6,7 +6,7 @@ and the Exif orientation is applied.
 
 Everywhere here `image` is an encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3); an image
 of more than `max_pixels` pixels is refused; `resampling` is how pixels are resized, by the names of
-the module of that name; and the result is (H, W, 3) uint8 RGB. `BadImage` is raised as by `decode`.
+the module of that name; and pixels of results are uint8 RGB. `BadImage` is raised as by `decode`.
 """
 
 import math
@@ -16,6 +16,7 @@ import numpy as np
 
 from vit_jax.data import crops, jpeg, jpeg_segments, orientation, pillow
 from vit_jax.data.crops import Box
+from vit_jax.data.cut import Cut
 from vit_jax.data.jpeg import BadImage as BadImage
 from vit_jax.data.pillow import check_size
 from vit_jax.data.resampling import (
@@ -59,7 +60,7 @@ def train_image(
   max_pixels: int,
   draw: crops.Draw = crops.inception,
   resampling: str = PUBLISHED,
-) -> np.ndarray:
+) -> Cut:
   """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
 
   Args:
@@ -75,10 +76,12 @@ def train_image(
   pixels = None if partly else as_rgb(image, max_pixels=max_pixels)
   height, width = fast_size if partly else pixels.shape[:2]
   box = draw(rng, height=height, width=width, area=area, aspect=aspect)
+  part = box
   if partly:
-    pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
-  out = resized(_cut(pixels, box), height=size, width=size, resampling=resampling)
-  return _flipped(out, rng) if flip else out
+    pixels, part = _decode_for(image, box=box, height=height, width=width, size=size)
+  out = resized(_cut(pixels, part), height=size, width=size, resampling=resampling)
+  flipped = flip and _heads(rng)
+  return Cut(_turned(out, flipped), (height, width), (height, width), box, flipped)
 
 
 def train_square(
@@ -90,7 +93,7 @@ def train_square(
   flip: bool,
   max_pixels: int,
   resampling: str = PUBLISHED,
-) -> np.ndarray:
+) -> Cut:
   """Resizes the image to a square, cuts out a random smaller square, flips with probability 0.5.
 
   Args: as `train_image`, but
@@ -99,11 +102,13 @@ def train_square(
 
   Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
   """
-  pixels = as_rgb(image, max_pixels=max_pixels)
-  pixels = resized(pixels, height=resize, width=resize, resampling=resampling)
+  whole = as_rgb(image, max_pixels=max_pixels)
+  pixels = resized(whole, height=resize, width=resize, resampling=resampling)
   top, left = (int((resize - size + 1) * rng.random()) for _ in range(2))
-  out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
-  return _flipped(out, rng) if flip else out
+  box = Box(top, left, size, size)
+  out = np.ascontiguousarray(_cut(pixels, box))
+  flipped = flip and _heads(rng)
+  return Cut(_turned(out, flipped), whole.shape[:2], (resize, resize), box, flipped)
 
 
 def train_padded(
@@ -115,7 +120,7 @@ def train_padded(
   flip: bool,
   max_pixels: int,
   resampling: str = PUBLISHED,
-) -> np.ndarray:
+) -> Cut:
   """The simple random crop: a random square of the image whose smaller side is resized to `size`.
 
   Args: as `train_image`, but
@@ -124,15 +129,24 @@ def train_padded(
 
   Source: Touvron et al., "DeiT III: Revenge of the ViT", 2022, Section 3; its code pads 4 pixels.
   """
-  pixels = as_rgb(image, max_pixels=max_pixels)
-  pixels = _smaller_side(pixels, side=size, size=size, resampling=resampling)
+  whole = as_rgb(image, max_pixels=max_pixels)
+  pixels = _smaller_side(whole, side=size, size=size, resampling=resampling)
+  height, width = smaller_side_to(size, *whole.shape[:2], resampling=resampling)
+  above, before = (height - pixels.shape[0]) // 2, (width - pixels.shape[1]) // 2
   pixels = cv2.copyMakeBorder(pixels, pad, pad, pad, pad, cv2.BORDER_REFLECT_101)
   top, left = (int((side - size + 1) * rng.random()) for side in pixels.shape[:2])
   out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
-  return _flipped(out, rng) if flip else out
+  box = Box(above + top - pad, before + left - pad, size, size)
+  flipped = flip and _heads(rng)
+  return Cut(_turned(out, flipped), whole.shape[:2], (height, width), box, flipped)
 
 
-def evaluate_image(
+def evaluate_image(image: bytes | np.ndarray, **how) -> np.ndarray:
+  """The pixels, (S, S, 3), of `evaluation_cut`, with its arguments."""
+  return evaluation_cut(image, **how).pixels
+
+
+def evaluation_cut(
   image: bytes | np.ndarray,
   *,
   size: int,
@@ -140,7 +154,7 @@ def evaluate_image(
   max_pixels: int,
   squeeze: bool = False,
   resampling: str = PUBLISHED,
-) -> np.ndarray:
+) -> Cut:
   """Prepares an image for evaluation, with exact decoding and no randomness.
 
   Args:
@@ -156,13 +170,16 @@ def evaluate_image(
     raise ValueError(
       f"resize={resize} is smaller than the central crop size={size}; make it 0 or at least {size}."
     )
-  pixels = as_rgb(image, max_pixels=max_pixels)
+  whole = as_rgb(image, max_pixels=max_pixels)
   if resize == 0 or squeeze:
-    side = resize or size
-    pixels = resized(pixels, height=side, width=side, resampling=resampling)
+    grid = (resize or size, resize or size)
+    pixels = resized(whole, height=grid[0], width=grid[1], resampling=resampling)
   else:
-    pixels = _smaller_side(pixels, side=resize, size=size, resampling=resampling)
-  return _centre(pixels, size, resampling)
+    grid = smaller_side_to(resize, *whole.shape[:2], resampling=resampling)
+    pixels = _smaller_side(whole, side=resize, size=size, resampling=resampling)
+  top, left = (margin(side, size, resampling=resampling) for side in grid)
+  out = _centre(pixels, size, resampling)
+  return Cut(out, whole.shape[:2], grid, Box(top, left, size, size))
 
 
 def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarray:
@@ -237,9 +254,14 @@ def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:
   return pixels[box.top : box.top + box.height, box.left : box.left + box.width]
 
 
-def _flipped(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Flips left to right with probability 0.5."""
-  return cv2.flip(pixels, 1) if rng.random() < 0.5 else pixels
+def _heads(rng: np.random.Generator) -> bool:
+  """True with probability 0.5."""
+  return rng.random() < 0.5
+
+
+def _turned(pixels: np.ndarray, flipped: bool) -> np.ndarray:
+  """The pixels, flipped left to right if `flipped`."""
+  return cv2.flip(pixels, 1) if flipped else pixels
 
 
 def _smaller_side(pixels: np.ndarray, *, side: int, size: int, resampling: str) -> np.ndarray:

@@ -37,6 +37,6 @@ class Kept(View):
     except images.BadImage:  # too large, or broken
       return example
     pixels.flags.writeable = False  # an augmentation that wrote to it would change later epochs
-    self._bytes += pixels.nbytes
+    self._bytes += pixels.nbytes + sum(value.nbytes for value in example.fields.values())
     self._examples[index] = example._replace(image=pixels)
     return self._examples[index]

@@ -2,9 +2,8 @@
 
 The position is the number of images that were taken before.
 
-A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
-if the source is multi-label; mask (b,) float32, 1 for examples that count. A source without classes
-gives batches without labels.
+A host batch is a dict of the arrays that its `Rows` declare, usually image (b, S, S, 3) uint8 and
+labels, and of mask (b,) float32, 1 for examples that count.
 
 Grain reads ahead. Its elements are parts of a host batch, not single images, because the cost of
 passing on one element is not small beside the cost of decoding one image.
@@ -15,22 +14,22 @@ import functools
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import grain
 import numpy as np
 
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError
 from vit_jax.data import order, patience
 from vit_jax.data.images import BadImage
 from vit_jax.data.order import MixedSource
 from vit_jax.data.read_ahead import Ahead, Now, Read
+from vit_jax.data.rows import Rows
 from vit_jax.data.sources import Example, Source
 from vit_jax.process import at_work
 
 Batch = dict[str, np.ndarray]
-Transform = Callable[..., np.ndarray]
 
 _log = logging.getLogger(__name__)
 _own = threading.local()
@@ -38,10 +37,6 @@ _LARGEST_PART = 64  # largest number of images in a part; one thread decodes a p
 _REQUESTS = 4  # examples that are read at once for each decoding thread, if each read waits
 _AHEAD = 2  # host batches decoded ahead of the consumer
 _ENDLESS = 2**60  # number of parts; more than any run reads
-
-
-class LabelError(RunError):
-  """A label is not a class of the run; the message names the example and the label."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +77,7 @@ class _Share:
 def train_batches(
   source: Source,
   *,
-  transform: Transform,
+  rows: Rows,
   seed: int,
   batch_size: int,
   host: int,
@@ -100,7 +95,7 @@ def train_batches(
 
   Args:
     source: the examples.
-    transform: (image, rng=generator) -> (S, S, 3) uint8; it must not keep the generator.
+    rows: what a batch holds; its crops are drawn, and must not keep the generator.
     seed: of the order and all draws, in [0, 2**32).
     batch_size: examples in a batch, over all hosts.
     host, hosts: index of this host, number of hosts.
@@ -111,22 +106,22 @@ def train_batches(
 
   Returns:
     Host batches of batch_size / hosts examples; `close()` ends the threads. A broken image, which
-    cannot be read or decoded, is logged by name; its row is zeros with mask 0.
+    cannot be read or decoded, is logged by name; its row is padding with mask 0.
 
   Raises:
     ValueError: hosts does not divide batch_size.
-    LabelError: from the iterator: a label is out of range.
+    FieldError: from the iterator: a label is out of range, or a field not as it is declared.
   """
   share = _Share(batch_size, host, hosts, start)
-  rows = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed, repeats=repeats)
-  item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
-  return Batches(share, rows, item, source, count=_ENDLESS, threads=threads)
+  chosen = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed, repeats=repeats)
+  item = functools.partial(_train_item, source=source, rows=rows, seed=seed)
+  return Batches(share, chosen, item, source, rows, count=_ENDLESS, threads=threads)
 
 
 def first_training(
   source: Source,
   *,
-  transform: Transform,
+  rows: Rows,
   seed: int,
   parts: Sequence[MixedSource],
   count: int,
@@ -136,16 +131,16 @@ def first_training(
 
   Arguments as for `train_batches`; `count` is at most the batch size.
   """
-  rows = order.stream(parts, seed=seed, repeats=repeats)(range(count))
-  item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
-  reads = Now(functools.partial(_read, source)).part(0, rows)
-  return [example for example in map(item, range(count), rows, reads) if example.counts]
+  chosen = order.stream(parts, seed=seed, repeats=repeats)(range(count))
+  item = functools.partial(_train_item, source=source, rows=rows, seed=seed)
+  reads = Now(functools.partial(_read, source)).part(0, chosen)
+  return [example for example in map(item, range(count), chosen, reads) if example.counts]
 
 
 def evaluate_batches(
   source: Source,
   *,
-  transform: Transform,
+  rows: Rows,
   batch_size: int,
   host: int,
   hosts: int,
@@ -153,43 +148,42 @@ def evaluate_batches(
 ) -> "Batches":
   """Every example once, in order; the same number of batches on every host.
 
-  Arguments as for `train_batches`, but transform(image). The last batches are filled up with zeros
-  that have mask 0.
+  Arguments as for `train_batches`, but nothing is drawn for the crops of `rows`. The last batches
+  are filled up with padding that has mask 0.
 
   Raises:
     BadImage: from the iterator: an image is broken; the message names it.
     OSError: from the iterator: an image cannot be read.
-    ValueError, LabelError: as for `train_batches`.
+    ValueError, FieldError: as for `train_batches`.
   """
   share = _Share(batch_size, host, hosts)
-  item = functools.partial(_evaluate_item, source=source, transform=transform)
-  steps = -(-len(source) // batch_size)
-  return Batches(share, order.unchanged, item, source, count=steps * share.parts, threads=threads)
+  item = functools.partial(_evaluate_item, source=source, rows=rows)
+  count = -(-len(source) // batch_size) * share.parts
+  return Batches(share, order.unchanged, item, source, rows, count=count, threads=threads)
 
 
 class Item(NamedTuple):
   """An example that is prepared; `counts` is False for one that is broken or only fills up."""
 
-  image: np.ndarray
+  row: Mapping[str, np.ndarray]
   labels: tuple[int, ...]
-  name: str
   counts: bool
 
 
 def _train_item(
-  position: int, row: int, read: Read, *, source: Source, transform: Transform, seed: int
+  position: int, row: int, read: Read, *, source: Source, rows: Rows, seed: int
 ) -> Item:
-  draw = functools.partial(transform, rng=_generator(seed, position))
-  example = Example(b"", () if source.multi_label else (0,), "")
+  name = ""
   try:
     example = read()
-    return Item(draw(example.image), example.labels, example.name, True)
+    name = example.name
+    return Item(rows.row(example, rng=_generator(seed, position)), example.labels, True)
   except ConfigError:  # such as that a bucket may not be read, which is true of all images
     raise
   except (BadImage, OSError) as error:
-    name = example.name or source.name(row)
+    name = name or source.name(row)
     _log.warning("Broken image, left out of training: %s: %s", name, error)
-    return Item(_blank(draw), example.labels, name, False)
+    return Item(rows.padding, (), False)
 
 
 def _generator(seed: int, position: int) -> np.random.Generator:
@@ -209,12 +203,12 @@ def _generator(seed: int, position: int) -> np.random.Generator:
   return _own.generator
 
 
-def _evaluate_item(_: int, row: int, read: Read, *, source: Source, transform: Transform) -> Item:
+def _evaluate_item(_: int, row: int, read: Read, *, source: Source, rows: Rows) -> Item:
   if row >= len(source):
-    return Item(_blank(transform), () if source.multi_label else (0,), "padding", False)
+    return Item(rows.padding, (), False)
   example = read()
   try:
-    return Item(transform(example.image), example.labels, example.name, True)
+    return Item(rows.row(example), example.labels, True)
   except BadImage as error:
     raise BadImage(f"{example.name}: {error}") from error
 
@@ -223,23 +217,21 @@ def _read(source: Source, row: int) -> Example:
   return patience.read(lambda: source[row], lambda: source.name(row))
 
 
-def _blank(transform: Transform) -> np.ndarray:
-  """Zeros of the shape that the transform returns."""
-  return np.zeros_like(transform(np.zeros((1, 1, 3), np.uint8)))
-
-
 def _load(
   share: _Share,
-  rows: Callable[[range], Sequence[int]],
+  order: Callable[[range], Sequence[int]],
   item: Callable[[int, int, Read], Item],
   source: Source,
+  rows: Rows,
   ahead: Ahead | Now,
   index: int,
 ) -> Batch:
-  """Reads and stacks one part of a host batch; `rows` maps positions of the stream to rows."""
-  images, labels, mask = None, [], []
+  """Reads and stacks one part of a host batch; `order` maps positions of the stream to examples."""
+  shapes = {name: (field.shape, field.dtype) for name, field in rows.fields.items()}
+  shapes["mask"] = (), "float32"
+  batch = {name: np.empty((share.part, *shape), kind) for name, (shape, kind) in shapes.items()}
   positions = share.positions(index)
-  chosen = rows(positions)
+  chosen = order(positions)
   reads = ahead.part(index, chosen)
   for place, (position, row, read) in enumerate(zip(positions, chosen, reads, strict=True)):
     at_work.begin(source.name, row)
@@ -247,35 +239,10 @@ def _load(
       example = item(position, row, read)
     finally:
       at_work.end()
-    _check_labels(example, len(source.class_names))
-    if images is None:
-      images = np.empty((share.part, *example.image.shape), np.uint8)
-    images[place] = example.image  # copied at once, so that the next image can reuse the memory
-    labels.append(example.labels)
-    mask.append(example.counts)
-  batch = {"image": images, "mask": np.array(mask, np.float32)}
-  return batch | _as_arrays(labels, source)
-
-
-def _check_labels(item: Item, classes: int) -> None:
-  for label in item.labels if classes else ():
-    if not 0 <= label < classes:
-      raise LabelError(
-        f"{item.name} has label {label}, but the data has {classes} classes, so labels must be in"
-        f" 0..{classes - 1}; correct the data."
-      )
-
-
-def _as_arrays(labels: list[tuple[int, ...]], source: Source) -> Batch:
-  """The labels of a part as an array; {} if the source has no classes."""
-  if not source.class_names:
-    return {}
-  if not source.multi_label:
-    return {"labels": np.array(labels, np.int32)[:, 0]}
-  multi_hot = np.zeros((len(labels), len(source.class_names)), np.uint8)
-  for row, classes in zip(multi_hot, labels, strict=True):
-    row[list(classes)] = 1
-  return {"labels": multi_hot}
+    for name, value in example.row.items():  # copied at once: the next image reuses the memory
+      batch[name][place] = value
+    batch["mask"][place] = example.counts
+  return batch
 
 
 def _joined(parts: list[Batch]) -> Batch:
@@ -294,24 +261,25 @@ class Batches:
   def __init__(
     self,
     share: _Share,
-    rows: Callable[[range], Sequence[int]],
+    order: Callable[[range], Sequence[int]],
     item: Callable[[int, int, Read], Item],
     source: Source,
+    rows: Rows,
     *,
     count: int,
     threads: int,
   ):
-    """Begins to read the parts 0..count - 1; `rows` and `item` are as for `_load`."""
+    """Begins to read the parts 0..count - 1; the other arguments are as for `_load`."""
     self._parts, self.steps = share.parts, count // share.parts
     read = functools.partial(_read, source)
     self._ahead = Now(read)
-    self._beyond = functools.partial(_load, share, rows, item, source, Now(read), count)
+    self._beyond = functools.partial(_load, share, order, item, source, rows, Now(read), count)
     if source.distant and threads:
       requests = _REQUESTS * threads
-      rows_of = lambda index: rows(share.positions(index))
+      rows_of = lambda index: order(share.positions(index))
       further = -(-2 * requests // share.part)
       self._ahead = Ahead(read, rows_of, count=count, parts=further, threads=requests)
-    load = functools.partial(_load, share, rows, item, source, self._ahead)
+    load = functools.partial(_load, share, order, item, source, rows, self._ahead)
     ahead = max(threads, _AHEAD * share.parts) if threads else 0
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
     self._read = iter(grain.MapDataset.range(count).map(load).to_iter_dataset(options))

@@ -153,7 +153,7 @@ class LabelledSet(Evaluator):
         keep=kept.add if kept else lambda rows: None,
       )
     note = lacking(source.class_names, kept) if kept and self.classes is None else ""
-    image = lambda row: batches_of.evaluation_transform(data, **how)(source[row].image)
+    image = lambda row: batches_of.evaluation_transform(data, **how)(source[row].image).pixels
     write = functools.partial(write_details, source=source, kept=kept, image=image)
     dataset = f"{datasets.in_words(self.head.dataset)} ({resizing.in_words(data, **how)})"
     return Result(metrics, write if kept else None, note=note, dataset=dataset)

@@ -3,13 +3,13 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import recipes
 from vit_jax.config import Config
 from vit_jax.config.facts import Labels
 from vit_jax.config.resolve import check_known
+from vit_jax.data.fields import Field
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.experiments.facts import UNKNOWN_LENGTH, decided
@@ -47,7 +47,7 @@ def planned(config: Config, devices) -> Run:
   check_known(config, ("accumulation",))
   imagined = Imagined(
     length=images or UNKNOWN_LENGTH,
-    class_names=tuple(str(i) for i in range(config.model.num_classes)),
+    class_names=tuple(map(str, range(config.model.num_classes * config.objective.needs_labels))),
     multi_label=config.loss.kind == "sigmoid",
   )
   return runs.make(config, OpenedData(imagined, Evaluations(), ()), devices)
@@ -56,23 +56,21 @@ def planned(config: Config, devices) -> Run:
 def abstract_batch(run: Run) -> dict:
   """Shapes, types and shardings of the plan's batch."""
   sharding = meshes.batch_sharding(run.mesh)
-  size, side = run.config.batch_size, run.config.data.image_size
-  shapes = dict(image=((size, side, side, 3), jnp.uint8), mask=((size,), jnp.float32))
-  if run.config.objective.needs_labels:
-    several = (size, run.config.model.num_classes), jnp.uint8
-    shapes["labels"] = several if run.data.train.multi_label else ((size,), jnp.int32)
+  fields = {**run.reader.rows(run.data.train).fields, "mask": Field()}
   return {
-    name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-    for name, (shape, dtype) in shapes.items()
+    name: jax.ShapeDtypeStruct(
+      (run.config.batch_size, *field.shape), field.dtype, sharding=sharding
+    )
+    for name, field in fields.items()
   }
 
 
 def random_batch(run: Run) -> dict:
-  """Random images, with labels of the first class, on the devices."""
-  rng, arrays = np.random.default_rng(0), {}
+  """Random images, with zeros for all else, such as labels of the first class, on the devices."""
+  rng, arrays, views = np.random.default_rng(0), {}, run.reader.objective.views(run.config.data)
   for name, x in abstract_batch(run).items():
     array = np.full(x.shape, name == "mask", x.dtype)
-    if name == "image":
+    if name in views:
       array = rng.integers(0, 256, x.shape, x.dtype)
     arrays[name] = meshes.place(array, x.sharding)
   return arrays

@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import platform
 import sys
+from collections.abc import Mapping
 
 import jax
 import numpy as np
@@ -81,8 +82,20 @@ def write_images(run: Run, folder: Path):
   )
   names = data.train.class_names
   labels = ["; ".join(names[label] for label in example.labels if names) for example in seen]
-  examples.write(folder, {row: example.image for row, example in enumerate(seen)})
+  examples.write(folder, {number: picture(example.row) for number, example in enumerate(seen)})
   files.write_csv(folder / starts.CLASSES, [["image", "classes"], *enumerate(labels)])
+
+
+def squares(row: Mapping[str, np.ndarray]) -> np.ndarray:
+  """The squares (N, S, S, 3) of the first of the images that a row of a batch holds."""
+  first = next(iter(row.values()))
+  return first if first.ndim == 4 else first[None]
+
+
+def picture(row: Mapping[str, np.ndarray]) -> np.ndarray:
+  """The first image of a row as the step gets it; several squares side by side."""
+  images = squares(row)
+  return images[0] if len(images) == 1 else tiles.grid(images, len(images))
 
 
 def write_augmented(run: Run, folder: Path):
@@ -100,7 +113,7 @@ def write_augmented(run: Run, folder: Path):
   )
   if not seen:  # all of them are broken
     return
-  every = samples(settings.augment, np.stack([example.image for example in seen]))
+  every = samples(settings.augment, np.stack([squares(example.row)[0] for example in seen]))
   strips = {row: tiles.grid(one.images, len(one.images)) for row, one in enumerate(every)}
   examples.write(folder / starts.AUGMENTED, strips)
   names = [["row", "operation"], *enumerate(one.name for one in every)]

@@ -11,7 +11,7 @@ import optax
 
 from vit_jax.config import AUTO, Config, ConfigError, Schedule, to_dict
 from vit_jax.config import Data as DataSettings
-from vit_jax.data import cache, datasets, history, identity, sources
+from vit_jax.data import cache, datasets, fields, history, identity, sources
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import NamedDataset, Opener, Training
 from vit_jax.data.history import History
@@ -26,6 +26,7 @@ from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.process import program
+from vit_jax.process.text import listed, shown
 from vit_jax.training import steps as durations
 from vit_jax.training.steps import ImageCount, Steps
 
@@ -158,7 +159,7 @@ def make(
     begun=position,
     steps=steps,
     mesh=mesh,
-    reader=Reader(config.data, mesh, **split),
+    reader=Reader(config.data, mesh, objective=config.objective, **split),
     model=objective.model,
     objective=objective,
     optimizer=optimizer,
@@ -252,10 +253,39 @@ def open_data(
   current = history.record(training.datasets)
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
+  check_fields(config, train, str(training))
   train = cached(train, config.data)
   train = Kept(train if labelled else sources.Unlabelled(train))
   opened = (*training.datasets, *evaluations.datasets)
   return OpenedData(train, evaluations, training.parts, earlier, current, opened)
+
+
+def check_fields(config: Config, train: sources.Source, of: str):
+  """Checks what the objective needs of the training data beside images and labels.
+
+  Args:
+    config: the settings.
+    train: the data.
+    of: the data in words.
+
+  Raises:
+    ConfigError: the data lacks it, or the cache or an augmentation does not keep it.
+  """
+  needed, views = config.objective.fields(config.data), config.objective.views(config.data)
+  fields.check(config.objective.kind, needed, train.fields, views, of)
+  if needed and config.data.cache:
+    raise ConfigError(
+      f"config.data.cache={shown(config.data.cache)} holds images and labels alone, and "
+      f"config.objective.kind={config.objective.kind} also needs {listed([*needed])}; leave the "
+      "cache out."
+    )
+  moving = [step.kind for step in config.data.augment if step.moves_pixels]
+  if moving and any(field.dense for field in needed.values()):
+    raise ConfigError(
+      f"config.data.augment has {moving[0]}, which moves pixels, and the values of pixels that "
+      f"config.objective.kind={config.objective.kind} needs, {listed([*needed])}, cannot follow; "
+      "leave it out."
+    )
 
 
 def check_batch(size: int, repeats: int, training: Training):

@@ -18,6 +18,8 @@ class ColorJitter(Augmentation):
   Source: torchvision's `ColorJitter` with three equal arguments; DeiT III takes 0.3.
   """
 
+  moves_pixels = False
+
   kind: str = name_of_kind("color_jitter", "random brightness, contrast and colour")
   strength: float = setting(
     0.3, "factors are uniform from 1 - strength to 1 + strength", low=0.0, high=1.0

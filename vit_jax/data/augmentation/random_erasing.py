@@ -28,6 +28,8 @@ class RandomErasing(Augmentation):
   aspect itself uniformly; its logarithm is timm's.
   """
 
+  moves_pixels = False
+
   kind: str = name_of_kind("random_erasing", "a random rectangle becomes noise")
   probability: float = setting(0.25, "probability that an image is changed", low=0.0, high=1.0)
   most_area: float = setting(

@@ -23,6 +23,8 @@ class ThreeAugment(Augmentation):
   Source: Touvron et al., "DeiT III: Revenge of the ViT", 2022, Section 3, and its code.
   """
 
+  moves_pixels = False
+
   kind: str = name_of_kind("three_augment", "grey, solarized or blurred, as in DeiT III")
 
   def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:

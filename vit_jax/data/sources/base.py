@@ -1,12 +1,13 @@
 """What a source of examples is: random access to images and their labels."""
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from vit_jax.config import ConfigError
+from vit_jax.data.fields import Field
 from vit_jax.storage.paths import Path
 
 
@@ -25,11 +26,13 @@ class Example(NamedTuple):
     image: an encoded image file, or uint8 pixels (H, W, C) or (H, W).
     labels: class indices; exactly one if the source is single-label, () if it has no labels.
     name: the file path, or dataset, split and position; used in messages.
+    fields: the arrays that the source declares beside them.
   """
 
   image: bytes | np.ndarray
   labels: tuple[int, ...]
   name: str
+  fields: Mapping[str, np.ndarray] = {}
 
 
 class Block(NamedTuple):
@@ -74,6 +77,8 @@ class Source(abc.ABC):
       identities have the same names and labels in the same order. It need not tell the pixels.
     distant: whether reading an example waits for a network, so that many should be read at once.
     notes: sentences that a user should see, such as on files that are left out.
+    fields: what its examples have beside image and labels, such as a class for each pixel; an
+      objective says which of them it needs.
   """
 
   form: str
@@ -82,6 +87,7 @@ class Source(abc.ABC):
   multi_label: bool = False
   distant: bool = False
   notes: Sequence[str] = ()
+  fields: Mapping[str, Field] = {}
 
   @abc.abstractmethod
   def __len__(self) -> int: ...

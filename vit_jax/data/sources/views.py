@@ -17,7 +17,7 @@ class View(Source):
   def __init__(self, source: Source):
     self._source, self.identity, self.notes = source, source.identity, source.notes
     self.class_names, self.multi_label = source.class_names, source.multi_label
-    self.distant = source.distant
+    self.distant, self.fields = source.distant, source.fields
 
   def __len__(self) -> int:
     return len(self._source)
@@ -149,7 +149,8 @@ def _selected_index(inner: Callable, outer: Rows, rows: np.ndarray) -> np.ndarra
 class Mixed(Source):
   """The examples of several sources, one source after the other.
 
-  If the sources do not have the same classes and kind of labels, the examples have no labels.
+  If the sources do not have the same classes and kind of labels, the examples have no labels. They
+  have the fields that all sources declare alike.
   """
 
   def __init__(self, sources: Sequence[Source]):
@@ -159,6 +160,8 @@ class Mixed(Source):
     self._sources = sources if self.class_names else [Unlabelled(source) for source in sources]
     self._ends = list(itertools.accumulate(map(len, sources)))
     self.distant = any(source.distant for source in sources)
+    alike = lambda name, field: all(source.fields.get(name) == field for source in sources)
+    self.fields = {name: field for name, field in sources[0].fields.items() if alike(name, field)}
 
   def __len__(self) -> int:
     return self._ends[-1]

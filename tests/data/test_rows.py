@@ -1,0 +1,186 @@
+"""What a batch holds beside images: fields of the source, and several views of an image."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests import resolved
+from tests.data import numbered
+from tests.data.numbered import Listed, whole
+from vit_jax.config import ConfigError, Mesh, ObjectiveSettings, View
+from vit_jax.data import fields, pipeline
+from vit_jax.data.batches import Reader
+from vit_jax.data.fields import Field
+from vit_jax.data.rows import Crop, FieldError, Rows
+from vit_jax.data.sources import Example, Mixed, Selected, Unlabelled
+from vit_jax.data.sources.views import Listed as ListedRows
+from vit_jax.devices import mesh as meshes
+
+SIDE = 4
+DECLARED = {
+  "parts": Field((), "uint8", padding=255, dense=True),
+  "depth": Field((2,), "float32", padding=-1, dense=True),
+  "place": Field((3,), "int32"),
+}
+
+
+class Fields(Listed):
+  """Images that say which example they are, with fields."""
+
+  fields = DECLARED
+  identity = "fields"
+
+
+def example(number, side=SIDE):
+  rng = np.random.default_rng(number)
+  have = dict(
+    parts=rng.integers(0, 9, (side, side), np.uint8),
+    depth=np.float32(rng.normal(size=(side, side, 2))),
+    place=np.int32(rng.integers(0, 99, 3)),
+  )
+  return Example(np.full((side, side, 3), number, np.uint8), (number % 10,), f"n{number}", have)
+
+
+def source(count=12):
+  return Fields([example(number) for number in range(count)])
+
+
+def rows(of, given=DECLARED):
+  return Rows.of(of, {"image": Crop(lambda image, rng: whole(image), SIDE)}, given)
+
+
+def batches(of, steps=2, made=None, **options):
+  read = pipeline.train_batches(
+    of, rows=made or rows(of), seed=0, batch_size=6, host=0, hosts=1, start=0, threads=2, **options
+  )
+  found = [next(read) for _ in range(steps)]
+  read.close()
+  return found
+
+
+def test_fields_come_with_their_image():
+  of = source()
+  views = [of, Unlabelled(of), Selected(of, ListedRows(range(12)), "x"), Mixed([of, source(3)])]
+  for view in views:
+    for batch in batches(view):
+      assert {*batch} - {"labels"} == {"image", "mask", *DECLARED}
+      for row, image in enumerate(batch["image"]):
+        for name, value in example(image[0, 0, 0]).fields.items():
+          assert batch[name].dtype == value.dtype
+          np.testing.assert_array_equal(batch[name][row], value)
+
+
+def test_only_those_that_are_asked_for_come():
+  of = source()
+  (batch,) = batches(of, 1, rows(of, {"place": DECLARED["place"]}))
+  assert {*batch} == {"image", "labels", "mask", "place"}
+
+
+def test_rows_that_do_not_count_hold_the_padding():
+  of = source()
+  of._examples[3] = of[3]._replace(image=b"rubbish")
+  of._examples[5] = OSError("gone")
+  crop = Crop(numbered.TRAIN, numbered.SIZE)
+  (batch,) = batches(of, 1, Rows.of(of, {"image": crop}, DECLARED))
+  two, _ = batches(of, 2, Rows.of(of, {"image": crop}, DECLARED))
+  broken = np.concatenate([batch["mask"], two["mask"]]) == 0
+  assert broken.any() or not batch["mask"].all()
+  for found in (batch, two):
+    empty = found["mask"] == 0
+    assert (found["parts"][empty] == 255).all()
+    assert (found["depth"][empty] == -1).all()
+    assert (found["place"][empty] == 0).all()
+    assert (found["image"][empty] == 0).all()
+
+
+def test_the_last_batch_of_an_evaluation_is_filled_up_with_padding():
+  of = source(7)
+  crop = Crop(whole, SIDE)
+  read = pipeline.evaluate_batches(
+    of, rows=Rows.of(of, {"image": crop}, DECLARED), batch_size=4, host=0, hosts=1, threads=0
+  )
+  first, last = list(read)
+  for number in range(7):
+    batch, row = ((first, number), (last, number - 4))[number > 3]
+    np.testing.assert_array_equal(batch["parts"][row], example(number).fields["parts"])
+  assert last["mask"].tolist() == [1, 1, 1, 0]
+  assert (last["parts"][3] == 255).all()
+
+
+def test_a_map_of_another_size_breaks_its_example(caplog):
+  of = source(6)
+  wrong = example(2, side=5).fields["parts"]
+  of._examples[2] = of[2]._replace(fields=of[2].fields | {"parts": wrong})
+  (batch,) = batches(of, 1)
+  assert batch["mask"].sum() == 5
+  assert "n2: its parts is for (5, 5) pixels, and the image has (4, 4)" in caplog.text
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    (dict(place=np.float32([1, 2, 3])), r"'place' of n2 is float32 \(3,\), .* int32 \(3,\)"),
+    (dict(place=np.int32([1, 2])), r"'place' of n2 is int32 \(2,\)"),
+    (dict(place=None), r"'place' of n2 is object \(\)"),
+    (dict(parts=np.zeros((4, 4), np.int64)), r"'parts' of n2 is int64 \(4, 4\)"),
+    (dict(parts=np.zeros(4, np.uint8)), r"'parts' of n2 is uint8 \(4,\)"),
+    (dict(depth=np.zeros((4, 4, 3), np.float32)), r"'depth' of n2 is float32 \(4, 4, 3\)"),
+  ],
+)
+def test_what_is_not_as_declared_ends_the_run_with_a_name(change, message):
+  of = source(6)
+  of._examples[2] = of[2]._replace(fields=of[2].fields | change)
+  with pytest.raises(FieldError, match=message):
+    batches(of, 1)
+
+
+VIEWS = {"image": None}
+
+
+@pytest.mark.parametrize(
+  ("needed", "message"),
+  [
+    ({"labels": Field()}, r"a field 'labels'; its name must be an identifier, and none of"),
+    ({"a b": Field()}, r"a field 'a b'; its name"),
+    ({"wide": Field((), "float64")}, r"'wide', declared with the type 'float64'"),
+    ({"wide": Field((), "uint8", padding=256)}, r"'wide', .* the padding 256"),
+    ({"wide": Field((), "int32", padding=0.5)}, r"'wide', .* the padding 0\.5"),
+    ({"masks": Field()}, r"needs the field 'masks', which FOLDER lacks; it has 'parts', 'place'"),
+    ({"place": Field((4,), "int32")}, r"'place' as .*\(4,\).*, and FOLDER has it as .*\(3,\)"),
+  ],
+)
+def test_declarations_are_checked(needed, message):
+  given = {name: DECLARED[name] for name in ("parts", "place")}
+  fields.check("toy", given, DECLARED, VIEWS, "FOLDER")
+  with pytest.raises(ConfigError, match=message):
+    fields.check("toy", needed, given, VIEWS, "FOLDER")
+
+
+def test_values_of_pixels_need_the_image_that_they_follow():
+  needed = {"parts": DECLARED["parts"]}
+  message = r"'parts', which follows the crop of \"image\", .*has the images 'local'"
+  with pytest.raises(ConfigError, match=message):
+    fields.check("toy", needed, DECLARED, {"local": None}, "FOLDER")
+
+
+class Several(ObjectiveSettings):
+  """Two large and three small views of an image."""
+
+  def views(self, data):
+    small = dataclasses.replace(data, image_size=8, crop_area=(0.05, 0.3))
+    return {"large": View(data, 2), "small": View(small, 3), "one": View(small)}
+
+
+def test_views_have_sizes_and_draws_of_their_own():
+  data = resolved.data(image_size=16, threads=0, flip=False)
+  mesh = meshes.make(Mesh(), batch_size=16, accumulation=1)
+  of = numbered.jpegs(20)
+  batch = next(Reader(data, mesh, 16, 1, Several()).training(of, parts=(), seed=0, start=0))
+  shapes = {name: batch[name].shape for name in ("large", "small", "one")}
+  assert shapes == dict(large=(16, 2, 16, 16, 3), small=(16, 3, 8, 8, 3), one=(16, 8, 8, 3))
+  plain = next(Reader(data, mesh, 16, 1).training(of, parts=(), seed=0, start=0))
+  np.testing.assert_array_equal(batch["large"][:, 0], plain["image"])  # the first draw
+  for one, other in ((0, 1), (1, 2)):
+    assert (batch["small"][:, one] != batch["small"][:, other]).any()
+  assert (batch["large"][:, 0] != batch["large"][:, 1]).any()

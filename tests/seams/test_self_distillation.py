@@ -1,0 +1,183 @@
+"""Self-distillation with a teacher (DINO) is this file and its line.
+
+Two large and four small crops of each image; the student of every crop is to say what the teacher
+says of the other large ones. The teacher is the student's moving average, and the centre that of
+its outputs. Source: Caron et al., "Emerging properties in self-supervised vision transformers",
+2021.
+"""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.learning import steps
+from tests.seams import program
+from vit_jax import config as c
+from vit_jax import models, recipes, registry
+from vit_jax.config import ObjectiveSettings, View
+from vit_jax.config.fields import name_of_kind
+from vit_jax.data.device import normalize
+from vit_jax.devices import mesh as meshes
+from vit_jax.experiments import step_program
+from vit_jax.learning import optim, state, train_step
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
+from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.models import flops
+from vit_jax.storage import checkpoint, metrics_log, workdir
+
+OUTPUTS, LARGE, SMALL = 24, 16, 8
+MOMENTUM, CENTRE, STUDENT, TEACHER = 0.9, 0.9, 0.1, 0.04
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(ObjectiveSettings):
+  """Self-distillation."""
+
+  kind: str = name_of_kind("self_distillation", "what a moving average says of other crops")
+
+  def views(self, data):
+    small = dataclasses.replace(data, image_size=SMALL, crop_area=(0.05, 0.4))
+    return {
+      "large": View(dataclasses.replace(data, crop_area=(0.4, 1.0)), 2),
+      "small": View(small, 4),
+    }
+
+  def configured(self, config, model):
+    del config
+    return SelfDistillation(model)
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfDistillation(Objective):
+  """The cross-entropy of student and teacher over pairs of different crops."""
+
+  model: object
+
+  def init(self, key, image_size):
+    images = jnp.zeros((1, image_size, image_size, 3))
+    params = self.model.init(key, images, train=False, method="features")["params"]
+    kernel = jax.random.normal(key, (self.model.width, OUTPUTS)) / 4
+    return params | {OBJECTIVE_PARAMS: {"kernel": kernel}}
+
+  def begin(self, params):
+    return {"teacher": params, "centre": jnp.zeros(OUTPUTS)}
+
+  def prepare(self, batch, key):
+    return batch
+
+  def loss(self, params, extra, batch, key):
+    large, small, mask = batch["large"], batch["small"], batch["mask"]
+    teacher = self._outputs(extra["teacher"], large, train=False, key=key)
+    target = jax.nn.softmax((teacher - extra["centre"]) / TEACHER)
+    values, pairs = 0.0, 0
+    for crops in (large, small):
+      student = self._outputs(params, crops, train=True, key=key)
+      log = jax.nn.log_softmax(student / STUDENT)
+      for i in range(target.shape[1]):
+        for j in range(log.shape[1]):
+          if crops is small or i != j:
+            values, pairs = values - (target[:, i] * log[:, j]).sum(-1), pairs + 1
+    entropy = -(target * jnp.log(target + 1e-9)).sum(-1).mean(-1)
+    metrics = {"teacher_entropy": (jnp.sum(entropy * mask), mask.sum())}
+    statistics = jnp.einsum("b,bik->k", mask, teacher) / teacher.shape[1], mask.sum()
+    return Sums(jnp.sum(values / pairs * mask), mask.sum(), metrics, statistics)
+
+  def after_update(self, params, extra, statistics):
+    follow = lambda old, new, keep: keep * old + (1 - keep) * new
+    total, count = statistics
+    return {
+      "teacher": jax.tree.map(
+        lambda old, new: follow(old, new, MOMENTUM), extra["teacher"], params
+      ),
+      "centre": follow(extra["centre"], total / count, CENTRE),
+    }
+
+  def training_flops(self, image_size):
+    macs = lambda side: self.model.macs(side, side)
+    crops = flops.training_flops(2 * macs(image_size) + 4 * macs(SMALL))
+    return crops + 2 * 2 * macs(image_size)
+
+  def _outputs(self, params, crops, *, train, key):
+    """(B, n, S, S, 3) -> (B, n, OUTPUTS)."""
+    flat = normalize(crops.reshape(-1, *crops.shape[2:]), self.model.dtype)
+    features = self.model.apply(
+      {"params": params}, flat, train=train, method="features", rngs={"dropout": key}
+    )
+    outputs = features["pre_logits"] @ params[OBJECTIVE_PARAMS]["kernel"]
+    return outputs.reshape(*crops.shape[:2], OUTPUTS)
+
+
+WORDS = (
+  "--config.objective.kind=self_distillation",
+  "--config.evaluate.test.source=",  # it trains no head
+  "--config.data.train.label_key=",
+  "--config.model.positions=sincos2d",  # they fit crops of all sizes
+  "--config.model.pool=gap",
+  "--config.optimizer.ema=0",
+)
+
+
+@pytest.fixture(autouse=True)
+def line(monkeypatch):
+  name = "tests.seams.test_self_distillation:Settings"
+  monkeypatch.setitem(registry.OBJECTIVES, "self_distillation", name)
+
+
+def test_it_trains_and_resumes_to_the_same_bits(tmp_path):
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  words = (*WORDS, "--config.duration.steps=4")
+  assert program.run(whole, *words)
+  assert not program.run(parts, *words, stop=program.StopAfter(2))
+  assert program.run(parts, *words)
+  ends = [checkpoint.find(folder) for folder in (whole, parts)]
+  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
+  losses = [
+    {line["step"]: line["batch/loss"] for line in metrics_log.read(folder) if "batch/loss" in line}
+    for folder in (whole, parts)
+  ]
+  assert losses[0] == losses[1]
+  assert len(set(losses[0].values())) == 4
+  last = metrics_log.read(whole)[-1]
+  assert 0 < last["training/teacher_entropy"] < np.log(OUTPUTS)
+  assert (whole / workdir.IMAGES / "0.png").exists()
+
+
+@pytest.mark.parametrize("on", [(2, 1, 1), (8, 1, 1), (2, 4, 1), (2, 2, 2)])
+def test_all_devices_agree_with_one(on):
+  """Two steps of plain gradient descent, the teacher and the centre included; rows are left out."""
+  one, found = steps_on(1, 1, 1), steps_on(*on)
+  chex.assert_trees_all_close(found.params, one.params, rtol=2e-5, atol=2e-6)
+  chex.assert_trees_all_close(found.extra, one.extra, rtol=2e-5, atol=2e-6)
+
+
+def steps_on(*on):
+  """The state after two steps on a mesh."""
+  settings, rng = SGD(momentum=0.0, ema=0.0, decay_rules=((".*", 0.0),)), np.random.default_rng(0)
+  small = dict(depth=1, width=64, mlp_dim=128, heads=2)
+  objective = SelfDistillation(models.create("ViT-Ti/4", positions="sincos2d", pool="gap", **small))
+  mesh, optimizer = steps.mesh_of(*on), optim.make(settings)
+  init = lambda: state.init(objective, optimizer, seed=0, image_size=LARGE, with_ema=False)
+  abstract = state.abstract(init, mesh, (*objective.sharding, *objective.model.sharding))
+  made = train_step.make(objective, optimizer, lambda _: 0.1, settings, seed=0, accumulation=1)
+  step, current = (
+    train_step.jit_step(made, mesh=mesh, abstract=abstract),
+    state.create(init, abstract),
+  )
+  draw = lambda *shape: rng.integers(0, 256, (16, *shape, 3), np.uint8)
+  for _ in range(2):
+    batch = dict(large=draw(2, LARGE, LARGE), small=draw(4, SMALL, SMALL))
+    batch["mask"] = np.float32(rng.permutation(16) > 2)
+    current, _ = step(current, jax.device_put(batch, meshes.batch_sharding(mesh)))
+  return jax.device_get(current)
+
+
+def test_its_step_is_planned_without_data():
+  config = recipes.resolve("configs/vit_digits.py", (*program.SMALL, *WORDS))
+  batch = step_program.abstract_batch(step_program.planned(config, jax.devices()[:2]))
+  shapes = {name: x.shape[1:] for name, x in batch.items()}
+  assert shapes == dict(large=(2, LARGE, LARGE, 3), small=(4, SMALL, SMALL, 3), mask=())
+  assert c.to_dict(config)["objective"] == {"kind": "self_distillation"}
