@@ -1,13 +1,10 @@
-"""Attention weights of every head, computed from the queries and keys that the model computes.
+"""Attention weights of every head, as the blocks of the model hand them out."""
 
-The model's own code runs without a change: Flax keeps the outputs of the modules called "query" and
-"key", or of the norms behind them, and the softmax is computed from them again, in float32.
-"""
-
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,28 +12,13 @@ import numpy as np
 
 from vit_jax.data.device import normalize
 from vit_jax.models import Network
-from vit_jax.models.attention import relative_logits
+from vit_jax.models.attention import HANDED_OUT
 from vit_jax.models.stacking import unstack_blocks
 
-QK_NORMS = {"query": "LayerNorm_query", "key": "LayerNorm_key"}  # which not all models have
-KEPT = {*QK_NORMS, *QK_NORMS.values()}
 MAX_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
-
-
-class Projections(NamedTuple):
-  """What the weights of one attention are computed from.
-
-  Attributes:
-    query: (B, N, heads, D_h); in axial models (B * lines, N, heads, D_h).
-    key: (B, M, heads, D_h), or as `query`.
-    table: relative position embeddings (2 N - 1, heads, D_h), or None.
-    lines: rows or columns of the grid, of which each is attended to alone; 0: all tokens together.
-  """
-
-  query: jax.Array
-  key: jax.Array
-  table: jax.Array | None = None
-  lines: int = 0
+MAX_OF_ALL = 2**32  # bytes of the weights of all layers and images
+# A model computes alike with the other values of these fields, but hands out nothing.
+HANDS_OUT = {"scan": False, "remat": "none", "attention": "xla"}
 
 
 class Seen(NamedTuple):
@@ -44,20 +26,22 @@ class Seen(NamedTuple):
 
   Attributes:
     logits: (B, num_classes).
-    layers: the attention of each block; in axial models, rows and then columns of each block.
-    pooling: the attention of the pooled output to the tokens, for pool="map"; else None.
+    layers: the attention weights of each block, (B, heads, N, N) float32: image, head, query, key.
+      In axial models those along rows, (B, rows, heads, columns, columns), and then those along
+      columns, (B, columns, heads, rows, rows), of each block.
+    pooling: those of the pooled output, (B, heads, 1, N), for pool="map"; else None.
   """
 
   logits: jax.Array
-  layers: tuple[Projections, ...]
-  pooling: Projections | None
+  layers: tuple[jax.Array, ...]
+  pooling: jax.Array | None
 
 
 def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndarray]:
   """Attention weights softmax(q k^T / sqrt(D_h)) of every layer, from the first to the last.
 
   The softmax of Appendix A, equation 6; with relative position embeddings r (Appendix D.4) it is
-  that of q (k + r)^T / sqrt(D_h). Only one layer's weights are in memory at a time.
+  that of q (k + r)^T / sqrt(D_h).
 
   Args:
     module: a `Transparent` one (vit_jax/models/family.py); blocks may be stacked for scan.
@@ -71,21 +55,40 @@ def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndar
     columns (B, columns, heads, rows, rows).
 
   Raises:
-    ValueError: the model has no blocks, the images do not suit it, or they have so many patches
-      that the weights of a layer take more than 1 GiB.
+    ValueError: the model has no blocks, the images do not suit it, or the weights take more than
+      1 GiB for a layer of one image, or 4 GiB for all layers and images.
   """
   images = pixels(images)
-  check(module, images.shape[1:3])
-  seen = look(module, on_device(params), images)
-  for layer in seen.layers:
-    yield jax.device_get(weights(layer))
+  of_layer = check(module, images.shape[1:3])
+  if (needed := of_layer * module.depth * len(images)) > MAX_OF_ALL:
+    raise ValueError(
+      f"the attention of {len(images)} images would take {needed / 2**30:.1f} GiB; the most is "
+      f"{MAX_OF_ALL / 2**30:.0f} GiB: give fewer at a time."
+    )
+  for layer in look(module, on_device(params), images, all_layers):
+    yield jax.device_get(layer)
 
 
-def stream(module: Network, params: dict, images, on_image: Callable[[], None]) -> Iterator[Seen]:
-  """What the model shows of one image after the other; so the memory is bounded.
+def all_layers(seen: Seen) -> tuple[jax.Array, ...]:
+  """The weights of all layers."""
+  return seen.layers
+
+
+def stream(
+  module: Network,
+  params: dict,
+  images,
+  of_seen: Callable[[Seen], Any],
+  on_image: Callable[[], None],
+) -> Iterator[Any]:
+  """What a function makes of what the model shows of one image after the other.
+
+  The function is a part of the compiled forward pass, so that weights it has no use for, or is done
+  with, take no memory.
 
   Args:
     module, params, images: as in `attention_weights`, for any number of images.
+    of_seen: traceable.
     on_image: called when an image is done.
 
   Raises:
@@ -94,29 +97,16 @@ def stream(module: Network, params: dict, images, on_image: Callable[[], None]) 
   images, params = pixels(images), on_device(params)
   check(module, images.shape[1:3])
   for i in range(len(images)):
-    yield look(module, params, images[i : i + 1])
+    yield jax.device_get(look(module, params, images[i : i + 1], of_seen))
     on_image()
 
 
-def look(module: Network, params: dict, images: np.ndarray) -> Seen:
-  """One forward pass over some images; the result of `on_device`, and that of `pixels`."""
+def look(module: Network, params: dict, images: np.ndarray, of_seen: Callable[[Seen], Any]) -> Any:
+  """`of_seen` of one forward pass over some images; the results of `on_device` and `pixels`."""
+  fields = {field.name for field in dataclasses.fields(module)}
+  module = module.clone(**{name: x for name, x in HANDS_OUT.items() if name in fields})
   with jax.default_matmul_precision("highest"):
-    logits, kept = _run(module.clone(scan=False, remat="none", attention="xla"), params, images)
-  grids = module.attention_grids(module.grid(*images.shape[1:3]))
-  pairs = zip(module.attentions(kept), module.attentions(params), strict=True)
-  layers = tuple(
-    Projections(*_outputs(seen), table.get("pos_embedding_relative"), grids[i % len(grids)].lines)
-    for i, (seen, table) in enumerate(pairs)
-  )
-  pooling = module.pooling(kept)
-  return Seen(logits, layers, pooling and Projections(*_outputs(pooling)))
-
-
-def weights(read: Projections) -> jax.Array:
-  """Attention weights (B, heads, N, M), or (B, lines, heads, N, N), from queries and keys."""
-  with jax.default_matmul_precision("highest"):
-    attention = _softmax(read.query, read.key, read.table)
-  return attention.reshape(-1, read.lines, *attention.shape[1:]) if read.lines else attention
+    return _run(module, of_seen, params, images)
 
 
 def check_transparent(module: Network):
@@ -129,8 +119,11 @@ def check_transparent(module: Network):
     raise ValueError(reason)
 
 
-def check(module: Network, size: tuple[int, int]):
+def check(module: Network, size: tuple[int, int]) -> int:
   """Checks that a model has attention that can be held, for images of this height and width.
+
+  Returns:
+    The bytes of the weights of a layer and an image.
 
   Raises:
     ValueError: it cannot be looked into, or the weights of a layer take too much memory.
@@ -146,6 +139,7 @@ def check(module: Network, size: tuple[int, int]):
       f"of one layer would take {needed / 2**30:.1f} GiB; the most is "
       f"{MAX_OF_LAYER / 2**30:.0f} GiB: choose smaller images."
     )
+  return needed
 
 
 def pixels(images) -> np.ndarray:
@@ -174,30 +168,23 @@ def on_device(params: dict) -> dict:
   return jax.device_put(unstack_blocks(params))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _run(module, params, images):
-  """The logits, and the outputs of all queries and keys."""
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _run(module, of_seen, params, images):
+  grids = module.attention_grids(module.grid(*images.shape[1:3]))
   if images.dtype == jnp.uint8:
     images = normalize(images, module.dtype)
   (logits, _), kept = module.apply(
-    {"params": params},
-    images,
-    train=False,
-    capture_intermediates=lambda inner, _: inner.name in KEPT,
-    mutable=["intermediates"],
+    {"params": params}, images, train=False, mutable=["intermediates"]
   )
-  return logits, kept["intermediates"]
+  kept = kept["intermediates"]
+  layers = [
+    _in_lines(handed[HANDED_OUT][0], grids[i % len(grids)].lines)
+    for i, handed in enumerate(module.attentions(kept))
+  ]
+  pooling = module.pooling(kept)
+  return of_seen(Seen(logits, tuple(layers), pooling and pooling[HANDED_OUT][0]))
 
 
-def _outputs(kept: dict) -> list[jax.Array]:
-  last = (kept.get(norm, kept[name]) for name, norm in QK_NORMS.items())
-  return [outputs["__call__"][0] for outputs in last]
-
-
-@jax.jit
-def _softmax(query, key, table):
-  query, key = query.astype(jnp.float32), key.astype(jnp.float32)
-  logits = jnp.einsum("bqhd,bkhd->bhqk", query, key) / query.shape[-1] ** 0.5
-  if table is not None:
-    logits += relative_logits(query, table.astype(jnp.float32))
-  return jax.nn.softmax(logits, axis=-1)
+def _in_lines(weights: jax.Array, lines: int) -> jax.Array:
+  """(B, heads, N, N), or, if rows or columns are attended to alone, (B, lines, heads, N, N)."""
+  return weights.reshape(-1, lines, *weights.shape[1:]) if lines else weights

@@ -35,10 +35,14 @@ def mean_distances(
   attention.check_transparent(module)
   grids = module.attention_grids(module.grid(*images.shape[1:3]))
   places = [centres(each.grid, module.stride()) for each in grids]
-  for seen in attention.stream(module, params, images, on_image):
-    total += np.stack(
-      [_of_layer(layer, places[i % len(places)]) for i, layer in enumerate(seen.layers)]
-    )
+
+  def of_heads(seen: attention.Seen) -> jax.Array:
+    """(layers, heads), of one image; the mean over lines, if each is attended to alone."""
+    each = [mean_distance(x, places[i % len(places)]) for i, x in enumerate(seen.layers)]
+    return jnp.stack([x.reshape(-1, module.heads).mean(axis=0) for x in each])
+
+  for distances in attention.stream(module, params, images, of_heads, on_image):
+    total += distances.astype(np.float64)
   means = (total / len(images)).reshape(-1, len(grids), module.heads).swapaxes(0, 1)
   return means if len(grids) > 1 else means[0]
 
@@ -62,12 +66,3 @@ def mean_distance(weights: jax.Array, places: jax.Array) -> jax.Array:
 def centres(grid: tuple[int, int], stride: int) -> np.ndarray:
   """The centres of all patches in raster order, (rows * columns, 2) float32, in pixels."""
   return (np.indices(grid).reshape(2, -1).T + 0.5).astype(np.float32) * stride
-
-
-def _of_layer(layer: attention.Projections, places: np.ndarray) -> np.ndarray:
-  """(heads,) float64, of one image."""
-  distances = np.asarray(_mean_distance(attention.weights(layer), places), np.float64)
-  return distances.reshape(-1, distances.shape[-1]).mean(axis=0)
-
-
-_mean_distance = jax.jit(mean_distance)

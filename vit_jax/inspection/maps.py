@@ -71,7 +71,7 @@ def raw(
     )
 
   def of_head(seen: Seen) -> jax.Array:
-    weights = attention.weights(seen.layers[layer])[:, head]
+    weights = seen.layers[layer][:, head]
     if module.pool == "class_token":
       return weights[:, 0]
     return weights[:, module.tokens_before() :].mean(axis=1)
@@ -93,7 +93,7 @@ def rolled(row: jax.Array, layers: Iterable[jax.Array]) -> jax.Array:
     layers: attention weights (B, heads, N, N), the last layer first.
   """
   for weights in layers:
-    row = _times(row, weights)
+    row = jnp.einsum("bq,bqk->bk", row, mixed(weights), precision="highest")
   return row
 
 
@@ -104,31 +104,26 @@ def _check(module: Network):
 
 
 def _rolled(seen: Seen, module: Network) -> jax.Array:
-  last_first = (attention.weights(layer) for layer in reversed(seen.layers))
-  return rolled(_output(seen, module), last_first)
+  return rolled(_output(seen, module), reversed(seen.layers))
 
 
 def _output(seen: Seen, module: Network) -> jax.Array:
   """(B, N): what the output takes of each token of the last layer."""
-  batch, tokens = seen.layers[0].query.shape[:2]
+  batch, _, tokens, _ = seen.layers[0].shape
   if module.pool == "class_token":
     return jnp.zeros((batch, tokens)).at[:, 0].set(1)
   first = module.tokens_before()
   of_patches = 1 / (tokens - first)
   if module.pool == "map":
-    of_patches = attention.weights(seen.pooling).mean(axis=1)[:, 0]
+    of_patches = seen.pooling.mean(axis=1)[:, 0]
   return jnp.zeros((batch, tokens)).at[:, first:].set(of_patches)
 
 
 def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:
   """What `of_seen` finds at the patches of all images, and their logits."""
   grid, maps, logits = module.grid(*np.shape(images)[1:3]), [], []
-  for seen in attention.stream(module, params, images, on_image):
-    maps.append(jax.device_get(of_seen(seen))[:, -grid[0] * grid[1] :].reshape(-1, *grid))
-    logits.append(jax.device_get(seen.logits))
+  with_logits = lambda seen: (of_seen(seen), seen.logits)
+  for found, of_image in attention.stream(module, params, images, with_logits, on_image):
+    maps.append(found[:, -grid[0] * grid[1] :].reshape(-1, *grid))
+    logits.append(of_image)
   return np.concatenate(maps), np.concatenate(logits).astype(np.float32)
-
-
-@jax.jit
-def _times(row, weights):
-  return jnp.einsum("bq,bqk->bk", row, mixed(weights), precision="highest")

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 
 from vit_jax.models.layers import EPSILON, LayerNorm, split_over_model
 
+HANDED_OUT = "attention_weights"  # their name among the intermediates
+
 
 class Attention(nn.Module):
   """softmax(q k^T / sqrt(D_h)) v per head, then one projection of all heads.
@@ -64,6 +66,7 @@ class Attention(nn.Module):
       padding = x.shape[1] - count
       table = jnp.pad(table.astype(self.dtype), ((padding, padding), (0, 0), (0, 0)))
       bias = relative_logits(query, table)
+    hand_out(self, query, key, bias)
     if by_cudnn:
       y = attend_by_cudnn(query, key, value, bias, count)
     else:
@@ -76,6 +79,21 @@ class Attention(nn.Module):
       kernel_init=nn.initializers.xavier_uniform(),
       name="out",
     )(y)
+
+
+def hand_out(attention: nn.Module, query: jax.Array, key: jax.Array, bias: jax.Array | None = None):
+  """Hands out the attention weights of a module, (B, heads, N, M) float32, to who looks inside.
+
+  They are among Flax's intermediates, and are computed only if these are asked for.
+
+  Args:
+    attention: the module that computes them.
+    query, key, bias: as of `attend`.
+  """
+  if attention.is_mutable_collection("intermediates") and not attention.is_initializing():
+    query, key = query.astype(jnp.float32), key.astype(jnp.float32)
+    weights = jax.nn.softmax(_logits(query, key, bias), axis=-1)
+    attention.sow("intermediates", HANDED_OUT, weights)
 
 
 class Projection(nn.Module):

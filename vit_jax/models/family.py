@@ -196,8 +196,10 @@ class Transparent:
   def attentions(self, tree: dict) -> list[dict]:
     """The subtree of each attention, from the first layer to the last.
 
+    Each has handed out its weights (`vit_jax.models.attention.hand_out`).
+
     Args:
-      tree: the parameters, or Flax's intermediates; blocks unstacked.
+      tree: Flax's intermediates; blocks unstacked.
     """
 
   def pooling(self, tree: dict) -> dict | None:
