@@ -24,7 +24,7 @@ from vit_jax.data.images import evaluate_image
 from vit_jax.models import vit_names
 from vit_jax.models.attention import Projection, attend, hand_out
 from vit_jax.models.family import Family
-from vit_jax.models.layers import LayerNorm, split_by_example, split_over_model
+from vit_jax.models.layers import LayerNorm, split_by_example
 from vit_jax.models.vit import ViT
 from vit_jax.storage import checkpoint
 from vit_jax.storage.tree import flatten
@@ -61,7 +61,7 @@ class Attention(nn.Module):
   @nn.compact
   def __call__(self, x):
     project = lambda name: Projection(self.heads, self.dtype, flat=False, name=name)(x)
-    query, key, value = (split_over_model(project(n), axis=2) for n in ("query", "key", "value"))
+    query, key, value = (project(name) for name in ("query", "key", "value"))
     query, key = turned(query, self.by), turned(key, self.by)
     hand_out(self, query, key)
     y = attend(query, key, value, None)
@@ -78,7 +78,7 @@ class SwiGLU(nn.Module):
   def __call__(self, x):
     dense = lambda size, name: nn.Dense(size, dtype=self.dtype, name=name)
     hidden = nn.silu(dense(self.mlp_dim, "gate")(x)) * dense(self.mlp_dim, "Dense_0")(x)
-    return dense(x.shape[-1], "Dense_1")(split_over_model(hidden, axis=2))
+    return dense(x.shape[-1], "Dense_1")(hidden)
 
 
 class Block(nn.Module):

@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.layers import EPSILON, LayerNorm, split_over_model
+from vit_jax.models.layers import EPSILON, LayerNorm
 
 HANDED_OUT = "attention_weights"  # their name among the intermediates
 
@@ -52,8 +52,7 @@ class Attention(nn.Module):
     by_cudnn = self.implementation == "cudnn"
 
     def project(tokens, name):
-      projected = Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
-      return split_over_model(projected, axis=2)
+      return Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
 
     query, key, value = project(x, "query"), project(source, "key"), project(source, "value")
     if self.qk_norm:
@@ -71,7 +70,6 @@ class Attention(nn.Module):
       y = attend_by_cudnn(query, key, value, bias, count)
     else:
       y = attend(query, key, value, bias)
-    y = split_over_model(y, axis=2)
     return nn.DenseGeneral(
       width,
       axis=(-2, -1),

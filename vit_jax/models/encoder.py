@@ -15,7 +15,6 @@ from vit_jax.models.layers import (
   batch_first,
   remat,
   split_by_example,
-  split_over_model,
 )
 from vit_jax.models.positions import ADDED, PositionEmbedding
 from vit_jax.models.residual import Branches
@@ -43,8 +42,7 @@ class MlpBlock(nn.Module):
       )
 
     drop = Dropout(self.dropout)
-    hidden = split_over_model(dense(self.mlp_dim, "Dense_0")(x), axis=2)
-    hidden = drop(GELU_FORMS[self.activation](hidden), train=train)
+    hidden = drop(GELU_FORMS[self.activation](dense(self.mlp_dim, "Dense_0")(x)), train=train)
     return drop(dense(x.shape[-1], "Dense_1")(hidden), train=train)
 
 

@@ -47,19 +47,6 @@ def split_by_example(x: jax.Array) -> jax.Array:
   return jax.lax.with_sharding_constraint(x, P(axes)) if axes else x
 
 
-def split_over_model(x: jax.Array, axis: int) -> jax.Array:
-  """x with its first axis split as by `split_by_example`, and heads or channels over "model".
-
-  It is unchanged if the mesh has one device along "model". The parameters that give x are split
-  alike, by `Network.sharding`.
-  """
-  axes, sizes = split_axes(), jax.sharding.get_abstract_mesh().shape
-  if not axes or sizes.get("model", 1) == 1:
-    return x
-  along = ("model" if i == axis else None for i in range(1, x.ndim))
-  return jax.lax.with_sharding_constraint(x, P(axes, *along))
-
-
 def split_axes() -> tuple[str, ...]:
   """The axes of the mesh over which examples are split; none inside of a shard_map."""
   mesh = jax.sharding.get_abstract_mesh()
