@@ -66,7 +66,7 @@ def test_what_depends_on_devices_or_parameters_is_wrong_usage_too(tmp_path):
   arguments = [DIGITS, "--config.mesh.fsdp=3", "--config.batch_size=64"]
   result = programs.run(command(tmp_path, *arguments), devices=4)
   assert result.returncode == 2
-  said = r"vit_jax: config\.mesh: .*fsdp=3 does not match the 4 devices.*\n"
+  said = r"vit_jax: config\.mesh: .*fsdp=3 x model=1 does not match the 4 devices.*\n"
   assert re.fullmatch(said, result.stderr)
   result = programs.run(command(tmp_path, DIGITS, "--config.batch_size=30"), devices=4)
   assert result.returncode == 2

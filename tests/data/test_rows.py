@@ -1,7 +1,5 @@
 """What a batch holds beside images: fields of the source, and several views of an image."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from vit_jax.config import ConfigError, Mesh, ObjectiveSettings, View
 from vit_jax.data import fields, pipeline
 from vit_jax.data.batches import Reader
 from vit_jax.data.fields import Field
+from vit_jax.data.kept import Kept
 from vit_jax.data.rows import Crop, FieldError, Rows
 from vit_jax.data.sources import Example, Mixed, Selected, Unlabelled
 from vit_jax.data.sources.views import Listed as ListedRows
@@ -82,16 +81,14 @@ def test_rows_that_do_not_count_hold_the_padding():
   of._examples[3] = of[3]._replace(image=b"rubbish")
   of._examples[5] = OSError("gone")
   crop = Crop(numbered.TRAIN, numbered.SIZE)
-  (batch,) = batches(of, 1, Rows.of(of, {"image": crop}, DECLARED))
-  two, _ = batches(of, 2, Rows.of(of, {"image": crop}, DECLARED))
-  broken = np.concatenate([batch["mask"], two["mask"]]) == 0
-  assert broken.any() or not batch["mask"].all()
-  for found in (batch, two):
-    empty = found["mask"] == 0
-    assert (found["parts"][empty] == 255).all()
-    assert (found["depth"][empty] == -1).all()
-    assert (found["place"][empty] == 0).all()
-    assert (found["image"][empty] == 0).all()
+  found = batches(of, 2, Rows.of(of, {"image": crop}, DECLARED))
+  assert sum((batch["mask"] == 0).sum() for batch in found) == 2
+  for batch in found:
+    empty = batch["mask"] == 0
+    assert (batch["parts"][empty] == 255).all()
+    assert (batch["depth"][empty] == -1).all()
+    for name in ("place", "image", "labels"):
+      assert (batch[name][empty] == 0).all()
 
 
 def test_the_last_batch_of_an_evaluation_is_filled_up_with_padding():
@@ -110,19 +107,28 @@ def test_the_last_batch_of_an_evaluation_is_filled_up_with_padding():
 
 def test_a_map_of_another_size_breaks_its_example(caplog):
   of = source(6)
-  wrong = example(2, side=5).fields["parts"]
-  of._examples[2] = of[2]._replace(fields=of[2].fields | {"parts": wrong})
+  for number, shape in ((2, (5, 5)), (3, (4, 3))):
+    image = np.zeros((3, 4, 3), np.uint8) if number == 3 else of[2].image
+    fields = of[number].fields | {"parts": np.zeros(shape, np.uint8)}
+    of._examples[number] = of[number]._replace(image=image, fields=fields)
   (batch,) = batches(of, 1)
-  assert batch["mask"].sum() == 5
-  assert "n2: its parts is for (5, 5) pixels, and the image has (4, 4)" in caplog.text
+  assert batch["mask"].sum() == 4
+  said = "n2: its parts has 5 rows and 5 columns, and the image 4 rows and 4 columns\n"
+  assert said in caplog.text
+  said = (
+    "n3: its parts has 4 rows and 3 columns, and the image 3 rows and 4 columns; values are for"
+  )
+  assert said in caplog.text
 
 
 @pytest.mark.parametrize(
   ("change", "message"),
   [
     (dict(place=np.float32([1, 2, 3])), r"'place' of n2 is float32 \(3,\), .* int32 \(3,\)"),
+    (dict(place=[1, 2, 3]), r"'place' of n2 is list \(3,\), and must be int32 \(3,\)"),
+    (dict(place=7), r"'place' of n2 is int \(\), and must be"),
     (dict(place=np.int32([1, 2])), r"'place' of n2 is int32 \(2,\)"),
-    (dict(place=None), r"'place' of n2 is object \(\)"),
+    (dict(place=None), r"n2 lacks the field 'place'"),
     (dict(parts=np.zeros((4, 4), np.int64)), r"'parts' of n2 is int64 \(4, 4\)"),
     (dict(parts=np.zeros(4, np.uint8)), r"'parts' of n2 is uint8 \(4,\)"),
     (dict(depth=np.zeros((4, 4, 3), np.float32)), r"'depth' of n2 is float32 \(4, 4, 3\)"),
@@ -135,47 +141,81 @@ def test_what_is_not_as_declared_ends_the_run_with_a_name(change, message):
     batches(of, 1)
 
 
-VIEWS = {"image": None}
+DATA = resolved.data(image_size=16)
+VIEWS = {"image": View(DATA)}
 
 
 @pytest.mark.parametrize(
   ("needed", "message"),
   [
-    ({"labels": Field()}, r"a field 'labels'; its name must be an identifier, and none of"),
-    ({"a b": Field()}, r"a field 'a b'; its name"),
-    ({"wide": Field((), "float64")}, r"'wide', declared with the type 'float64'"),
-    ({"wide": Field((), "uint8", padding=256)}, r"'wide', .* the padding 256"),
-    ({"wide": Field((), "int32", padding=0.5)}, r"'wide', .* the padding 0\.5"),
-    ({"masks": Field()}, r"needs the field 'masks', which FOLDER lacks; it has 'parts', 'place'"),
-    ({"place": Field((4,), "int32")}, r"'place' as .*\(4,\).*, and FOLDER has it as .*\(3,\)"),
+    ({"labels": Field()}, r"asks needs a field 'labels'; rename it to .* other than 'image', 'lab"),
+    ({"a b": Field()}, r"a field 'a b'; rename it"),
+    ({"wide": Field((), "float64")}, r"'wide' with the type 'float64'"),
+    ({"wide": Field((), "uint8", padding=256)}, r"'wide' .* the padding 256"),
+    ({"wide": Field((), "uint32", padding=2**80)}, r"'wide' .* the padding 12089"),
+    ({"wide": Field((), "float16", padding=1e6)}, r"'wide' .* the padding 1000000"),
+    ({"wide": Field((), "int32", padding=0.5)}, r"'wide' .* the padding 0\.5"),
+    ({"wide": Field((), "bool", padding=2)}, r"'wide' .* the padding 2"),
   ],
 )
 def test_declarations_are_checked(needed, message):
+  padded = {"far": Field((), "float32", padding=float("nan")), "yes": Field((), "bool", padding=1)}
+  fields.check("asks", DECLARED | padded, VIEWS)
+  with pytest.raises(ConfigError, match=message):
+    fields.check("asks", needed, VIEWS)
+
+
+@pytest.mark.parametrize(
+  ("needed", "message"),
+  [
+    ({"masks": Field()}, r"needs the field 'masks', and FOLDER lacks it; it has 'parts', 'place'"),
+    ({"place": Field((4,), "int32")}, r"'place' as .*\(4,\).*, and FOLDER has .*\(3,\)"),
+  ],
+)
+def test_a_source_has_what_is_needed(needed, message):
   given = {name: DECLARED[name] for name in ("parts", "place")}
-  fields.check("toy", given, DECLARED, VIEWS, "FOLDER")
+  fields.check_given("asks", given, DECLARED, "FOLDER")
   with pytest.raises(ConfigError, match=message):
-    fields.check("toy", needed, given, VIEWS, "FOLDER")
+    fields.check_given("asks", needed, given, "FOLDER")
 
 
-def test_values_of_pixels_need_the_image_that_they_follow():
-  needed = {"parts": DECLARED["parts"]}
-  message = r"'parts', which follows the crop of \"image\", .*has the images 'local'"
-  with pytest.raises(ConfigError, match=message):
-    fields.check("toy", needed, DECLARED, {"local": None}, "FOLDER")
+@pytest.mark.parametrize("views", [{"local": View(DATA)}, {"image": View(DATA, 2)}])
+def test_values_of_pixels_need_one_image_that_they_follow(views):
+  with pytest.raises(ConfigError, match=r"'parts', which follows the crop of \"image\""):
+    fields.check("asks", {"parts": DECLARED["parts"]}, views)
+
+
+@pytest.mark.parametrize(
+  "views", [{"mask": View(DATA)}, {"a b": View(DATA)}, {"a": View(DATA, -1)}]
+)
+def test_names_of_views_are_checked(views):
+  with pytest.raises(ConfigError, match=r"asks has images called '.*; rename them"):
+    fields.check("asks", {}, views)
+
+
+def test_small_images_are_kept_with_the_fields_that_are_needed():
+  of = source()
+  kept = Kept(of, ["place"])
+  for _ in range(2):
+    for number in range(12):
+      assert {*kept[number].fields} == {"place"}
+      np.testing.assert_array_equal(kept[number].fields["place"], of[number].fields["place"])
+  assert kept.fields == {"place": DECLARED["place"]}
 
 
 class Several(ObjectiveSettings):
   """Two large and three small views of an image."""
 
   def views(self, data):
-    small = dataclasses.replace(data, image_size=8, crop_area=(0.05, 0.3))
+    small = data.cropped(8, (0.05, 0.3))
     return {"large": View(data, 2), "small": View(small, 3), "one": View(small)}
 
 
 def test_views_have_sizes_and_draws_of_their_own():
   data = resolved.data(image_size=16, threads=0, flip=False)
   mesh = meshes.make(Mesh(), batch_size=16, accumulation=1)
-  of = numbered.jpegs(20)
+  draw = np.random.default_rng(0).integers
+  of = Listed([Example(draw(0, 256, (30, 40, 3), np.uint8), (1,), str(n)) for n in range(20)])
   batch = next(Reader(data, mesh, 16, 1, Several()).training(of, parts=(), seed=0, start=0))
   shapes = {name: batch[name].shape for name in ("large", "small", "one")}
   assert shapes == dict(large=(16, 2, 16, 16, 3), small=(16, 3, 8, 8, 3), one=(16, 8, 8, 3))

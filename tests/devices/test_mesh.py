@@ -71,5 +71,7 @@ def test_replicas_across_hosts_are_refused():
   devices = [Device(number, of_host=4) for number in range(16)]
   split = dict(batch_size=16, accumulation=1, devices=devices)
   assert meshes.make(c.Mesh(fsdp=2, model=4), **split).shape["data"] == 2
-  with pytest.raises(c.ConfigError, match=r"config\.mesh\.model=8.*one host.*divisor of the 4 dev"):
+  with pytest.raises(
+    c.ConfigError, match=r"config\.mesh\.model=8.*of one process, and each has 4.*a divisor of 4"
+  ):
     meshes.make(c.Mesh(fsdp=2, model=8), **split)

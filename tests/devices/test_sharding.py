@@ -115,8 +115,9 @@ def test_moments_averages_and_what_an_objective_carries_follow_their_parameter()
   [
     ((("x.*", LARGEST),), r"no sharding rule matches the parameter kernel;"),
     ((("kernel", ("model",) * 3),), r"gives the axes .* to the parameter kernel of shape \(4, 6\)"),
-    ((("kernel", ("heads", None)),), r"each by one of fsdp, model or None"),
-    ((("kernel", (None, "fsdp")),), r"config\.mesh\.fsdp=4 does not divide dimension 1 .* of 6"),
+    ((("kernel", ("heads", None)),), r"each by fsdp or model, once, or None"),
+    ((("kernel", ("model", "fsdp")),), r"config\.mesh\.fsdp=4 does not divide dimension 1 .* of 6"),
+    ((("kernel", ("model", "model")),), r"each by fsdp or model, once"),
     (sharding.ALL_LARGEST, r"config\.mesh\.model=2 splits none of the parameters"),
   ],
 )

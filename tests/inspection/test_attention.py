@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests import reference
+from tests import modules, reference
 from tests.golden import weights as golden
 from tests.inspection.miniatures import IMAGES, model
 from vit_jax import inspection, models
@@ -82,8 +82,8 @@ def test_an_axial_model_in_numpy():
 
 def test_the_pooling_of_map_in_numpy():
   module, params = model("map")
-  seen = attention.look(module, attention.on_device(params), IMAGES)
-  found = np.asarray(attention.weights(seen.pooling))
+  pooling = attention.look(module, attention.on_device(params), IMAGES, attention.pooling)
+  found = np.asarray(pooling)
   x = tokens_of(module, params)
   params = jax.tree.map(np.float64, params)
   for i in range(module.depth):
@@ -147,3 +147,45 @@ def test_as_much_attention_as_is_held(monkeypatch):
   monkeypatch.setattr(attention, "MAX_OF_LAYER", 4 * module.heads * 17**2 - 1)
   with pytest.raises(ValueError, match="would take"):
     attention.check(module, (16, 16))
+
+
+def test_equal_requests_share_a_program():
+  module, params = model("vit")
+  for _ in range(3):
+    inspection.rollout(module, params, IMAGES)
+    inspection.raw(module, params, IMAGES, layer=0, head=1)
+    inspection.mean_distances(module, params, IMAGES)
+    made = attention._run._cache_size()
+  assert made == attention._run._cache_size()
+  inspection.raw(module, params, IMAGES, layer=1, head=1)
+  assert attention._run._cache_size() == made + 1
+
+
+def test_more_images_than_are_held_at_once(monkeypatch):
+  module, params = model("vit")
+  monkeypatch.setattr(attention, "MAX_OF_ALL", 2 * module.depth * 4 * module.heads * 17**2)
+  assert len(list(inspection.attention_weights(module, params, IMAGES))) == module.depth
+  with pytest.raises(ValueError, match=r"attention of 4 images would take .* fewer at a time"):
+    next(inspection.attention_weights(module, params, np.concatenate([IMAGES, IMAGES])))
+
+
+def test_attention_that_hands_out_nothing(monkeypatch):
+  module, params = model("vit")
+  monkeypatch.setattr(models.attention, "hand_out", lambda *_: None)
+  silent = module.clone(name="silent")
+  with pytest.raises(ValueError, match=r"an attention of ViT hands out no weights .*`vit_jax\.mod"):
+    inspection.rollout(silent, params, IMAGES)
+
+
+def test_padding_behind_the_tokens_is_not_handed_out():
+  """As for cuDNN, whose numbers of tokens are even."""
+  module = models.attention.Attention(heads=2, dtype=np.float32, relative=True, count=5)
+  x = np.random.default_rng(0).normal(size=(2, 6, 8)).astype(np.float32)
+  params = modules.parameters(module, x)
+  seen = []
+  for tokens in (x, x[:, :5]):
+    _, kept = module.apply({"params": params}, tokens, mutable=["intermediates"])
+    seen.append(kept["intermediates"][models.attention.HANDED_OUT][0])
+  assert seen[0].shape == (2, 2, 5, 5)
+  np.testing.assert_allclose(*seen, atol=1e-6)
+  np.testing.assert_allclose(np.sum(seen[0], axis=-1), 1, atol=1e-6)

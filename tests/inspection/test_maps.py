@@ -53,8 +53,8 @@ def test_the_weights_of_the_pooling_of_a_model_that_pools_by_attention(registers
   module, params = model("map", registers=registers)
   layers = list(inspection.attention_weights(module, params, IMAGES))
   maps, _ = inspection.rollout(module, params, IMAGES)
-  seen = attention.look(module, attention.on_device(params), IMAGES)
-  probe = np.asarray(attention.weights(seen.pooling)).mean(axis=1)
+  pooling = attention.look(module, attention.on_device(params), IMAGES, attention.pooling)
+  probe = np.asarray(pooling).mean(axis=1)
   expected = probe @ product(layers)[:, registers:, registers:]
   np.testing.assert_allclose(maps.reshape(2, 1, 16), expected, atol=1e-6)
 

@@ -69,7 +69,8 @@ def placed(config, mesh):
   """The first state of a run on a mesh."""
   model = dataclasses.replace(config.model, remat="none", dropout=0.0)
   first = initial(model, config.optimizer)
-  return jax.device_put(first, sharding.shardings(mesh, first, first.params))
+  rules = models.configured(model).sharding
+  return jax.device_put(first, sharding.shardings(mesh, first, first.params, rules))
 
 
 def start(config, mesh):

@@ -250,7 +250,7 @@ def test_layer_decay_scales_the_whole_change():
     np.testing.assert_allclose(flatten(scaled)[name] - before, moved, rtol=1e-3, atol=1e-6)
 
 
-MESH = steps.mesh_of(2, 2)
+MESH = steps.mesh_of(2, 2, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,7 +283,7 @@ def averaging(rule):
 
 @EACH
 def test_a_run_resumes_with_its_average(rule):
-  """Steps on 2 x 2 devices: in one go, and from the state after the second step."""
+  """Steps on 2 x 2 x 2 devices: in one go, and from the state after the second step."""
   config = averaging(rule)
   whole, _ = steps.run(config, MESH, steps.BATCHES[:4])
   half, _ = steps.run(config, MESH, steps.BATCHES[:2])

@@ -139,6 +139,7 @@ class IntersectionOverUnion(Dataset, EvaluationSpec):
   def open(self, key, data):
     images = data.opener.open(key, self)
     data.check_apart(images)
+    data.check_fields(key, images, {"pixels": PIXELS})
     return Scores(self, images.source)
 
   @staticmethod
@@ -232,7 +233,14 @@ def test_the_classes_of_a_batch_are_those_of_its_pixels(crop):
 @pytest.mark.parametrize(
   ("words", "message"),
   [
-    (("--config.data.train.source=digits",), r"needs the field 'pixels', which digits lacks"),
+    (
+      ("--config.data.train.source=digits",),
+      r"needs the field 'pixels', and config\.data\.train .* lacks it",
+    ),
+    (
+      ("--config.evaluate.test.source=digits",),
+      r"config\.evaluate\.test needs the field 'pixels', and config\.evaluate\.test .* lacks it",
+    ),
     (("--config.data.augment=[{'kind': 'rand_augment'}]",), r"rand_augment, which moves pixels"),
     (("--config.data.cache=CACHE",), r"data\.cache='CACHE' holds images and labels alone"),
   ],

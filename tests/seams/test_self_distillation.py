@@ -161,7 +161,7 @@ def steps_on(*on):
   objective = SelfDistillation(models.create("ViT-Ti/4", positions="sincos2d", pool="gap", **small))
   mesh, optimizer = steps.mesh_of(*on), optim.make(settings)
   init = lambda: state.init(objective, optimizer, seed=0, image_size=LARGE, with_ema=False)
-  abstract = state.abstract(init, mesh, (*objective.sharding, *objective.model.sharding))
+  abstract = state.abstract(init, mesh, (*Settings.sharding, *objective.model.sharding))
   made = train_step.make(objective, optimizer, lambda _: 0.1, settings, seed=0, accumulation=1)
   step, current = (
     train_step.jit_step(made, mesh=mesh, abstract=abstract),

@@ -5,12 +5,16 @@ brings its own.
 """
 
 import functools
+import json
+import re
 
+import chex
 import flax.linen as nn
 import jax
 import numpy as np
 import pytest
 
+from tests.seams import program
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
@@ -18,6 +22,7 @@ from vit_jax.devices import sharding
 from vit_jax.learning import train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.models import Network
+from vit_jax.storage import checkpoint, metrics_log
 
 SIDE, IMAGES, CLASSES = 28, 8, 16
 
@@ -110,3 +115,57 @@ def test_each_device_computes_and_holds_its_part(family, on):
   assert flops(program) * np.prod(on) < 1.25 * flops(whole)
   held = sharding.bytes_per_device
   assert held(arguments[0]) * np.prod(on[1:]) < 1.1 * held(all_parameters)
+
+
+TWO = "--config.mesh.model=2"
+RESNET = (
+  "--config.model.name=R50x1",
+  *(f"--config.model.{key}=auto" for key in ("depth", "width", "mlp_dim", "heads")),
+)
+WORDS = (
+  "--config.model.width=64",
+  "--config.model.mlp_dim=256",
+  "--config.model.scan=true",
+  "--config.model.dropout=0.1",
+  "--config.optimizer.kind=sgd",
+  "--config.accumulation=2",
+  "--config.duration.epochs=0",
+  "--config.duration.steps=4",
+)
+SPLIT = ("--config.mesh.fsdp=2", "--config.mesh.model=2", "--config.verify_every=1")
+
+
+def test_a_run_is_that_of_other_devices_and_goes_on_on_them(tmp_path):
+  """With an average, verified at each step, stopped, resumed without the split, scored with it."""
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert program.run(whole, *WORDS)
+  assert not program.run(parts, *WORDS, *SPLIT, stop=program.StopAfter(2))
+  text = (parts / "parameters.txt").read_text()
+  assert re.search(r"MlpBlock_3/Dense_0/kernel .*\(None, 'fsdp', 'model'\)", text)
+  assert program.run(parts, *WORDS)
+  one, other = (checkpoint.load_params(checkpoint.find(x), ema=True) for x in (whole, parts))
+  chex.assert_trees_all_close(one, other, rtol=1e-4, atol=1e-5)
+  assert program.run(parts, *WORDS, *SPLIT, mode="evaluate")
+  scores = [json.loads((parts / "evaluation.json").read_text())["test/loss"]]
+  scores += [line["test/loss"] for line in metrics_log.read(whole) if "test/loss" in line]
+  assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    (
+      ("--config.mesh.model=4",),
+      r"mesh\.model=4 does not divide .* the 2 of .*; give one of 1, 2\.",
+    ),
+    (
+      ("--config.mesh.model=2", "--config.model.mlp_dim=9"),
+      r"such as the 9 of .*; give one of 1\.",
+    ),
+    (("--config.mesh.model=2", *RESNET), r"mesh\.model=2 splits none of the parameters"),
+  ],
+)
+def test_what_cannot_be_split_is_refused_before_the_data_is_opened(words, message, tmp_path):
+  missing = ("--config.data.train.source=folder:missing", "--config.batch_size=32")
+  with pytest.raises(c.ConfigError, match=message):
+    program.run(tmp_path, *missing, *words)

@@ -21,6 +21,7 @@ GIB = 2**30
 ROOT = table.ROOT
 PROGRAM = compilation.Program(
   devices=512,
+  groups=512,
   device_kind="TPU v3",
   usable_bytes=16 * GIB,
   argument_bytes=7 * GIB,

@@ -14,6 +14,7 @@ from vit_jax import models
 from vit_jax.config import AUTO, Config
 from vit_jax.config.resolve import with_value
 from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
 from vit_jax.experiments import step_program
 from vit_jax.training import run as runs
 
@@ -24,6 +25,7 @@ class Program:
 
   Attributes:
     devices: number of devices.
+    groups: number of parts that a batch is split into: devices along config.mesh.model share one.
     device_kind: JAX's name for the kind of device.
     usable_bytes: of a device's memory.
     argument_bytes: state and batch.
@@ -43,6 +45,7 @@ class Program:
   """
 
   devices: int
+  groups: int
   device_kind: str
   usable_bytes: float
   argument_bytes: int
@@ -96,7 +99,7 @@ def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> P
   platform = platforms.of(devices[0].platform)
   kind = devices[0].device_kind
   hosts = len({device.process_index for device in devices})
-  common = dict(devices=len(devices), device_kind=kind, hosts=hosts)
+  common = dict(devices=len(devices), device_kind=kind, hosts=hosts, groups=meshes.groups(run.mesh))
   common["usable_bytes"] = platform.usable(kind)
   lowered = function.lower(*arguments)
   common["made_from"] = _name(lowered)
@@ -107,8 +110,8 @@ def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> P
     temporaries = platform.refused(str(error))
     if temporaries is None:
       raise
-    held = meshes.bytes_per_device(arguments)
-    second = meshes.bytes_per_device(run.abstract) if config.verify_every else 0
+    held = sharding.bytes_per_device(arguments)
+    second = sharding.bytes_per_device(run.abstract) if config.verify_every else 0
     return Program(
       **common,
       second_state_bytes=second,
@@ -177,13 +180,14 @@ def smaller(config: Config, program: Program, compiled):
       yield overrides, compiled(overrides)
 
   yield from accumulated({}, program)
-  most = max(n for n in meshes.divisors(program.devices) if n <= max(64, config.mesh.fsdp))
+  of_model = program.devices // config.mesh.model
+  most = max(n for n in meshes.divisors(of_model) if n <= max(64, config.mesh.fsdp))
   split = {"mesh.fsdp": most} | ({} if config.mesh.data == AUTO else {"mesh.data": AUTO})
   if most > config.mesh.fsdp:
     program = compiled(split)
     yield split, program
     yield from accumulated(split, program)
-  least = split | {"accumulation": config.batch_size // program.devices}
+  least = split | {"accumulation": config.batch_size // program.groups}
   policies = ("none", "dots", "everything")
   for remat in policies[policies.index(config.model.remat) + 1 :]:
     overrides = least | {"model.remat": remat}
@@ -198,7 +202,7 @@ def enough_parts(config: Config, refused: Program) -> list[int]:
   if refused.argument_bytes + refused.second_state_bytes > refused.usable_bytes:
     return []
   least = refused.temporary_bytes * config.parts / refused.usable_bytes
-  parts = meshes.divisors(config.batch_size // refused.devices)
+  parts = meshes.divisors(config.batch_size // refused.groups)
   return [n for n in parts if n > max(least, config.parts)]
 
 

@@ -75,19 +75,20 @@ def with_largest_batch(config: Config, devices):
   """The recipe with the largest batch that fits, and its program.
 
   Raises:
-    RunError: not even one image for each device fits.
+    RunError: not even one image for each group of devices along "model" fits.
   """
-  each = len(devices) * config.parts
+  each = len(devices) // config.mesh.model * config.parts
   batches = lambda images: compilation.overridden(config, {"batch_size": images * each})
+  of = "device" if config.mesh.model == 1 else f"{config.mesh.model} devices"
 
   def compiled(images: int):
-    tell(f"Trying {images * config.parts} images for each device.")
+    tell(f"Trying {images * config.parts} images for each {of}.")
     return compilation.compile_step(batches(images), devices, unlimited=True)
 
   images, program = largest_batch.largest(compiled, config.batch_size // each)
   if program is None:
     raise RunError(
-      "A step does not fit with one image for each device; split the parameters, "
+      f"A step does not fit with one image for each {of}; split the parameters, "
       "--config.mesh.fsdp, or compute activations again, --config.model.remat=everything."
     )
   return batches(images), program

@@ -348,6 +348,11 @@ class Data:
     """
     return self.train_resize or round(self.train_resize_ratio * self.image_size)
 
+  def cropped(self, image_size: int, area: tuple[float, float]) -> "Data":
+    """The same with crops of this side, each with such a share of the image, however it was cut."""
+    uncropped = dict(train_resize=0, train_resize_ratio=0.0, train_pad=0)
+    return dataclasses.replace(self, image_size=image_size, crop_area=area, **uncropped)
+
   def resampled(self) -> str:
     """How images are resized; bilinear as long as no weights say otherwise."""
     return RESAMPLING[0] if self.resampling == AUTO else self.resampling
@@ -366,7 +371,7 @@ class View(NamedTuple):
   """An image of a training batch, as an objective asks for it.
 
   Attributes:
-    data: config.data, perhaps with another size and other crops.
+    data: config.data, perhaps with another size and other crops (`Data.cropped`).
     count: how many of them an example has, each with draws of its own; 0: one, without an axis for
       them in the batch.
   """

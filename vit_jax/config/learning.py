@@ -20,6 +20,8 @@ class ObjectiveSettings:
   Attributes:
     needs_labels: whether a batch holds labels.
     trains_head: whether it trains the model's head; otherwise its parameters may lack a head.
+    sharding: the rules by which its own parameters are split over devices, before those of the
+      model; see `vit_jax.devices.sharding`.
     representation: the features that evaluations without a head use, if their settings do not say:
       "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
   """
@@ -28,6 +30,7 @@ class ObjectiveSettings:
 
   needs_labels: ClassVar[bool] = False
   trains_head: ClassVar[bool] = False
+  sharding: ClassVar = (("objective/.*", ()),)
   representation: ClassVar[str] = "pre_logits"
 
   def views(self, data) -> Mapping[str, View]:

@@ -83,7 +83,7 @@ class Mesh:
     "data-parallel groups",
     auto=Rule(
       ("mesh.fsdp", "mesh.model", "facts.devices"),
-      "the number of devices",
+      "the number of devices, fsdp and model",
       groups_of,
       stays="never",
     ),
@@ -91,12 +91,15 @@ class Mesh:
     high=2**20,
   )
   fsdp: int = setting(
-    1, "devices that share one copy of parameters and optimizer", low=1, high=2**20
+    1,
+    "devices, or groups of `model`, that share one copy of parameters and optimizer",
+    low=1,
+    high=2**20,
   )
   model: int = setting(
     1,
-    "devices of one host that compute the same images together: each has a part of the attention "
-    "heads and of the channels of MLPs, and must divide both (ViT only)",
+    "devices of a process that compute the same images together, each a part of the attention "
+    "heads and of the channels of the MLPs; their number must divide both (ViT only)",
     low=1,
     high=2**10,
   )

@@ -46,7 +46,10 @@ class Reader:
       name: Crop(train_transform(view.data), view.data.image_size, view.count)
       for name, view in views.items()
     }
-    return Rows.of(source, crops, self.objective.fields(self.settings))
+    squares = sum(view.count or 1 for view in views.values())
+    decode = functools.partial(images.as_rgb, max_pixels=self.settings.max_pixels)
+    fields = self.objective.fields(self.settings)
+    return Rows.of(source, crops, fields, decode if squares > 1 else None)
 
   def training(
     self, source: Source, *, parts: Sequence[MixedSource], seed: int, start: int
@@ -106,7 +109,8 @@ class Reader:
   def evaluation_size(self, images: int) -> int:
     """Images in a batch of an evaluation: a part of a step, so that all large sets share a program.
 
-    A smaller set has a batch of its own size, rounded up to DEVICE_ROWS on each device.
+    A smaller set has a batch of its own size, rounded up to DEVICE_ROWS on each
+    device, or on all devices that compute the same images.
     """
     multiple = DEVICE_ROWS * meshes.groups(self.mesh)
     return min(self.batch_size // self.accumulation, -(-images // multiple) * multiple)

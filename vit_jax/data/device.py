@@ -11,7 +11,7 @@ import jax.numpy as jnp
 def put_ahead(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict]:
   """Makes global arrays from host batches, and keeps `ahead` of them in transfer to the devices.
 
-  Each process gives its own rows; the result is the global batch, split over all devices.
+  Each process gives its own rows; the result is the global batch, split as `sharding` says.
   """
 
   def put_one(batch):

@@ -1,11 +1,12 @@
 """What a batch holds beside its mask: arrays, each declared by the source or by the objective."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, View
 from vit_jax.process.text import listed
 
 OWN = ("image", "labels", "mask")  # which every source has, or every batch
@@ -21,8 +22,9 @@ class Field:
     dtype: one of `TYPES`; JAX has no others.
     padding: the value of all elements of rows that do not count, since an image is broken or to
       fill a batch up.
-    dense: whether it has a value for each pixel of the image. The values then follow the crop and
-      the flip of "image", each from the nearest pixel.
+    dense: whether it has a value for each pixel of the image as it is seen, upright by its Exif
+      orientation. The values then follow the crop and the flip of "image", each from the nearest
+      pixel.
   """
 
   shape: tuple[int, ...] = ()
@@ -30,54 +32,69 @@ class Field:
   padding: float = 0
   dense: bool = False
 
-  def full(self, *rows: int) -> np.ndarray:
-    """Rows of padding."""
-    return np.full((*rows, *self.shape), self.padding, self.dtype)
+  def full(self) -> np.ndarray:
+    """What stands for an example that does not count."""
+    return np.full(self.shape, self.padding, self.dtype)
 
 
 def holds(dtype: str, value: float) -> bool:
-  """Whether a type has a number for this value; types of floats have one, rounded, for all."""
-  return dtype.startswith("float") or np.array(value).astype(dtype) == value
+  """Whether a type has a number for this value; types of floats round it."""
+  if dtype == "bool":
+    return value in (0, 1)
+  if dtype.startswith("float"):
+    return not math.isfinite(value) or abs(value) <= float(np.finfo(dtype).max)
+  return value == math.floor(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
 
 
-def check(
-  kind: str,
-  needed: Mapping[str, Field],
-  given: Mapping[str, Field],
-  views: Mapping[str, object],
-  of: str,
-):
-  """Checks the fields that an objective needs from a source, once, at the start of a run.
+def check(asks: str, needed: Mapping[str, Field], views: Mapping[str, View]):
+  """Checks the declarations of an objective, or of an evaluation.
 
   Args:
-    kind: config.objective.kind.
-    needed: by the objective.
-    given: by the source.
+    asks: the setting that asks for them, such as "config.objective.kind=x".
+    needed: the fields.
     views: the images of a batch.
-    of: the source, in words.
 
   Raises:
-    ConfigError: a declaration is wrong, the two differ, or the source lacks a field.
+    ConfigError: names the field or the view.
   """
-  needs = f"config.objective.kind={kind} needs"
+  for name, view in views.items():
+    if name in OWN[1:] or not name.isidentifier() or view.count < 0:
+      raise ConfigError(
+        f"{asks} has images called {name!r}, {view.count} of an example; rename them to an "
+        f"identifier other than {listed(OWN[1:])}, and give a count of at least 0."
+      )
   for name, field in needed.items():
     if name in OWN or name in views or not name.isidentifier():
       raise ConfigError(
-        f"{needs} a field {name!r}; its name must be an identifier, and none of "
+        f"{asks} needs a field {name!r}; rename it to an identifier other than "
         f"{listed(sorted({*OWN, *views}))}."
       )
     if field.dtype not in TYPES or not holds(field.dtype, field.padding):
       raise ConfigError(
-        f"{needs} the field {name!r}, declared with the type {field.dtype!r} and the padding "
+        f"{asks} needs the field {name!r} with the type {field.dtype!r} and the padding "
         f"{field.padding}; the type must be one of {', '.join(TYPES)}, and hold the padding."
       )
-    if field.dense and "image" not in views:
+    if field.dense and ("image" not in views or views["image"].count):
       raise ConfigError(
-        f'{needs} the field {name!r}, which follows the crop of "image", and has the images '
-        f"{listed(sorted(views))}."
+        f'{asks} needs the field {name!r}, which follows the crop of "image", so a batch must '
+        f"hold one of that name for each example; it has {listed(sorted(views))}."
       )
+
+
+def check_given(asks: str, needed: Mapping[str, Field], given: Mapping[str, Field], of: str):
+  """Checks that a source has the fields that are needed, as they are declared.
+
+  Args:
+    asks, needed: as of `check`.
+    given: the fields of the source.
+    of: the source, in words.
+
+  Raises:
+    ConfigError: it lacks one, or has it in another form.
+  """
+  for name, field in needed.items():
     if name not in given:
       has = f"it has {listed(sorted(given))}" if given else "it has none beside images and labels"
-      raise ConfigError(f"{needs} the field {name!r}, which {of} lacks; {has}.")
+      raise ConfigError(f"{asks} needs the field {name!r}, and {of} lacks it; {has}.")
     if given[name] != field:
-      raise ConfigError(f"{needs} the field {name!r} as {field}, and {of} has it as {given[name]}.")
+      raise ConfigError(f"{asks} needs the field {name!r} as {field}, and {of} has {given[name]}.")

@@ -3,6 +3,10 @@
 To read and decode an image of few pixels takes longer than all that a small model does with it.
 """
 
+from collections.abc import Iterable
+
+import numpy as np
+
 from vit_jax.data import images, jpeg
 from vit_jax.data.sources import Example, Source
 from vit_jax.data.sources.views import View
@@ -16,10 +20,15 @@ class Kept(View):
 
   JPEG files are not kept: of them, only the rows and the resolution that a crop needs are decoded,
   to other pixels. Broken files are not kept either, so that each use of them is reported.
+
+  Args:
+    source: the examples.
+    needed: the fields that are kept with an image; it has no others.
   """
 
-  def __init__(self, source: Source):
+  def __init__(self, source: Source, needed: Iterable[str] = ()):
     super().__init__(source)
+    self.fields = {name: source.fields[name] for name in needed}
     self._examples: dict[int, Example] = {}
     self._bytes = 0  # threads may lose some of them, which does not matter
 
@@ -37,6 +46,7 @@ class Kept(View):
     except images.BadImage:  # too large, or broken
       return example
     pixels.flags.writeable = False  # an augmentation that wrote to it would change later epochs
-    self._bytes += pixels.nbytes + sum(value.nbytes for value in example.fields.values())
-    self._examples[index] = example._replace(image=pixels)
+    fields = {name: np.asarray(example.fields.get(name)) for name in self.fields}
+    self._bytes += pixels.nbytes + sum(value.nbytes for value in fields.values())
+    self._examples[index] = example._replace(image=pixels, fields=fields)
     return self._examples[index]

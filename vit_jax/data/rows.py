@@ -41,17 +41,21 @@ class Rows:
     given: the fields that it takes from the source.
     classes: number of classes; 0: no labels.
     multi_label: whether an example has any number of labels.
+    decode: image -> pixels, once for all crops; None: a crop decodes what it needs of the image.
   """
 
   crops: Mapping[str, Crop]
   given: Mapping[str, Field]
   classes: int = 0
   multi_label: bool = False
+  decode: Callable[[bytes | np.ndarray], np.ndarray] | None = None
 
   @classmethod
-  def of(cls, source: Source, crops: Mapping[str, Crop], given: Mapping[str, Field]) -> "Rows":
+  def of(
+    cls, source: Source, crops: Mapping[str, Crop], given: Mapping[str, Field], decode=None
+  ) -> "Rows":
     """What a batch of a source's examples holds, with these images and fields."""
-    return cls(crops, given, len(source.class_names), source.multi_label)
+    return cls(crops, given, len(source.class_names), source.multi_label, decode)
 
   @functools.cached_property
   def fields(self) -> dict[str, Field]:
@@ -80,13 +84,15 @@ class Rows:
       BadImage: the image cannot be decoded, or a dense field is of another size than it.
       FieldError: an array or a label is not what the source declares.
     """
-    row, cuts = {}, {}
+    row, cuts, image = {}, {}, example.image
+    if self.decode:
+      image = self.decode(image)
     for name, crop in self.crops.items():
       if crop.count:
-        several = [crop.cut(example.image, **draws) for _ in range(crop.count)]
+        several = [crop.cut(image, **draws) for _ in range(crop.count)]
         row[name] = np.stack([cut.pixels for cut in several])
       else:
-        cuts[name] = crop.cut(example.image, **draws)
+        cuts[name] = crop.cut(image, **draws)
         row[name] = cuts[name].pixels
     for name, field in self.given.items():
       if field.dense:
@@ -119,9 +125,13 @@ def _dense(example: Example, name: str, field: Field, cut: Cut) -> np.ndarray:
     BadImage: they are of an image of another size.
     FieldError: as `_checked`.
   """
-  sides = np.shape(example.fields.get(name, ()))[:2]
+  sides = np.shape(example.fields.get(name))[:2]
   if len(sides) == 2 and sides != cut.image:
-    raise BadImage(f"its {name} is for {sides} pixels, and the image has {cut.image}")
+    have, needs = (f"{height} rows and {width} columns" for height, width in (sides, cut.image))
+    turned = "; values are for the image as its Exif orientation turns it"
+    raise BadImage(
+      f"its {name} has {have}, and the image {needs}{turned * (sides == cut.image[::-1])}"
+    )
   return follow(_checked(example, name, (*cut.image, *field.shape), field.dtype), cut)
 
 
@@ -131,10 +141,13 @@ def _checked(example: Example, name: str, shape: tuple[int, ...], dtype: str) ->
   Raises:
     FieldError: it is missing, or has another shape or type.
   """
-  value = np.asarray(example.fields.get(name))
-  if value.shape != shape or value.dtype != dtype:
+  if example.fields.get(name) is None:
+    raise FieldError(f"{example.name} lacks the field {name!r} that its source declares.")
+  value = example.fields[name]
+  if np.shape(value) != shape or getattr(value, "dtype", None) != dtype:
+    kind = getattr(value, "dtype", type(value).__name__)
     raise FieldError(
-      f"the field {name!r} of {example.name} is {value.dtype} {value.shape}, and its source "
-      f"declares {dtype} {shape}; correct the source."
+      f"the field {name!r} of {example.name} is {kind} {np.shape(value)}, and must be {dtype} "
+      f"{shape}, as its source declares."
     )
   return value

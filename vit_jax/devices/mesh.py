@@ -20,8 +20,8 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
     ConfigError: the shape does not match the number of devices, or the batch cannot be split.
   """
   # Sorted by process, so that the rows of the batch that a process feeds are consecutive
-  # (`host_rows`), and that one host has the devices along "model". jax.make_mesh sorts by the place
-  # of chips in the slice, where hosts interleave.
+  # (`host_rows`), and that one process has the devices along "model". jax.make_mesh sorts by the
+  # place of chips in the slice, where hosts interleave.
   devices = jax.devices() if devices is None else devices
   ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
   count, fsdp, model = len(devices), config.fsdp, config.model
@@ -34,10 +34,10 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
     )
   grid = np.array(ordered).reshape(data, fsdp, model)
   if any(len({device.process_index for device in along}) > 1 for along in grid.reshape(-1, model)):
-    of_host = count // len({device.process_index for device in ordered})
+    each = count // len({device.process_index for device in ordered})
     raise cfg.ConfigError(
-      f"config.mesh.model={model}: devices that compute the same images must be of one host; "
-      f"give a divisor of the {of_host} devices of each."
+      f"config.mesh.model={model}: devices that compute the same images must be of one process, "
+      f"and each has {each} of them; give a divisor of {each}, or start one process a machine."
     )
   groups = data * fsdp
   if batch_size % (groups * accumulation):

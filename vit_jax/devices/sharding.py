@@ -43,17 +43,12 @@ def shardings(mesh: Mesh, state, params: dict, rules: Rules = ALL_LARGEST):
     rules: of the parameters.
 
   Raises:
-    ConfigError: no rule matches a parameter, a rule does not suit it, or config.mesh.model does not
-      divide it or splits nothing.
+    ConfigError: as of `check`, or a rule does not suit its parameter.
   """
   sizes = {axis: mesh.shape[axis] for axis in AXES}
   shapes = {name: x.shape for name, x in flatten(params).items()}
-  specs = {name: spec(name, shape, axes_of(name, rules), sizes) for name, shape in shapes.items()}
-  if sizes["model"] > 1 and not any("model" in found for found in specs.values()):
-    raise ConfigError(
-      f"config.mesh.model={sizes['model']} splits none of the parameters of this model; give "
-      "config.mesh.model=1, and config.mesh.fsdp to split them."
-    )
+  check(shapes, rules, sizes["model"])
+  specs = {n: spec(n, shape, axes_of(n, shape, rules), sizes) for n, shape in shapes.items()}
 
   def sharding(path, x) -> NamedSharding:
     parts = [jax.tree_util.keystr((key,), simple=True) for key in path]
@@ -65,19 +60,52 @@ def shardings(mesh: Mesh, state, params: dict, rules: Rules = ALL_LARGEST):
   return jax.tree_util.tree_map_with_path(sharding, state)
 
 
-def axes_of(name: str, rules: Rules) -> Axes:
+def check(shapes: Mapping[str, tuple[int, ...]], rules: Rules, model: int):
+  """Checks that parameters can be split over `model` devices along that axis.
+
+  Raises:
+    ConfigError: as of `axes_of`, or config.mesh.model does not divide what is split over it, or
+      splits nothing.
+  """
+  split = {}
+  for name, shape in shapes.items():
+    axes = axes_of(name, shape, rules)
+    split |= {name: shape[axes.index("model") - len(axes)]} if "model" in axes else {}
+  common = math.gcd(*split.values())
+  if model > 1 and not split:
+    raise ConfigError(
+      f"config.mesh.model={model} splits none of the parameters of this model; give "
+      "config.mesh.model=1, and config.mesh.fsdp to split them."
+    )
+  if model > 1 and common % model:
+    name, size = next((name, size) for name, size in split.items() if size % model)
+    divisors = ", ".join(str(n) for n in range(1, common + 1) if common % n == 0)
+    raise ConfigError(
+      f"config.mesh.model={model} does not divide what is split over it, such as the {size} of "
+      f"{name} {shapes[name]}; give one of {divisors}."
+    )
+
+
+def axes_of(name: str, shape: tuple[int, ...], rules: Rules) -> Axes:
   """The axes for a parameter, by the first rule that matches its name.
 
   Raises:
-    ConfigError: no rule does.
+    ConfigError: no rule does, or it names more dimensions than the parameter has, or others than
+      `AXES`, each once.
   """
-  for pattern, axes in rules:
-    if re.fullmatch(pattern, name):
-      return axes
-  raise ConfigError(
-    f"no sharding rule matches the parameter {name}; the last rule of a model is "
-    '(".*", LARGEST) (vit_jax/devices/sharding.py).'
-  )
+  axes = next((axes for pattern, axes in rules if re.fullmatch(pattern, name)), None)
+  if axes is None:
+    raise ConfigError(
+      f"no sharding rule matches the parameter {name}; the last rule of a model is "
+      '(".*", LARGEST) (vit_jax/devices/sharding.py).'
+    )
+  named = [axis for axis in axes if axis is not None]
+  if len(axes) > len(shape) or {*named} - {*AXES} or len({*named}) < len(named):
+    raise ConfigError(
+      f"a sharding rule gives the axes {axes} to the parameter {name} of shape {shape}; a rule "
+      f"names at most its dimensions, each by {' or '.join(AXES)}, once, or None."
+    )
+  return axes
 
 
 def spec(name: str, shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]) -> P:
@@ -86,18 +114,12 @@ def spec(name: str, shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]
   Args:
     name: of the array.
     shape: of the array.
-    axes: of a rule.
+    axes: of its rule, which suits it.
     sizes: {axis of the mesh: devices along it}.
 
   Raises:
-    ConfigError: the rule names more dimensions than the array has, an axis that is not in `AXES`,
-      or one whose size does not divide the dimension.
+    ConfigError: the devices along an axis do not divide the dimension that the rule gives them.
   """
-  if len(axes) > len(shape) or {*axes} - {*AXES, None}:
-    raise ConfigError(
-      f"a sharding rule gives the axes {axes} to the parameter {name} of shape {shape}; a rule "
-      f"names at most its dimensions, each by one of {', '.join(AXES)} or None."
-    )
   named = [None] * (len(shape) - len(axes))
   named += [axis if sizes.get(axis, 1) > 1 else None for axis in axes]
   for dimension, axis in enumerate(named):

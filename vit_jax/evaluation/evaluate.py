@@ -58,7 +58,8 @@ def evaluate(
 
 def put(read: evaluated_model.Scored, mesh: jax.sharding.Mesh) -> dict:
   """Puts the parameters on the devices; every process puts its own part of each array."""
-  shardings = sharding.shardings(mesh, read.params, read.params, read.model.sharding)
+  rules = (*read.settings.objective.sharding, *read.model.sharding)
+  shardings = sharding.shardings(mesh, read.params, read.params, rules)
   return jax.tree.map(meshes.place, read.params, shardings)
 
 

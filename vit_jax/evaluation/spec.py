@@ -20,14 +20,14 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from etils import epy
 
-from vit_jax.config.data import Dataset
+from vit_jax.config.data import Dataset, View
 from vit_jax.config.fields import name_of_kind
 from vit_jax.storage.paths import Path
 
 with epy.lazy_imports():
   import jax
 
-  from vit_jax.data import in_step, leakage
+  from vit_jax.data import fields, in_step, leakage
   from vit_jax.devices import mesh as meshes
   from vit_jax.process import agreement
 
@@ -115,6 +115,20 @@ class RunData:
   opener: object
   trained: Sequence = ()
   classes: Sequence[str] | None = None
+
+  def check_fields(self, key: str, scored, needed: "Mapping[str, fields.Field]"):
+    """Checks that a dataset has the fields of pixels and the like that an evaluation needs.
+
+    Args:
+      key: config.evaluate.NAME.
+      scored: the dataset, as it was opened.
+      needed: what is given to `Reader.evaluation`.
+
+    Raises:
+      ConfigError: it lacks one, or has it in another form.
+    """
+    fields.check(key, needed, {"image": View(self.config.data)})
+    fields.check_given(key, needed, scored.source.fields, str(scored))
 
   def check_apart(self, scored, *trained):
     """Checks that no image is scored that is trained on, by the run or by an evaluation itself.

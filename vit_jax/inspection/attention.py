@@ -17,8 +17,8 @@ from vit_jax.models.stacking import unstack_blocks
 
 MAX_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
 MAX_OF_ALL = 2**32  # bytes of the weights of all layers and images
-# A model computes alike with the other values of these fields, but hands out nothing.
-HANDS_OUT = {"scan": False, "remat": "none", "attention": "xla"}
+# Stacked blocks hand out nothing, and cuDNN's attention computes in bfloat16 only.
+HANDS_OUT = {"scan": False, "attention": "xla"}
 
 
 class Seen(NamedTuple):
@@ -74,6 +74,11 @@ def all_layers(seen: Seen) -> tuple[jax.Array, ...]:
   return seen.layers
 
 
+def pooling(seen: Seen) -> jax.Array | None:
+  """The weights of the pooled output."""
+  return seen.pooling
+
+
 def stream(
   module: Network,
   params: dict,
@@ -83,12 +88,12 @@ def stream(
 ) -> Iterator[Any]:
   """What a function makes of what the model shows of one image after the other.
 
-  The function is a part of the compiled forward pass, so that weights it has no use for, or is done
-  with, take no memory.
+  The function is a part of the compiled forward pass, so that weights which it has no use for are
+  not computed, and those of all layers are never held together.
 
   Args:
     module, params, images: as in `attention_weights`, for any number of images.
-    of_seen: traceable.
+    of_seen: traceable; equal ones share a compiled program.
     on_image: called when an image is done.
 
   Raises:
@@ -176,13 +181,20 @@ def _run(module, of_seen, params, images):
   (logits, _), kept = module.apply(
     {"params": params}, images, train=False, mutable=["intermediates"]
   )
-  kept = kept["intermediates"]
-  layers = [
-    _in_lines(handed[HANDED_OUT][0], grids[i % len(grids)].lines)
-    for i, handed in enumerate(module.attentions(kept))
-  ]
-  pooling = module.pooling(kept)
-  return of_seen(Seen(logits, tuple(layers), pooling and pooling[HANDED_OUT][0]))
+  try:
+    kept = kept["intermediates"]
+    layers = [
+      _in_lines(handed[HANDED_OUT][0], grids[i % len(grids)].lines)
+      for i, handed in enumerate(module.attentions(kept))
+    ]
+    of_pooling = module.pooling(kept)
+    pooled = of_pooling and of_pooling[HANDED_OUT][0]
+  except KeyError as error:
+    raise ValueError(
+      f"an attention of {type(module).__name__} hands out no weights ({error}); its module must "
+      "call `vit_jax.models.attention.hand_out`."
+    ) from error
+  return of_seen(Seen(logits, tuple(layers), pooled))
 
 
 def _in_lines(weights: jax.Array, lines: int) -> jax.Array:

@@ -1,5 +1,6 @@
 """Mean attention distance (Section 4.5, Figure 7 right; Appendix D.7, Figure 11)."""
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -33,18 +34,27 @@ def mean_distances(
   """
   images, total = attention.pixels(images), 0.0
   attention.check_transparent(module)
-  grids = module.attention_grids(module.grid(*images.shape[1:3]))
-  places = [centres(each.grid, module.stride()) for each in grids]
+  distances = Distances(module, module.grid(*images.shape[1:3]))
+  for found in attention.stream(module, params, images, distances, on_image):
+    total += found.astype(np.float64)
+  directions = len(module.attention_grids(distances.grid))
+  means = (total / len(images)).reshape(-1, directions, module.heads).swapaxes(0, 1)
+  return means if directions > 1 else means[0]
 
-  def of_heads(seen: attention.Seen) -> jax.Array:
-    """(layers, heads), of one image; the mean over lines, if each is attended to alone."""
+
+@dataclasses.dataclass(frozen=True)
+class Distances:
+  """The mean distance of each head, of one image with this grid of patches."""
+
+  module: Network
+  grid: tuple[int, int]
+
+  def __call__(self, seen: attention.Seen) -> jax.Array:
+    """(layers, heads); the mean over rows or columns, if each is attended to alone."""
+    grids = self.module.attention_grids(self.grid)
+    places = [centres(each.grid, self.module.stride()) for each in grids]
     each = [mean_distance(x, places[i % len(places)]) for i, x in enumerate(seen.layers)]
-    return jnp.stack([x.reshape(-1, module.heads).mean(axis=0) for x in each])
-
-  for distances in attention.stream(module, params, images, of_heads, on_image):
-    total += distances.astype(np.float64)
-  means = (total / len(images)).reshape(-1, len(grids), module.heads).swapaxes(0, 1)
-  return means if len(grids) > 1 else means[0]
+    return jnp.stack([x.reshape(-1, self.module.heads).mean(axis=0) for x in each])
 
 
 def mean_distance(weights: jax.Array, places: jax.Array) -> jax.Array:

@@ -3,6 +3,7 @@
 Source: Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable
 
 import jax
@@ -39,7 +40,7 @@ def rollout(
     ValueError: the model has no such maps, or as `attention.attention_weights`.
   """
   _check(module)
-  return _maps(module, params, images, lambda seen: _rolled(seen, module), on_image)
+  return _maps(module, params, images, Rollout(module), on_image)
 
 
 def raw(
@@ -69,14 +70,34 @@ def raw(
       f"there is no layer {layer} with a head {head}: layers are 0 to {module.depth - 1}, heads 0 "
       f"to {module.heads - 1}."
     )
+  return _maps(module, params, images, OfHead(module, layer, head), on_image)
 
-  def of_head(seen: Seen) -> jax.Array:
-    weights = seen.layers[layer][:, head]
-    if module.pool == "class_token":
-      return weights[:, 0]
-    return weights[:, module.tokens_before() :].mean(axis=1)
 
-  return _maps(module, params, images, of_head, on_image)
+@dataclasses.dataclass(frozen=True)
+class Rollout:
+  """The map of Attention Rollout, and the logits."""
+
+  module: Network
+
+  def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
+    """(B, N), a weight for each token, and (B, num_classes)."""
+    return rolled(_output(seen, self.module), reversed(seen.layers)), seen.logits
+
+
+@dataclasses.dataclass(frozen=True)
+class OfHead:
+  """The map of one head, and the logits."""
+
+  module: Network
+  layer: int
+  head: int
+
+  def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
+    """As of `Rollout`."""
+    weights = seen.layers[self.layer][:, self.head]
+    if self.module.pool == "class_token":
+      return weights[:, 0], seen.logits
+    return weights[:, self.module.tokens_before() :].mean(axis=1), seen.logits
 
 
 def mixed(weights: jax.Array) -> jax.Array:
@@ -103,10 +124,6 @@ def _check(module: Network):
     raise ValueError(reason)
 
 
-def _rolled(seen: Seen, module: Network) -> jax.Array:
-  return rolled(_output(seen, module), reversed(seen.layers))
-
-
 def _output(seen: Seen, module: Network) -> jax.Array:
   """(B, N): what the output takes of each token of the last layer."""
   batch, _, tokens, _ = seen.layers[0].shape
@@ -120,10 +137,9 @@ def _output(seen: Seen, module: Network) -> jax.Array:
 
 
 def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:
-  """What `of_seen` finds at the patches of all images, and their logits."""
+  """What `Rollout` or `OfHead` finds at the patches of all images, and their logits."""
   grid, maps, logits = module.grid(*np.shape(images)[1:3]), [], []
-  with_logits = lambda seen: (of_seen(seen), seen.logits)
-  for found, of_image in attention.stream(module, params, images, with_logits, on_image):
+  for found, of_image in attention.stream(module, params, images, of_seen, on_image):
     maps.append(found[:, -grid[0] * grid[1] :].reshape(-1, *grid))
     logits.append(of_image)
   return np.concatenate(maps), np.concatenate(logits).astype(np.float32)

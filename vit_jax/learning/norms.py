@@ -17,7 +17,7 @@ def global_norm(tree, *, by_shape: bool) -> jax.Array:
 
   By default each array has a sum of its own. `by_shape`: the squares of arrays of one shape are
   added number by number, and then summed, so there are about as many kernels as shapes. Arrays of
-  one shape are also split alike over the devices, so nothing is moved.
+  one shape are, but for rare rules, also split alike over the devices, so nothing is moved.
   """
   if not by_shape:
     return optax.tree.norm(tree)

@@ -48,12 +48,9 @@ class Objective:
 
   Attributes:
     model: the network, a Flax module.
-    sharding: the rules by which the parameters of the objective itself are split over devices, at
-      first `vit_jax.devices.sharding.LARGEST` for all.
   """
 
   model: object
-  sharding = ((f"{OBJECTIVE_PARAMS}/.*", ()),)
 
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """Fresh parameters, float32, for square images of `image_size` pixels; traceable.
@@ -75,8 +72,9 @@ class Objective:
     """Adds shared values and random draws to the whole batch, before accumulation divides it.
 
     Args:
-      batch: image (B, S, S, 3) uint8; mask (B,) float32, 0 for broken images; and, if the
-        objective's settings have `needs_labels`, labels, (B,) int32 or (B, K) uint8 indicators.
+      batch: what the objective's settings ask for: the images of `views`, usually image
+        (B, S, S, 3) uint8; the arrays of `fields`; if they have `needs_labels`, labels, (B,) int32
+        or (B, K) uint8 indicators; and mask (B,) float32, 0 for broken images.
       key: of the step.
 
     Returns:
@@ -108,7 +106,7 @@ class Objective:
     return extra
 
   def training_flops(self, image_size: int) -> int:
-    """FLOPs of an update per image, forward and backward, if all parameters are trained."""
+    """FLOPs of an update per example, with all its views, if all parameters are trained."""
     raise NotImplementedError
 
 

@@ -65,7 +65,7 @@ class Attention(nn.Module):
       padding = x.shape[1] - count
       table = jnp.pad(table.astype(self.dtype), ((padding, padding), (0, 0), (0, 0)))
       bias = relative_logits(query, table)
-    hand_out(self, query, key, bias)
+    hand_out(self, query, key, bias, count)
     if by_cudnn:
       y = attend_by_cudnn(query, key, value, bias, count)
     else:
@@ -79,7 +79,13 @@ class Attention(nn.Module):
     )(y)
 
 
-def hand_out(attention: nn.Module, query: jax.Array, key: jax.Array, bias: jax.Array | None = None):
+def hand_out(
+  attention: nn.Module,
+  query: jax.Array,
+  key: jax.Array,
+  bias: jax.Array | None = None,
+  count: int | None = None,
+):
   """Hands out the attention weights of a module, (B, heads, N, M) float32, to who looks inside.
 
   They are among Flax's intermediates, and are computed only if these are asked for.
@@ -87,9 +93,11 @@ def hand_out(attention: nn.Module, query: jax.Array, key: jax.Array, bias: jax.A
   Args:
     attention: the module that computes them.
     query, key, bias: as of `attend`.
+    count: number of tokens, if padding is behind them.
   """
   if attention.is_mutable_collection("intermediates") and not attention.is_initializing():
-    query, key = query.astype(jnp.float32), key.astype(jnp.float32)
+    query, key = query[:, :count].astype(jnp.float32), key[:, :count].astype(jnp.float32)
+    bias = None if bias is None else bias[..., :count, :count]
     weights = jax.nn.softmax(_logits(query, key, bias), axis=-1)
     attention.sow("intermediates", HANDED_OUT, weights)
 

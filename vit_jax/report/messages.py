@@ -143,8 +143,8 @@ def advice_on_fsdp(run: Run) -> str:
   if not whole:
     return ""
   return (
-    f"\nconfig.mesh.fsdp={fsdp} divides no axis of {len(whole)} large parameter(s), such as "
-    f"{whole[0]}: every device holds a whole copy. To split them, choose a divisor of their axes "
+    f"\nconfig.mesh.fsdp={fsdp} does not split {len(whole)} large parameter(s), such as "
+    f"{whole[0]}: it divides none of their axes that are left. Choose a divisor "
     f"({workdir.PARAMETERS} has their shapes)."
   )
 

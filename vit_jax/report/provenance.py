@@ -105,7 +105,8 @@ def write_augmented(run: Run, folder: Path):
     OSError: the folder cannot be written to.
   """
   data, settings = run.data, run.reader.settings
-  if not settings.augment:
+  first = next(iter(run.reader.objective.views(settings).values())).data
+  if not first.augment:
     return
   plain = dataclasses.replace(run.reader, settings=dataclasses.replace(settings, augment=()))
   seen = plain.first_training(
@@ -113,7 +114,7 @@ def write_augmented(run: Run, folder: Path):
   )
   if not seen:  # all of them are broken
     return
-  every = samples(settings.augment, np.stack([squares(example.row)[0] for example in seen]))
+  every = samples(first.augment, np.stack([squares(example.row)[0] for example in seen]))
   strips = {row: tiles.grid(one.images, len(one.images)) for row, one in enumerate(every)}
   examples.write(folder / starts.AUGMENTED, strips)
   names = [["row", "operation"], *enumerate(one.name for one in every)]

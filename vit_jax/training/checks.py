@@ -18,6 +18,7 @@ from vit_jax.config import (
 )
 from vit_jax.config.resolve import left, with_value
 from vit_jax.data import resizing, sources
+from vit_jax.devices import sharding
 from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
@@ -66,9 +67,11 @@ def check(asked: Config, config: Config):
   check_batch(config.batch_size, parts=config.parts)
   check_repeats(config.batch_size, config.data.repeats)
   check_data(config.data)
+  check_views(config)
   check_schedule(config.schedule)
   check_evaluations(config)
   check_heads(config)
+  check_split(config)
   check_patterns(config)
   check_early_stopping(config.early_stopping, catalogue.names(config))
   check_mode(config)
@@ -79,6 +82,28 @@ def check_model(model: Model, image_size: int):
   """Checks that the architecture can be built, and that its patches tile the images."""
   requirements.check_tiles(module_of(model), image_size, model.name)
   requirements.check_type(model.attention, model.compute_dtype)
+
+
+def check_split(config: Config):
+  """Checks that heads and MLPs can be split over the devices of config.mesh.model."""
+  if config.mesh.model > 1:
+    shapes = {name: x.shape for name, x in flatten(objectives.shapes(config)).items()}
+    rules = (*config.objective.sharding, *module_of(config.model).sharding)
+    sharding.check(shapes, rules, config.mesh.model)
+
+
+def check_views(config: Config):
+  """Checks the sizes and crops of all images of a batch; config.data has those of most runs."""
+  for name, view in config.objective.views(config.data).items():
+    try:
+      requirements.check_tiles(module_of(config.model), view.data.image_size, config.model.name)
+      check_crops(view.data)
+    except ConfigError as error:
+      if view.data == config.data:
+        raise
+      raise ConfigError(
+        f"the images {name!r} of config.objective.kind={config.objective.kind}: {error}"
+      ) from error
 
 
 def check_batch(batch_size: int, *, parts: int):

@@ -165,7 +165,7 @@ def make(
     optimizer=optimizer,
     rate=learning_rate(config.schedule, steps),
     init=init,
-    abstract=state.abstract(init, mesh, (*objective.sharding, *objective.model.sharding)),
+    abstract=state.abstract(init, mesh, (*config.objective.sharding, *objective.model.sharding)),
   )
 
 
@@ -253,38 +253,36 @@ def open_data(
   current = history.record(training.datasets)
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
-  check_fields(config, train, str(training))
+  check_fields(config, training)
   train = cached(train, config.data)
-  train = Kept(train if labelled else sources.Unlabelled(train))
+  needed = config.objective.fields(config.data)
+  train = Kept(train if labelled else sources.Unlabelled(train), needed)
   opened = (*training.datasets, *evaluations.datasets)
   return OpenedData(train, evaluations, training.parts, earlier, current, opened)
 
 
-def check_fields(config: Config, train: sources.Source, of: str):
+def check_fields(config: Config, training: Training):
   """Checks what the objective needs of the training data beside images and labels.
-
-  Args:
-    config: the settings.
-    train: the data.
-    of: the data in words.
 
   Raises:
     ConfigError: the data lacks it, or the cache or an augmentation does not keep it.
   """
   needed, views = config.objective.fields(config.data), config.objective.views(config.data)
-  fields.check(config.objective.kind, needed, train.fields, views, of)
+  asks = f"config.objective.kind={config.objective.kind}"
+  fields.check(asks, needed, views)
+  for named in training.datasets:
+    fields.check_given(asks, needed, named.source.fields, str(named))
   if needed and config.data.cache:
     raise ConfigError(
-      f"config.data.cache={shown(config.data.cache)} holds images and labels alone, and "
-      f"config.objective.kind={config.objective.kind} also needs {listed([*needed])}; leave the "
-      "cache out."
+      f"config.data.cache={shown(config.data.cache)} holds images and labels alone, and {asks} "
+      f"also needs {listed([*needed])}; leave the cache out."
     )
-  moving = [step.kind for step in config.data.augment if step.moves_pixels]
-  if moving and any(field.dense for field in needed.values()):
+  dense = [name for name, field in needed.items() if field.dense]
+  moving = [step.kind for step in views["image"].data.augment if step.moves_pixels] if dense else []
+  if moving:
     raise ConfigError(
-      f"config.data.augment has {moving[0]}, which moves pixels, and the values of pixels that "
-      f"config.objective.kind={config.objective.kind} needs, {listed([*needed])}, cannot follow; "
-      "leave it out."
+      f"config.data.augment has {moving[0]}, which moves pixels, and their values that {asks} "
+      f"needs, {listed(dense)}, cannot follow; leave it out."
     )
 
 

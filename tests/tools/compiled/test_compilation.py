@@ -72,6 +72,7 @@ def test_clocks_agree_with_the_peak_rates(kind, multiplied):
 
 REFUSED = compilation.Program(
   devices=32,
+  groups=32,
   device_kind="TPU v3",
   usable_bytes=16 * 2**30,
   argument_bytes=4 * 2**30,
@@ -140,8 +141,20 @@ def test_groups_that_the_config_has_make_room_for_other_ones():
 
 @pytest.mark.parametrize(("devices", "fsdp"), [(8, 8), (512, 64), (96, 48)])
 def test_parameters_are_split_over_as_many_devices_as_divide_the_slice(devices, fsdp):
-  program = dataclasses.replace(REFUSED, devices=devices)
+  program = dataclasses.replace(REFUSED, devices=devices, groups=devices)
   assert tried(configured(batch_size=devices), program)[0] == {"mesh.fsdp": fsdp}
+
+
+def test_devices_that_compute_the_same_images_are_counted_as_one():
+  """8 devices, 2 along "model", share a batch of 20 in 4 groups of 5 images."""
+  config = compilation.overridden(configured(batch_size=20), {"mesh.model": 2})
+  program = dataclasses.replace(REFUSED, devices=8, groups=4, temporary_bytes=20 * 2**30)
+  found = tried(config, program, split=program)
+  assert found[:2] == [{"accumulation": 5}, {"mesh.fsdp": 4}]
+  for overrides in found:
+    remedy = compilation.overridden(config, overrides)
+    split = dict(batch_size=20, accumulation=remedy.parts)
+    assert mesh.make(remedy.mesh, devices=jax.devices(), **split).shape["model"] == 2
 
 
 SMALL = configured(

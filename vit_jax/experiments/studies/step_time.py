@@ -63,6 +63,7 @@ def step_key(config: Config) -> str:
   return repr(
     (
       *(model, config.objective, config.batch_size, config.accumulation, config.data.image_size),
+      config.mesh,
       *(optimizer.kind, optimizer.trainable, optimizer.averages),
     )
   )
