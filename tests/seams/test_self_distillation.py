@@ -127,6 +127,7 @@ def line(monkeypatch):
   monkeypatch.setitem(registry.OBJECTIVES, "self_distillation", name)
 
 
+@pytest.mark.usefixtures("one_device")
 def test_it_trains_and_resumes_to_the_same_bits(tmp_path):
   whole, parts = tmp_path / "whole", tmp_path / "parts"
   words = (*WORDS, "--config.duration.steps=4")
@@ -146,7 +147,7 @@ def test_it_trains_and_resumes_to_the_same_bits(tmp_path):
   assert (whole / workdir.IMAGES / "0.png").exists()
 
 
-@pytest.mark.parametrize("on", [(2, 1, 1), (8, 1, 1), (2, 4, 1), (2, 2, 2)])
+@pytest.mark.parametrize("on", [(2, 1, 1), (2, 2, 2)])
 def test_all_devices_agree_with_one(on):
   """Two steps of plain gradient descent, the teacher and the centre included; rows are left out."""
   one, found = steps_on(1, 1, 1), steps_on(*on)

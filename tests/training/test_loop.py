@@ -182,8 +182,8 @@ def test_how_every_parameter_is_split_is_written_down_beside_a_profile(tmp_path)
   assert rows.keys() == flatten(weights.load(tmp_path)).keys()
   (split,) = (row for name, row in rows.items() if name.endswith("MlpBlock_3/Dense_0/kernel"))
   assert split == ["(130, 256)", "float32", "33,280", "(None, 'fsdp')"]
-  assert "fsdp=4 divides no axis of 4 large parameter(s), such as" in result.stdout
-  (named,) = re.search("such as (.*): every device holds a whole copy", result.stdout).groups()
+  assert "fsdp=4 does not split 4 large parameter(s), such as" in result.stdout
+  (named,) = re.search("such as (.*): it divides none", result.stdout).groups()
   assert rows[named][-1] == "()"
 
 

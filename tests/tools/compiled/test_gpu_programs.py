@@ -231,7 +231,13 @@ def programs_of(curve, usable, tried):
     tried.append(images)
     peak = curve(images)
     return compilation.Program(
-      **dict(devices=1, device_kind="NVIDIA H100 80GB HBM3", usable_bytes=usable, peak_bytes=peak),
+      **dict(
+        devices=1,
+        groups=1,
+        device_kind="NVIDIA H100 80GB HBM3",
+        usable_bytes=usable,
+        peak_bytes=peak,
+      ),
       **dict(argument_bytes=100, temporary_bytes=peak - 100, fits=peak <= usable, flops=None),
       **dict(step_seconds=None, optimal_seconds=None, collectives={}),
     )
