@@ -8,7 +8,7 @@ from tests.data import tfds_fixture
 from vit_jax.data import images, pipeline
 from vit_jax.data.crops import Box
 from vit_jax.data.cut import Cut
-from vit_jax.data.rows import Crop, Rows
+from vit_jax.data.layout import Crop, Layout
 from vit_jax.data.sources import Example, Source
 
 SIZE, CLASSES = 8, 10
@@ -24,9 +24,9 @@ def whole(pixels):
   return Cut(pixels, pixels.shape[:2], pixels.shape[:2], Box(0, 0, *pixels.shape[:2]))
 
 
-def rows(source, cut=TRAIN, side=SIZE):
+def layout(source, cut=TRAIN, side=SIZE):
   """What a batch of these examples holds, with this way to cut their images."""
-  return Rows.of(source, {"image": Crop(cut, side)}, {})
+  return Layout.of(source, {"image": Crop(cut, side)}, {})
 
 
 class Listed(Source):
@@ -96,7 +96,7 @@ def train(
     hosts=hosts,
     start=start_step * batch_size,
     seed=seed,
-    rows=rows(source, cut, side),
+    layout=layout(source, cut, side),
     threads=threads,
     **options,
   )
@@ -110,7 +110,7 @@ def evaluate(source, *, batch_size: int, host=0, hosts=1, threads=0):
   return list(
     pipeline.evaluate_batches(
       source,
-      rows=rows(source, EVALUATE),
+      layout=layout(source, EVALUATE),
       batch_size=batch_size,
       host=host,
       hosts=hosts,

@@ -6,7 +6,7 @@ from tests import programs
 
 PROGRAM = """
 import pathlib, sys, time
-from tests.data.numbered import rows, whole
+from tests.data.numbered import layout, whole
 from vit_jax.data import pipeline, sources
 from vit_jax.devices.watchdog import Watchdog
 
@@ -19,7 +19,7 @@ folder = pathlib.Path(sys.argv[1])
 source = sources.open_source(f"folder:{folder}/images", split="")
 options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=3)
 with Watchdog(folder, limit=2, silence=0, process=0, processes=1) as dog:
-  options["rows"] = rows(source, prepared, 1)
+  options["layout"] = layout(source, prepared, 1)
   for step, _ in enumerate(pipeline.train_batches(source, **options)):
     dog.beat(f"step {step}")
 """

@@ -205,7 +205,7 @@ def test_requests_that_fail_are_made_again(made, proxy):
 def test_an_image_that_cannot_be_read_is_named_and_left_out(made, proxy, caplog):
   source = open_source(made["folder"][2])
   options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
-  read = pipeline.train_batches(source, rows=numbered.rows(source, CUT), **options)
+  read = pipeline.train_batches(source, layout=numbered.layout(source, CUT), **options)
   with contextlib.closing(read), proxy.refusing(503), caplog.at_level(logging.WARNING):
     batch = next(read)
   assert batch["mask"].tolist() == [0, 0]
@@ -216,7 +216,7 @@ def test_an_image_that_cannot_be_read_is_named_and_left_out(made, proxy, caplog)
 def test_a_bucket_that_may_not_be_read_ends_the_run(made, proxy):
   source = open_source(made["folder"][2])
   options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
-  read = pipeline.train_batches(source, rows=numbered.rows(source, CUT), **options)
+  read = pipeline.train_batches(source, layout=numbered.layout(source, CUT), **options)
   refused = pytest.raises(ValueError, match="permission denied")
   with contextlib.closing(read), proxy.refusing(403), refused:
     next(read)

@@ -45,7 +45,7 @@ def batches(source, *, start=0, steps=1, hosts=1, parts=()):
   for host in range(hosts):
     read = pipeline.train_batches(
       source,
-      rows=numbered.rows(source, CUT),
+      layout=numbered.layout(source, CUT),
       seed=3,
       batch_size=16,
       host=host,

@@ -29,7 +29,7 @@ BATCH = 4096  # of the paper, all for one host
 PROGRAM = """
 import functools, json, pathlib, re, resource
 from vit_jax.data import images, pipeline, sources
-from vit_jax.data.rows import Crop, Rows
+from vit_jax.data.layout import Crop, Layout
 
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # the usual limit of open files
@@ -37,7 +37,7 @@ source = sources.open_source("tfds:huge", split="train")
 cut = functools.partial(
   images.train_image, size=8, area=(0.05, 1), aspect=(0.75, 1.33), flip=True, max_pixels=10**6)
 batches = pipeline.train_batches(
-  source, rows=Rows.of(source, {"image": Crop(cut, 8)}, {}), seed=0, batch_size=%d, host=0,
+  source, layout=Layout.of(source, {"image": Crop(cut, 8)}, {}), seed=0, batch_size=%d, host=0,
   hosts=1, start=0, threads=16)
 mask = next(batches)["mask"]
 usage = resource.getrusage(resource.RUSAGE_SELF)

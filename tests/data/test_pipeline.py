@@ -20,14 +20,14 @@ from tests.data.numbered import (
   evaluate,
   joined,
   jpegs,
+  layout,
   numbered,
-  rows,
   train,
   whole,
 )
 from vit_jax.data import images, pipeline
+from vit_jax.data.layout import FieldError
 from vit_jax.data.order import MixedSource
-from vit_jax.data.rows import FieldError
 from vit_jax.data.sources import Example, Unlabelled
 
 
@@ -85,7 +85,7 @@ def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
   source._examples[7] = OSError("gone")
   (batch,) = train(source, steps=1, seed=5, batch_size=30)
   parts = [MixedSource(30, 1.0)]
-  first = pipeline.first_training(source, rows=rows(source), seed=5, parts=parts, count=30)
+  first = pipeline.first_training(source, layout=layout(source), seed=5, parts=parts, count=30)
   there = batch["mask"] == 1
   assert len(first) == there.sum() == 29
   np.testing.assert_array_equal([item.row["image"] for item in first], batch["image"][there])
@@ -234,7 +234,7 @@ def test_decoding_runs_ahead_of_the_consumer_but_not_without_end():
 
   options = dict(batch_size=16, host=0, hosts=1, start=0, threads=2)
   source = Watched(jpegs(30)._examples)
-  batches = pipeline.train_batches(source, rows=rows(source), seed=0, **options)
+  batches = pipeline.train_batches(source, layout=layout(source), seed=0, **options)
   next(batches)
   deadline = time.monotonic() + 10
   while len(read) < 3 * 16 and time.monotonic() < deadline:
@@ -246,12 +246,12 @@ def test_decoding_runs_ahead_of_the_consumer_but_not_without_end():
 
 def test_a_program_that_fails_ends_with_batches_open():
   program = """
-    from tests.data.numbered import rows
+    from tests.data.numbered import layout
     from vit_jax.data import pipeline, sources
 
     options = dict(batch_size=64, host=0, hosts=1, start=0, threads=2)
     source = sources.open_source("synthetic:10")
-    next(pipeline.train_batches(source, rows=rows(source), seed=0, **options))
+    next(pipeline.train_batches(source, layout=layout(source), seed=0, **options))
     print("got one", flush=True)
     raise SystemExit(3)
   """

@@ -35,7 +35,7 @@ class Distant(numbered.Listed):
 
 def train(source, *, threads=2, start=0, steps=2, host=0, hosts=1):
   options = dict(seed=1, batch_size=8, start=start, host=host, hosts=hosts, threads=threads)
-  read = pipeline.train_batches(source, rows=numbered.rows(source, CUT), **options)
+  read = pipeline.train_batches(source, layout=numbered.layout(source, CUT), **options)
   batches = [next(read) for _ in range(steps)]
   read.close()
   return batches
@@ -52,7 +52,7 @@ def test_many_examples_are_read_at_once_and_batches_are_the_same():
 
 
 def test_every_image_is_evaluated_once():
-  options = dict(rows=numbered.rows(IMAGES, numbered.whole, 9), batch_size=8, host=0, hosts=1)
+  options = dict(layout=numbered.layout(IMAGES, numbered.whole, 9), batch_size=8, host=0, hosts=1)
   there = list(pipeline.evaluate_batches(Distant(together=4), threads=2, **options))
   assert_equal(there, list(pipeline.evaluate_batches(IMAGES, threads=0, **options)))
   assert sum(batch["mask"].sum() for batch in there) == len(IMAGES)

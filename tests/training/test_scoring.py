@@ -75,9 +75,9 @@ def test_of_several_processes_all_take_the_same_batches_and_fail_together(monkey
 
   reading = dict(batch_size=96, host=1, hosts=2, threads=0)
   read = functools.partial(pipeline.evaluate_batches, source, **reading)
-  rows = numbered.rows(source, lambda x: numbered.whole(np.zeros((1, 1, 3))), 1)
-  wanted = len(list(read(rows=rows)))
-  read = read(rows=rows)
+  layout = numbered.layout(source, lambda x: numbered.whole(np.zeros((1, 1, 3))), 1)
+  wanted = len(list(read(layout=layout)))
+  read = read(layout=layout)
   read._read = iter(map(broken, [0]))
   together = in_step.InStep(read)
   batches = list(together)

@@ -25,7 +25,7 @@ import simplejpeg
 from vit_jax.config import Augmentation
 from vit_jax.data import cache, images, pipeline, sources
 from vit_jax.data.augmentation.steps import augmented
-from vit_jax.data.rows import Crop, Rows
+from vit_jax.data.layout import Crop, Layout
 
 _HEIGHT, _WIDTH = 375, 500  # pixels, the most frequent size in ImageNet
 _SIZE = 224
@@ -155,7 +155,7 @@ def our_batches(
   prepared = functools.partial(augmented, crop=crop, steps=steps)
   return pipeline.train_batches(
     _Long(source),
-    rows=Rows.of(source, {"image": Crop(prepared, _SIZE)}, {}),
+    layout=Layout.of(source, {"image": Crop(prepared, _SIZE)}, {}),
     seed=0,
     batch_size=batch_size,
     host=0,

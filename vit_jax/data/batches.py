@@ -12,8 +12,8 @@ from vit_jax.data import crops, images, pipeline, resizing
 from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.device import put_ahead
 from vit_jax.data.fields import Field
+from vit_jax.data.layout import Crop, Layout
 from vit_jax.data.order import MixedSource
-from vit_jax.data.rows import Crop, Rows
 from vit_jax.data.sources import Source
 from vit_jax.devices import mesh as meshes
 
@@ -39,7 +39,7 @@ class Reader:
   accumulation: int
   objective: ObjectiveSettings = ObjectiveSettings()
 
-  def rows(self, source: Source) -> Rows:
+  def layout(self, source: Source) -> Layout:
     """What a training batch of these examples holds."""
     views = self.objective.views(self.settings)
     crops = {
@@ -49,7 +49,7 @@ class Reader:
     squares = sum(view.count or 1 for view in views.values())
     decode = functools.partial(images.as_rgb, max_pixels=self.settings.max_pixels)
     fields = self.objective.fields(self.settings)
-    return Rows.of(source, crops, fields, decode if squares > 1 else None)
+    return Layout.of(source, crops, fields, decode if squares > 1 else None)
 
   def training(
     self, source: Source, *, parts: Sequence[MixedSource], seed: int, start: int
@@ -57,7 +57,7 @@ class Reader:
     """The endless training batches, after `start` images; `parts` as for the pipeline."""
     return pipeline.train_batches(
       source,
-      rows=self.rows(source),
+      layout=self.layout(source),
       seed=seed,
       start=start,
       batch_size=self.batch_size,
@@ -72,7 +72,7 @@ class Reader:
     """The first `count` examples of the first batch, read at once and without broken ones."""
     return pipeline.first_training(
       source,
-      rows=self.rows(source),
+      layout=self.layout(source),
       seed=seed,
       parts=parts,
       repeats=self.settings.repeats,
@@ -101,7 +101,7 @@ class Reader:
     crop = Crop(evaluation_transform(self.settings, **how), self.settings.image_size)
     return pipeline.evaluate_batches(
       source,
-      rows=Rows.of(source, {"image": crop}, fields or {}),
+      layout=Layout.of(source, {"image": crop}, fields or {}),
       batch_size=self.evaluation_size(len(source)),
       **self._reading(),
     )

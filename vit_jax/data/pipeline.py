@@ -2,7 +2,7 @@
 
 The position is the number of images that were taken before.
 
-A host batch is a dict of the arrays that its `Rows` declare, usually image (b, S, S, 3) uint8 and
+A host batch is a dict of the arrays that its `Layout` declare, usually image (b, S, S, 3) uint8 and
 labels, and of mask (b,) float32, 1 for examples that count.
 
 Grain reads ahead. Its elements are parts of a host batch, not single images, because the cost of
@@ -23,9 +23,9 @@ import numpy as np
 from vit_jax.config import ConfigError
 from vit_jax.data import order, patience
 from vit_jax.data.images import BadImage
+from vit_jax.data.layout import Layout
 from vit_jax.data.order import MixedSource
 from vit_jax.data.read_ahead import Ahead, Now, Read
-from vit_jax.data.rows import Rows
 from vit_jax.data.sources import Example, Source
 from vit_jax.process import at_work
 
@@ -77,7 +77,7 @@ class _Share:
 def train_batches(
   source: Source,
   *,
-  rows: Rows,
+  layout: Layout,
   seed: int,
   batch_size: int,
   host: int,
@@ -95,7 +95,7 @@ def train_batches(
 
   Args:
     source: the examples.
-    rows: what a batch holds; its crops are drawn, and must not keep the generator.
+    layout: what a batch holds; its crops are drawn, and must not keep the generator.
     seed: of the order and all draws, in [0, 2**32).
     batch_size: examples in a batch, over all hosts.
     host, hosts: index of this host, number of hosts.
@@ -113,15 +113,15 @@ def train_batches(
     FieldError: from the iterator: a label is out of range, or a field not as it is declared.
   """
   share = _Share(batch_size, host, hosts, start)
-  chosen = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed, repeats=repeats)
-  item = functools.partial(_train_item, source=source, rows=rows, seed=seed)
-  return Batches(share, chosen, item, source, rows, count=_ENDLESS, threads=threads)
+  examples_at = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed, repeats=repeats)
+  item = functools.partial(_train_item, source=source, layout=layout, seed=seed)
+  return Batches(share, examples_at, item, source, layout, count=_ENDLESS, threads=threads)
 
 
 def first_training(
   source: Source,
   *,
-  rows: Rows,
+  layout: Layout,
   seed: int,
   parts: Sequence[MixedSource],
   count: int,
@@ -132,7 +132,7 @@ def first_training(
   Arguments as for `train_batches`; `count` is at most the batch size.
   """
   chosen = order.stream(parts, seed=seed, repeats=repeats)(range(count))
-  item = functools.partial(_train_item, source=source, rows=rows, seed=seed)
+  item = functools.partial(_train_item, source=source, layout=layout, seed=seed)
   reads = Now(functools.partial(_read, source)).part(0, chosen)
   return [example for example in map(item, range(count), chosen, reads) if example.counts]
 
@@ -140,7 +140,7 @@ def first_training(
 def evaluate_batches(
   source: Source,
   *,
-  rows: Rows,
+  layout: Layout,
   batch_size: int,
   host: int,
   hosts: int,
@@ -148,7 +148,7 @@ def evaluate_batches(
 ) -> "Batches":
   """Every example once, in order; the same number of batches on every host.
 
-  Arguments as for `train_batches`, but nothing is drawn for the crops of `rows`. The last batches
+  Arguments as for `train_batches`, but nothing is drawn for the crops of `layout`. The last batches
   are filled up with padding that has mask 0.
 
   Raises:
@@ -157,9 +157,9 @@ def evaluate_batches(
     ValueError, FieldError: as for `train_batches`.
   """
   share = _Share(batch_size, host, hosts)
-  item = functools.partial(_evaluate_item, source=source, rows=rows)
+  item = functools.partial(_evaluate_item, source=source, layout=layout)
   count = -(-len(source) // batch_size) * share.parts
-  return Batches(share, order.unchanged, item, source, rows, count=count, threads=threads)
+  return Batches(share, order.unchanged, item, source, layout, count=count, threads=threads)
 
 
 class Item(NamedTuple):
@@ -171,19 +171,19 @@ class Item(NamedTuple):
 
 
 def _train_item(
-  position: int, row: int, read: Read, *, source: Source, rows: Rows, seed: int
+  position: int, row: int, read: Read, *, source: Source, layout: Layout, seed: int
 ) -> Item:
   name = ""
   try:
     example = read()
     name = example.name
-    return Item(rows.row(example, rng=_generator(seed, position)), example.labels, True)
+    return Item(layout.row(example, rng=_generator(seed, position)), example.labels, True)
   except ConfigError:  # such as that a bucket may not be read, which is true of all images
     raise
   except (BadImage, OSError) as error:
     name = name or source.name(row)
     _log.warning("Broken image, left out of training: %s: %s", name, error)
-    return Item(rows.padding, (), False)
+    return Item(layout.padding, (), False)
 
 
 def _generator(seed: int, position: int) -> np.random.Generator:
@@ -203,12 +203,12 @@ def _generator(seed: int, position: int) -> np.random.Generator:
   return _own.generator
 
 
-def _evaluate_item(_: int, row: int, read: Read, *, source: Source, rows: Rows) -> Item:
+def _evaluate_item(_: int, row: int, read: Read, *, source: Source, layout: Layout) -> Item:
   if row >= len(source):
-    return Item(rows.padding, (), False)
+    return Item(layout.padding, (), False)
   example = read()
   try:
-    return Item(rows.row(example), example.labels, True)
+    return Item(layout.row(example), example.labels, True)
   except BadImage as error:
     raise BadImage(f"{example.name}: {error}") from error
 
@@ -219,19 +219,19 @@ def _read(source: Source, row: int) -> Example:
 
 def _load(
   share: _Share,
-  order: Callable[[range], Sequence[int]],
+  examples_at: Callable[[range], Sequence[int]],
   item: Callable[[int, int, Read], Item],
   source: Source,
-  rows: Rows,
+  layout: Layout,
   ahead: Ahead | Now,
   index: int,
 ) -> Batch:
-  """Reads and stacks one part of a host batch; `order` maps positions of the stream to examples."""
-  shapes = {name: (field.shape, field.dtype) for name, field in rows.fields.items()}
+  """Reads and stacks one part of a host batch; `examples_at` maps positions of the stream."""
+  shapes = {name: (field.shape, field.dtype) for name, field in layout.fields.items()}
   shapes["mask"] = (), "float32"
   batch = {name: np.empty((share.part, *shape), kind) for name, (shape, kind) in shapes.items()}
   positions = share.positions(index)
-  chosen = order(positions)
+  chosen = examples_at(positions)
   reads = ahead.part(index, chosen)
   for place, (position, row, read) in enumerate(zip(positions, chosen, reads, strict=True)):
     at_work.begin(source.name, row)
@@ -261,10 +261,10 @@ class Batches:
   def __init__(
     self,
     share: _Share,
-    order: Callable[[range], Sequence[int]],
+    examples_at: Callable[[range], Sequence[int]],
     item: Callable[[int, int, Read], Item],
     source: Source,
-    rows: Rows,
+    layout: Layout,
     *,
     count: int,
     threads: int,
@@ -273,13 +273,15 @@ class Batches:
     self._parts, self.steps = share.parts, count // share.parts
     read = functools.partial(_read, source)
     self._ahead = Now(read)
-    self._beyond = functools.partial(_load, share, order, item, source, rows, Now(read), count)
+    self._beyond = functools.partial(
+      _load, share, examples_at, item, source, layout, Now(read), count
+    )
     if source.distant and threads:
       requests = _REQUESTS * threads
-      rows_of = lambda index: order(share.positions(index))
+      rows_of = lambda index: examples_at(share.positions(index))
       further = -(-2 * requests // share.part)
       self._ahead = Ahead(read, rows_of, count=count, parts=further, threads=requests)
-    load = functools.partial(_load, share, order, item, source, rows, self._ahead)
+    load = functools.partial(part, self._ahead)
     ahead = max(threads, _AHEAD * share.parts) if threads else 0
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
     self._read = iter(grain.MapDataset.range(count).map(load).to_iter_dataset(options))

@@ -56,7 +56,7 @@ def planned(config: Config, devices) -> Run:
 def abstract_batch(run: Run) -> dict:
   """Shapes, types and shardings of the plan's batch."""
   sharding = meshes.batch_sharding(run.mesh)
-  fields = {**run.reader.rows(run.data.train).fields, "mask": Field()}
+  fields = {**run.reader.layout(run.data.train).fields, "mask": Field()}
   return {
     name: jax.ShapeDtypeStruct(
       (run.config.batch_size, *field.shape), field.dtype, sharding=sharding

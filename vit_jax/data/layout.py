@@ -33,7 +33,7 @@ class Crop(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class Layout:
   """What a batch holds.
 
   Attributes:
@@ -53,7 +53,7 @@ class Rows:
   @classmethod
   def of(
     cls, source: Source, crops: Mapping[str, Crop], given: Mapping[str, Field], decode=None
-  ) -> "Rows":
+  ) -> "Layout":
     """What a batch of a source's examples holds, with these images and fields."""
     return cls(crops, given, len(source.class_names), source.multi_label, decode)
 

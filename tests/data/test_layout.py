@@ -11,7 +11,7 @@ from vit_jax.data import fields, pipeline
 from vit_jax.data.batches import Reader
 from vit_jax.data.fields import Field
 from vit_jax.data.kept import Kept
-from vit_jax.data.rows import Crop, FieldError, Rows
+from vit_jax.data.layout import Crop, FieldError, Layout
 from vit_jax.data.sources import Example, Mixed, Selected, Unlabelled
 from vit_jax.data.sources.views import Listed as ListedRows
 from vit_jax.devices import mesh as meshes
@@ -45,13 +45,21 @@ def source(count=12):
   return Fields([example(number) for number in range(count)])
 
 
-def rows(of, given=DECLARED):
-  return Rows.of(of, {"image": Crop(lambda image, rng: whole(image), SIDE)}, given)
+def layout(of, given=DECLARED):
+  return Layout.of(of, {"image": Crop(lambda image, rng: whole(image), SIDE)}, given)
 
 
 def batches(of, steps=2, made=None, **options):
   read = pipeline.train_batches(
-    of, rows=made or rows(of), seed=0, batch_size=6, host=0, hosts=1, start=0, threads=2, **options
+    of,
+    layout=made or layout(of),
+    seed=0,
+    batch_size=6,
+    host=0,
+    hosts=1,
+    start=0,
+    threads=2,
+    **options,
   )
   found = [next(read) for _ in range(steps)]
   read.close()
@@ -72,7 +80,7 @@ def test_fields_come_with_their_image():
 
 def test_only_those_that_are_asked_for_come():
   of = source()
-  (batch,) = batches(of, 1, rows(of, {"place": DECLARED["place"]}))
+  (batch,) = batches(of, 1, layout(of, {"place": DECLARED["place"]}))
   assert {*batch} == {"image", "labels", "mask", "place"}
 
 
@@ -81,7 +89,7 @@ def test_rows_that_do_not_count_hold_the_padding():
   of._examples[3] = of[3]._replace(image=b"rubbish")
   of._examples[5] = OSError("gone")
   crop = Crop(numbered.TRAIN, numbered.SIZE)
-  found = batches(of, 2, Rows.of(of, {"image": crop}, DECLARED))
+  found = batches(of, 2, Layout.of(of, {"image": crop}, DECLARED))
   assert sum((batch["mask"] == 0).sum() for batch in found) == 2
   for batch in found:
     empty = batch["mask"] == 0
@@ -95,7 +103,7 @@ def test_the_last_batch_of_an_evaluation_is_filled_up_with_padding():
   of = source(7)
   crop = Crop(whole, SIDE)
   read = pipeline.evaluate_batches(
-    of, rows=Rows.of(of, {"image": crop}, DECLARED), batch_size=4, host=0, hosts=1, threads=0
+    of, layout=Layout.of(of, {"image": crop}, DECLARED), batch_size=4, host=0, hosts=1, threads=0
   )
   first, last = list(read)
   for number in range(7):
