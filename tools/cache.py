@@ -31,7 +31,7 @@ def prepare(config: Config) -> None:
 
   data = config.data
   checks.check_given(config)
-  checks.check_data(data)
+  checks.check_crops(data)
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")

@@ -40,7 +40,10 @@ def flags() -> ToolFlags:
   add("--topology", default="v3:16x16", help=where)
   parts = "where the time of a step goes, by category: launches, bytes, bound, and TPUs' cycles"
   add("--breakdown", action="store_true", help=parts)
-  largest = "report on the largest batch that fits: a multiple of 8 images a device, or 4, 2, 1"
+  largest = (
+    "report on the largest batch that fits: a multiple of 8 images a device, or a group of "
+    "config.mesh.model, or 4, 2, 1"
+  )
   add("--largest-batch", action="store_true", help=largest)
   result.add_settings()
   result.add_format("table", "json")

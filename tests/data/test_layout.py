@@ -164,10 +164,12 @@ VIEWS = {"image": View(DATA)}
     ({"wide": Field((), "float16", padding=1e6)}, r"'wide' .* the padding 1000000"),
     ({"wide": Field((), "int32", padding=0.5)}, r"'wide' .* the padding 0\.5"),
     ({"wide": Field((), "bool", padding=2)}, r"'wide' .* the padding 2"),
+    ({"wide": Field((), "float32", padding=float("nan"))}, r"'wide' .* the padding nan"),
+    ({"wide": Field((), "int32", padding=float("inf"))}, r"'wide' .* the padding inf"),
   ],
 )
 def test_declarations_are_checked(needed, message):
-  padded = {"far": Field((), "float32", padding=float("nan")), "yes": Field((), "bool", padding=1)}
+  padded = {"far": Field((), "float32", padding=float("inf")), "yes": Field((), "bool", padding=1)}
   fields.check("asks", DECLARED | padded, VIEWS)
   with pytest.raises(ConfigError, match=message):
     fields.check("asks", needed, VIEWS)
@@ -176,7 +178,10 @@ def test_declarations_are_checked(needed, message):
 @pytest.mark.parametrize(
   ("needed", "message"),
   [
-    ({"masks": Field()}, r"needs the field 'masks', and FOLDER lacks it; it has 'parts', 'place'"),
+    (
+      {"masks": Field()},
+      r"needs the field 'masks', and FOLDER lacks it: it has 'parts', 'place'; take",
+    ),
     ({"place": Field((4,), "int32")}, r"'place' as .*\(4,\).*, and FOLDER has .*\(3,\)"),
   ],
 )
@@ -199,6 +204,13 @@ def test_values_of_pixels_need_one_image_that_they_follow(views):
 def test_names_of_views_are_checked(views):
   with pytest.raises(ConfigError, match=r"asks has images called '.*; rename them"):
     fields.check("asks", {}, views)
+
+
+def test_a_field_that_a_small_image_lacks_is_said_as_of_a_large_one():
+  of = source(6)
+  of._examples[2] = of[2]._replace(fields={})
+  with pytest.raises(FieldError, match="n2 lacks the field 'parts'"):
+    batches(Kept(of, DECLARED), 1)
 
 
 def test_small_images_are_kept_with_the_fields_that_are_needed():

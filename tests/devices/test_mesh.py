@@ -38,7 +38,10 @@ def test_devices_along_model_have_the_same_rows():
   [
     (dict(fsdp=3), r"fsdp=3 x model=1 does not match the 8 devices.*\[1, 2, 4, 8\]"),
     (dict(fsdp=2, model=3), r"fsdp=2 x model=3 does not match the 8 devices.*"),
-    (dict(model=2, batch_size=18), r"batch_size=18 .* of which 2 share the same .*nearest: 16, 20"),
+    (
+      dict(model=2, batch_size=18),
+      r"batch_size=18 .* of config\.mesh\.model=2 .*nearest: 16, 20",
+    ),
     (dict(data=4), r"data=4 x fsdp=1"),
     (dict(fsdp=16), r"fsdp=16"),
     (dict(batch_size=20), r"batch_size=20.*8 devices.*nearest: 16, 24"),

@@ -1,6 +1,7 @@
 """Attention weights against golden values, NumPy in float64, and the properties of a softmax."""
 
 import functools
+import operator
 
 import jax
 import numpy as np
@@ -82,7 +83,9 @@ def test_an_axial_model_in_numpy():
 
 def test_the_pooling_of_map_in_numpy():
   module, params = model("map")
-  pooling = attention.look(module, attention.on_device(params), IMAGES, attention.pooling)
+  pooling = attention.look(
+    module, attention.on_device(params), IMAGES, operator.attrgetter("pooling")
+  )
   found = np.asarray(pooling)
   x = tokens_of(module, params)
   params = jax.tree.map(np.float64, params)

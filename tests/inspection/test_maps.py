@@ -1,6 +1,7 @@
 """Attention Rollout: golden values, NumPy in float64, and products that are known."""
 
 import functools
+import operator
 
 import numpy as np
 import pytest
@@ -53,7 +54,9 @@ def test_the_weights_of_the_pooling_of_a_model_that_pools_by_attention(registers
   module, params = model("map", registers=registers)
   layers = list(inspection.attention_weights(module, params, IMAGES))
   maps, _ = inspection.rollout(module, params, IMAGES)
-  pooling = attention.look(module, attention.on_device(params), IMAGES, attention.pooling)
+  pooling = attention.look(
+    module, attention.on_device(params), IMAGES, operator.attrgetter("pooling")
+  )
   probe = np.asarray(pooling).mean(axis=1)
   expected = probe @ product(layers)[:, registers:, registers:]
   np.testing.assert_allclose(maps.reshape(2, 1, 16), expected, atol=1e-6)

@@ -235,11 +235,11 @@ def test_the_classes_of_a_batch_are_those_of_its_pixels(crop):
   [
     (
       ("--config.data.train.source=digits",),
-      r"needs the field 'pixels', and config\.data\.train .* lacks it",
+      r"needs the field 'pixels', and config\.data\.train .* has none beside",
     ),
     (
       ("--config.evaluate.test.source=digits",),
-      r"config\.evaluate\.test needs the field 'pixels', and config\.evaluate\.test .* lacks it",
+      r"config\.evaluate\.test needs the field 'pixels', and config\.evaluate\.test .* has none",
     ),
     (("--config.data.augment=[{'kind': 'rand_augment'}]",), r"rand_augment, which moves pixels"),
     (("--config.data.cache=CACHE",), r"data\.cache='CACHE' holds images and labels alone"),

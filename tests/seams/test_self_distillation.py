@@ -14,12 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import resolved
 from tests.learning import steps
 from tests.seams import program
 from vit_jax import config as c
 from vit_jax import models, recipes, registry
-from vit_jax.config import ObjectiveSettings, View
+from vit_jax.config import ConfigError, ObjectiveSettings, View
 from vit_jax.config.fields import name_of_kind
+from vit_jax.data.batches import train_transform
 from vit_jax.data.device import normalize
 from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program
@@ -40,11 +42,8 @@ class Settings(ObjectiveSettings):
   kind: str = name_of_kind("self_distillation", "what a moving average says of other crops")
 
   def views(self, data):
-    small = dataclasses.replace(data, image_size=SMALL, crop_area=(0.05, 0.4))
-    return {
-      "large": View(dataclasses.replace(data, crop_area=(0.4, 1.0)), 2),
-      "small": View(small, 4),
-    }
+    large, small = data.cropped(LARGE, (0.4, 1.0)), data.cropped(SMALL, (0.05, 0.4))
+    return {"large": View(large, 2), "small": View(small, 4)}
 
   def configured(self, config, model):
     del config
@@ -182,3 +181,20 @@ def test_its_step_is_planned_without_data():
   shapes = {name: x.shape[1:] for name, x in batch.items()}
   assert shapes == dict(large=(2, LARGE, LARGE, 3), small=(4, SMALL, SMALL, 3), mask=())
   assert c.to_dict(config)["objective"] == {"kind": "self_distillation"}
+
+
+def test_crops_of_a_view_are_checked_before_the_data_is_opened(tmp_path, monkeypatch):
+  turned = lambda self, data: {"large": View(data.cropped(LARGE, (0.4, 0.05)))}
+  monkeypatch.setattr(Settings, "views", turned)
+  message = r"the images 'large' of config\.objective\.kind=self_distillation: .*crop_area=\(0\.4, "
+  with pytest.raises(ConfigError, match=message):
+    program.run(tmp_path, *WORDS, "--config.data.train.source=folder:missing")
+
+
+def test_crops_of_a_view_are_crops_whatever_resizes_the_image_elsewhere():
+  """train_resize and train_pad would take their place without a word."""
+  data = resolved.data(image_size=LARGE, train_resize=20)
+  for view in Settings().views(data).values():
+    cut = train_transform(view.data)(np.zeros((60, 80, 3), np.uint8), rng=np.random.default_rng(0))
+    assert cut.grid == (60, 80)
+    assert cut.box.height * cut.box.width < 60 * 80

@@ -9,6 +9,7 @@ from compiled.breakdown import Part, breakdown
 from compiled.platform import known
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, ConfigError, Optimizer, RunError
+from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program
 from vit_jax.recipes import cost
 from vit_jax.training import checks
@@ -75,9 +76,11 @@ def with_largest_batch(config: Config, devices):
   """The recipe with the largest batch that fits, and its program.
 
   Raises:
+    ConfigError: the mesh does not match the devices.
     RunError: not even one image for each group of devices along "model" fits.
   """
-  each = len(devices) // config.mesh.model * config.parts
+  split = dict(batch_size=len(devices) * config.parts, accumulation=config.parts)
+  each = meshes.groups(meshes.make(config.mesh, devices=devices, **split)) * config.parts
   batches = lambda images: compilation.overridden(config, {"batch_size": images * each})
   of = "device" if config.mesh.model == 1 else f"{config.mesh.model} devices"
 

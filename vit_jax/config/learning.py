@@ -9,6 +9,9 @@ from vit_jax.config.duration import Duration, length
 from vit_jax.config.fields import AUTO, MAX_NUMBER, Rule, name_of_kind, setting
 from vit_jax.config.scales import average_over, in_words, scale_of, warmup_of
 
+# Subtree of the parameters that an objective adds to those of the model.
+OBJECTIVE_PARAMS = "objective"
+
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveSettings:
@@ -30,7 +33,7 @@ class ObjectiveSettings:
 
   needs_labels: ClassVar[bool] = False
   trains_head: ClassVar[bool] = False
-  sharding: ClassVar = (("objective/.*", ()),)
+  sharding: ClassVar = ((f"{OBJECTIVE_PARAMS}/.*", ()),)
   representation: ClassVar[str] = "pre_logits"
 
   def views(self, data) -> Mapping[str, View]:

@@ -38,12 +38,13 @@ class Field:
 
 
 def holds(dtype: str, value: float) -> bool:
-  """Whether a type has a number for this value; types of floats round it."""
+  """Whether a type has this number, which floats round; NaN, which equals nothing, is none."""
   if dtype == "bool":
     return value in (0, 1)
   if dtype.startswith("float"):
-    return not math.isfinite(value) or abs(value) <= float(np.finfo(dtype).max)
-  return value == math.floor(value) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
+    return math.isinf(value) or abs(value) <= float(np.finfo(dtype).max)
+  whole = math.isfinite(value) and value == math.floor(value)
+  return whole and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
 
 
 def check(asks: str, needed: Mapping[str, Field], views: Mapping[str, View]):
@@ -57,6 +58,8 @@ def check(asks: str, needed: Mapping[str, Field], views: Mapping[str, View]):
   Raises:
     ConfigError: names the field or the view.
   """
+  if not views:
+    raise ConfigError(f"{asks} has no images; give it at least one.")
   for name, view in views.items():
     if name in OWN[1:] or not name.isidentifier() or view.count < 0:
       raise ConfigError(
@@ -95,6 +98,11 @@ def check_given(asks: str, needed: Mapping[str, Field], given: Mapping[str, Fiel
   for name, field in needed.items():
     if name not in given:
       has = f"it has {listed(sorted(given))}" if given else "it has none beside images and labels"
-      raise ConfigError(f"{asks} needs the field {name!r}, and {of} lacks it; {has}.")
+      raise ConfigError(
+        f"{asks} needs the field {name!r}, and {of} lacks it: {has}; take other data."
+      )
     if given[name] != field:
-      raise ConfigError(f"{asks} needs the field {name!r} as {field}, and {of} has {given[name]}.")
+      raise ConfigError(
+        f"{asks} needs the field {name!r} as {field}, and {of} has {given[name]}; declare both "
+        "alike."
+      )

@@ -46,7 +46,7 @@ class Kept(View):
     except images.BadImage:  # too large, or broken
       return example
     pixels.flags.writeable = False  # an augmentation that wrote to it would change later epochs
-    fields = {name: np.asarray(example.fields.get(name)) for name in self.fields}
-    self._bytes += pixels.nbytes + sum(value.nbytes for value in fields.values())
+    fields = {name: x for name, x in example.fields.items() if name in self.fields}
+    self._bytes += pixels.nbytes + sum(np.asarray(x).nbytes for x in fields.values())
     self._examples[index] = example._replace(image=pixels, fields=fields)
     return self._examples[index]

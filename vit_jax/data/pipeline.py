@@ -273,9 +273,8 @@ class Batches:
     self._parts, self.steps = share.parts, count // share.parts
     read = functools.partial(_read, source)
     self._ahead = Now(read)
-    self._beyond = functools.partial(
-      _load, share, examples_at, item, source, layout, Now(read), count
-    )
+    part = functools.partial(_load, share, examples_at, item, source, layout)
+    self._beyond = functools.partial(part, Now(read), count)
     if source.distant and threads:
       requests = _REQUESTS * threads
       rows_of = lambda index: examples_at(share.positions(index))

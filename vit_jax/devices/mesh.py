@@ -42,7 +42,7 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
   groups = data * fsdp
   if batch_size % (groups * accumulation):
     below = batch_size - batch_size % (groups * accumulation)
-    of = f", of which {model} share the same images," if model > 1 else ""
+    of = f" in groups of config.mesh.model={model}" if model > 1 else ""
     raise cfg.ConfigError(
       f"config.batch_size={batch_size} cannot be split over {count} devices{of} and "
       f"config.accumulation={accumulation}; nearest: "

@@ -34,7 +34,8 @@ MAX_PERIOD = 10.0  # seconds between two checks
 SILENCE = 120.0  # seconds; a shared folder may show new content a minute late
 TOO_LITTLE_TO_TRAIN = (
   "Raise config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, "
-  "or set config.model.remat; config.verify_every=0 needs one state less."
+  "a ViT's heads by config.mesh.model, or set config.model.remat; config.verify_every=0 needs one "
+  "state less."
 )
 LOOKS = 4  # periods to wait between a failure and the report of which process is silent
 

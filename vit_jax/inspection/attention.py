@@ -74,11 +74,6 @@ def all_layers(seen: Seen) -> tuple[jax.Array, ...]:
   return seen.layers
 
 
-def pooling(seen: Seen) -> jax.Array | None:
-  """The weights of the pooled output."""
-  return seen.pooling
-
-
 def stream(
   module: Network,
   params: dict,

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from etils import epy
 
+from vit_jax.config.learning import OBJECTIVE_PARAMS as OBJECTIVE_PARAMS
+
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
 
@@ -15,9 +17,6 @@ with epy.lazy_imports():  # reading settings needs no JAX
   from vit_jax.models import requirements
 
 PREFIX = "training/"  # of the names of an objective's metrics in metrics.jsonl
-OBJECTIVE_PARAMS = (
-  "objective"  # subtree of the parameters that an objective adds to those of the model
-)
 
 
 class Sums(NamedTuple):

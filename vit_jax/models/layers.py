@@ -38,7 +38,7 @@ def as_input(images: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 
 def split_by_example(x: jax.Array) -> jax.Array:
-  """x with its first axis split over the devices of the current mesh; unchanged without a mesh.
+  """x with its first axis split over "data" and "fsdp" of the current mesh; else unchanged.
 
   If parameters are split, XLA would otherwise split activations by features too, and move them
   between devices in every layer. Moving the parameters takes less communication.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 
+from vit_jax.config import ObjectiveSettings
 from vit_jax.data import datasets, tiles
 from vit_jax.data.augmentation.samples import samples
 from vit_jax.data.datasets import in_words
@@ -108,7 +109,8 @@ def write_augmented(run: Run, folder: Path):
   first = next(iter(run.reader.objective.views(settings).values())).data
   if not first.augment:
     return
-  plain = dataclasses.replace(run.reader, settings=dataclasses.replace(settings, augment=()))
+  settings = dataclasses.replace(first, augment=())
+  plain = dataclasses.replace(run.reader, settings=settings, objective=ObjectiveSettings())
   seen = plain.first_training(
     data.train, parts=data.parts, seed=run.config.seed, count=min(AUGMENTED, run.config.batch_size)
   )

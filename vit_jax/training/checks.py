@@ -66,7 +66,7 @@ def check(asked: Config, config: Config):
   config.optimizer.check(config)
   check_batch(config.batch_size, parts=config.parts)
   check_repeats(config.batch_size, config.data.repeats)
-  check_data(config.data)
+  resizing.check(config.data)
   check_views(config)
   check_schedule(config.schedule)
   check_evaluations(config)
@@ -87,16 +87,14 @@ def check_model(model: Model, image_size: int):
 def check_split(config: Config):
   """Checks that heads and MLPs can be split over the devices of config.mesh.model."""
   if config.mesh.model > 1:
-    shapes = {name: x.shape for name, x in flatten(objectives.shapes(config)).items()}
     rules = (*config.objective.sharding, *module_of(config.model).sharding)
-    sharding.check(shapes, rules, config.mesh.model)
+    sharding.check(shapes_of(config), rules, config.mesh.model)
 
 
 def check_views(config: Config):
-  """Checks the sizes and crops of all images of a batch; config.data has those of most runs."""
+  """Checks the crops of the images of a batch that are not those of config.data."""
   for name, view in config.objective.views(config.data).items():
     try:
-      requirements.check_tiles(module_of(config.model), view.data.image_size, config.model.name)
       check_crops(view.data)
     except ConfigError as error:
       if view.data == config.data:
@@ -199,8 +197,8 @@ def check_given(config: Config):
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
 
 
-def check_data(data: Data):
-  """Checks that crops can be drawn."""
+def check_crops(data: Data):
+  """Checks the settings that resize training images and cut crops out of them."""
   for key, low, high in (("crop_area", 1e-4, 1.0), ("crop_aspect", 0.01, 100.0)):
     pair = getattr(data, key)
     numbers = [x for x in pair if isinstance(x, (int, float)) and not isinstance(x, bool)]
@@ -209,12 +207,6 @@ def check_data(data: Data):
         f"config.data.{key}={shown(pair)} is not (least, largest) with "
         f"{low:g} <= least <= largest <= {high:g}."
       )
-  resizing.check(data)
-  check_crops(data)
-
-
-def check_crops(data: Data):
-  """Checks the settings that resize training images and cut crops out of them."""
   resize, ratio = data.train_resize, data.train_resize_ratio
   if 0 != resize < data.image_size:
     raise ConfigError(
@@ -278,6 +270,12 @@ def check_early_stopping(settings: EarlyStopping, metrics: list[str]):
     )
 
 
+def shapes_of(config: Config) -> dict[str, tuple[int, ...]]:
+  """The shapes of a new run's parameters; its head has one class, as the data may tell how many."""
+  whole = with_value(config, "model", config.model.with_classes(1))
+  return {name: leaf.shape for name, leaf in flatten(objectives.shapes(whole)).items()}
+
+
 def check_patterns(config: Config):
   """Checks the settings that are regexes of parameter names, against the parameters of the run."""
   settings, usual = config.optimizer, Optimizer()
@@ -289,8 +287,7 @@ def check_patterns(config: Config):
   with_blocks = settings.needs_blocks or settings.layer_decay < 1
   if (pattern, rules) == (usual.trainable, usual.decay_rules) and not with_blocks:
     return
-  whole = with_value(config, "model", config.model.with_classes(1))
-  shapes = {name: leaf.shape for name, leaf in flatten(objectives.shapes(whole)).items()}
+  shapes = shapes_of(config)
   if with_blocks and not any(f"{STACKED}" in name for name in shapes):
     cause = f"kind={settings.kind!r}" if settings.needs_blocks else "layer_decay"
     raise ConfigError(
