@@ -29,6 +29,7 @@ from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.models import flops
+from vit_jax.recipes import cost
 from vit_jax.storage import checkpoint, metrics_log, workdir
 
 OUTPUTS, LARGE, SMALL = 24, 16, 8
@@ -177,10 +178,14 @@ def steps_on(*on):
 
 def test_its_step_is_planned_without_data():
   config = recipes.resolve("configs/vit_digits.py", (*program.SMALL, *WORDS))
-  batch = step_program.abstract_batch(step_program.planned(config, jax.devices()[:2]))
+  run = step_program.planned(config, jax.devices()[:2])
+  batch = step_program.abstract_batch(run)
   shapes = {name: x.shape[1:] for name, x in batch.items()}
   assert shapes == dict(large=(2, LARGE, LARGE, 3), small=(4, SMALL, SMALL, 3), mask=())
   assert c.to_dict(config)["objective"] == {"kind": "self_distillation"}
+  arrays = (run.abstract.params, run.abstract.optimizer, run.abstract.ema, run.abstract.extra)
+  held = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(arrays))
+  assert cost.cost(config, 10)["checkpoint_bytes"] == held
 
 
 def test_crops_of_a_view_are_checked_before_the_data_is_opened(tmp_path, monkeypatch):

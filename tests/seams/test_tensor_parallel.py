@@ -127,6 +127,7 @@ WORDS = (
   "--config.model.scan=true",
   "--config.model.dropout=0.1",
   "--config.optimizer.kind=sgd",
+  "--config.model.num_classes=auto",
   "--config.accumulation=2",
   "--config.duration.epochs=0",
   "--config.duration.steps=4",

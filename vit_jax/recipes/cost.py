@@ -100,7 +100,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
       for part, n in params.items()
       if part not in ("head", "pre_logits", objectives.OBJECTIVE_PARAMS)
     ),
-    checkpoint_bytes=checkpoint_bytes(run.optimizer, shapes),
+    checkpoint_bytes=checkpoint_bytes(run, shapes),
     gmacs=macs / 1e9,
     training_gflops=flops.training_flops(macs) / 1e9,
     exaflops=exaflops,
@@ -109,16 +109,18 @@ def cost(run: config.Config, examples: int | None) -> dict:
   )
 
 
-def checkpoint_bytes(settings: config.Optimizer, params) -> int:
-  """Bytes of the arrays of a checkpoint: parameters, state of the optimizer, moving average.
+def checkpoint_bytes(run: config.Config, params) -> int:
+  """Bytes of the arrays of a checkpoint: parameters, moments, average, what the objective carries.
 
   Args:
-    settings: config.optimizer.
+    run: the settings.
     params: all parameters, as shapes.
   """
+  settings = run.optimizer
   trained = optim.partition(params, settings.trainable)
   state = jax.eval_shape(optim.make(settings).init, trained)
-  arrays = jax.tree.leaves((params, state, trained if settings.averages else None))
+  extra = jax.eval_shape(objectives.of_config(run).begin, params)
+  arrays = jax.tree.leaves((params, state, trained if settings.averages else None, extra))
   return sum(x.size * x.dtype.itemsize for x in arrays)
 
 
@@ -128,7 +130,7 @@ def parameters(run: config.Config) -> dict[str, int]:
 
 
 def forward_macs(run: config.Config) -> int:
-  """Multiply-adds of one image's forward pass in training."""
+  """Multiply-adds of the forward pass of an example in training, with all its views."""
   return objectives.of_config(run).training_flops(run.data.image_size) // flops.training_flops(1)
 
 

@@ -160,7 +160,7 @@ def test_norms_and_update_take_few_kernels_and_copy_no_parameter():
   ),
 )
 def test_parameters_are_split_over_machines_and_no_activation_is_gathered(topology, fsdp, model):
-  overrides = {"model.width": 128, "model.mlp_dim": 512, "batch_size": 512}
+  overrides = {"model.width": 128, "model.mlp_dim": 512, "model.heads": 2, "batch_size": 512}
   overrides |= {"mesh.fsdp": fsdp, "mesh.model": model}
   program = compiled(overrides | {"model.attention": "cudnn"}, topology)
   assert (program.devices, program.hosts) == ((16, 2) if "x" in topology else (8, 1))
