@@ -7,7 +7,7 @@ from tests import resolved
 from tests.data import numbered
 from tests.data.numbered import Listed, whole
 from vit_jax.config import ConfigError, Mesh, ObjectiveSettings, View
-from vit_jax.data import fields, pipeline
+from vit_jax.data import fields, images, pipeline
 from vit_jax.data.batches import Reader
 from vit_jax.data.fields import Field
 from vit_jax.data.kept import Kept
@@ -244,3 +244,16 @@ def test_views_have_sizes_and_draws_of_their_own():
   for one, other in ((0, 1), (1, 2)):
     assert (batch["small"][:, one] != batch["small"][:, other]).any()
   assert (batch["large"][:, 0] != batch["large"][:, 1]).any()
+
+
+def test_several_squares_are_cut_from_pixels_that_are_decoded_once(monkeypatch):
+  decoded, decode = [], images.as_rgb
+  seen = lambda image, **options: (
+    decoded.append(isinstance(image, bytes)) or decode(image, **options)
+  )
+  monkeypatch.setattr(images, "as_rgb", seen)
+  data, mesh = resolved.data(image_size=16), meshes.make(Mesh(), batch_size=16, accumulation=1)
+  made = Reader(data, mesh, 16, 1, Several()).layout(numbered.jpegs(1))
+  row = made.row(numbered.jpegs(1)[0], rng=np.random.default_rng(0))
+  assert row["small"].shape == (3, 8, 8, 3)
+  assert decoded.count(True) == 1

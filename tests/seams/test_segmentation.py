@@ -16,7 +16,7 @@ import pytest
 from tests import resolved
 from tests.seams import program
 from vit_jax import recipes, registry
-from vit_jax.config import ConfigError, Dataset, ObjectiveSettings
+from vit_jax.config import ConfigError, Dataset, ObjectiveSettings, View
 from vit_jax.config.fields import name_of_kind
 from vit_jax.data.device import normalize
 from vit_jax.data.fields import Field
@@ -248,3 +248,11 @@ def test_the_classes_of_a_batch_are_those_of_its_pixels(crop):
 def test_what_would_not_keep_the_classes_is_refused(words, message, tmp_path):
   with pytest.raises(ConfigError, match=message):
     program.run(tmp_path, *WORDS, *words)
+
+
+def test_an_augmentation_of_the_image_alone_is_seen_too(tmp_path, monkeypatch):
+  turned = (registry.AUGMENTATIONS["rand_augment"](),)
+  views = lambda self, data: {"image": View(dataclasses.replace(data, augment=turned))}
+  monkeypatch.setattr(Settings, "views", views)
+  with pytest.raises(ConfigError, match="has rand_augment, which moves pixels"):
+    program.run(tmp_path, *WORDS)

@@ -2,8 +2,8 @@
 
 The position is the number of images that were taken before.
 
-A host batch is a dict of the arrays that its `Layout` declare, usually image (b, S, S, 3) uint8 and
-labels, and of mask (b,) float32, 1 for examples that count.
+A host batch is a dict of the arrays that its `Layout` declares, usually image (b, S, S, 3) uint8
+and labels, and of mask (b,) float32, 1 for examples that count.
 
 Grain reads ahead. Its elements are parts of a host batch, not single images, because the cost of
 passing on one element is not small beside the cost of decoding one image.
@@ -22,6 +22,7 @@ import numpy as np
 
 from vit_jax.config import ConfigError
 from vit_jax.data import order, patience
+from vit_jax.data.fields import Field
 from vit_jax.data.images import BadImage
 from vit_jax.data.layout import Layout
 from vit_jax.data.order import MixedSource
@@ -227,9 +228,8 @@ def _load(
   index: int,
 ) -> Batch:
   """Reads and stacks one part of a host batch; `examples_at` maps positions of the stream."""
-  shapes = {name: (field.shape, field.dtype) for name, field in layout.fields.items()}
-  shapes["mask"] = (), "float32"
-  batch = {name: np.empty((share.part, *shape), kind) for name, (shape, kind) in shapes.items()}
+  fields = {**layout.fields, "mask": Field()}
+  batch = {name: np.empty((share.part, *x.shape), x.dtype) for name, x in fields.items()}
   positions = share.positions(index)
   chosen = examples_at(positions)
   reads = ahead.part(index, chosen)

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from vit_jax.config import ConfigError
+from vit_jax.devices.mesh import divisors
 from vit_jax.storage.tree import flatten
 
 # A parameter with fewer elements is not split over fsdp: gathering it would cost more time than the
@@ -79,10 +80,9 @@ def check(shapes: Mapping[str, tuple[int, ...]], rules: Rules, model: int):
     )
   if model > 1 and common % model:
     name, size = next((name, size) for name, size in split.items() if size % model)
-    divisors = ", ".join(str(n) for n in range(1, common + 1) if common % n == 0)
     raise ConfigError(
       f"config.mesh.model={model} does not divide what is split over it, such as the {size} of "
-      f"{name} {shapes[name]}; give one of {divisors}."
+      f"{name} {shapes[name]}; give one of {', '.join(map(str, divisors(common)))}."
     )
 
 

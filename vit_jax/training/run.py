@@ -281,8 +281,8 @@ def check_fields(config: Config, training: Training):
   moving = [step.kind for step in views["image"].data.augment if step.moves_pixels] if dense else []
   if moving:
     raise ConfigError(
-      f"config.data.augment has {moving[0]}, which moves pixels, and their values that {asks} "
-      f"needs, {listed(dense)}, cannot follow; leave it out."
+      f"config.data.augment, as {asks} applies it, has {moving[0]}, which moves pixels, and their "
+      f"values that it needs, {listed(dense)}, cannot follow; leave it out."
     )
 
 
