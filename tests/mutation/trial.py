@@ -29,11 +29,11 @@ SLOW = (
   "matplotlib.backends.backend_agg",
   "matplotlib.figure",
   "optax",
-  "orbax.checkpoint",
   "scipy.ndimage",
   "sklearn.datasets",
   "sklearn.model_selection",
   "tensorflow_datasets",
+  "tensorstore",
 )
 
 

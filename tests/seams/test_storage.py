@@ -1,12 +1,10 @@
-"""A kind of storage is one file and one line: a whole run is kept in the memory of this process."""
+"""A kind of storage is one file and one line: a whole run is kept on a disk with other names."""
 
 import contextlib
 import errno
-import io
 import json
 import os
 import pathlib
-import tempfile
 
 import pytest
 from absl.testing import flagsaver
@@ -21,8 +19,9 @@ from vit_jax import main, registry, weights
 from vit_jax.config import command_line
 from vit_jax.data import sources
 from vit_jax.storage import checkpoint, files, metrics_log
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp
-from vit_jax.storage.buckets.objects import Entry
+from vit_jax.storage.base import FILE, ChangedError
+from vit_jax.storage.buckets.entry import Entry
+from vit_jax.storage.local import LOCAL
 from vit_jax.storage.paths import UrlPath, path_of
 from vit_jax.weights import timm
 
@@ -34,36 +33,27 @@ class Killed(BaseException):
 
 
 class Toy:
-  """Files by their URL; a folder is there if it was made, or if something is in it."""
+  """Files by their URL, which lie in a folder of this machine that only this class knows."""
 
   direct = False
 
-  def __init__(self):
-    self.contents, self.folders, self.locks = {}, set(), set()
-    self.appends_left = 10**9
+  def __init__(self, root=None):
+    self.root, self.locks, self.appends_left = root, set(), 10**9
+
+  def here(self, path):
+    return self.root.joinpath(*path.parts[1:])
 
   def open(self, path):
-    try:
-      return io.BytesIO(self.contents[str(path)])
-    except KeyError:
-      raise FileNotFoundError(errno.ENOENT, "There is no such file", str(path)) from None
+    return LOCAL.open(self.here(path))
 
   def kind(self, path):
-    if str(path) in self.contents:
-      return FILE
-    return FOLDER if str(path) in self.folders or self.inside(path) else NOTHING
-
-  def inside(self, folder):
-    return [key for key in (*self.contents, *self.folders) if key.startswith(f"{folder}/")]
+    return LOCAL.kind(self.here(path))
 
   def stamp(self, path):
-    content = self.open(path).getvalue()
-    return Stamp(len(content), str(hash(content)))
+    return LOCAL.stamp(self.here(path))
 
   def part(self, path, stamp, start, stop):
-    if str(path) not in self.contents or self.stamp(path) != stamp:
-      raise ChangedError(path)
-    return self.contents[str(path)][start:stop]
+    return LOCAL.part(self.here(path), stamp, start, stop)
 
   def scan(self, folder):
     paths = [folder / name for name in self.names(folder)]
@@ -73,42 +63,37 @@ class Toy:
     return list(map(ask, items))
 
   def names(self, folder):
-    return {key.removeprefix(f"{folder}/").partition("/")[0] for key in self.inside(folder)}
+    return LOCAL.names(self.here(folder))
 
-  def files_below(self, folder):
-    return (key.removeprefix(f"{folder}/") for key in self.inside(folder) if key in self.contents)
+  def sizes_below(self, folder):
+    return LOCAL.sizes_below(self.here(folder))
+
+  def kvstore(self, folder):
+    return LOCAL.kvstore(self.here(folder))
 
   def make_folder(self, path):
-    self.folders.add(str(path))
+    LOCAL.make_folder(self.here(path))
 
   def partial(self, path):
-    return tempfile.mktemp()
+    return LOCAL.partial(self.root / path.name)
 
   def put(self, partial, path, *, new):
-    if new and str(path) in self.contents:
-      raise FileExistsError(errno.EEXIST, "There is a file", str(path))
-    self.contents[str(path)] = pathlib.Path(partial).read_bytes()
+    self.make_folder(path.parent)
+    LOCAL.put(partial, self.here(path), new=new)
 
   def sync(self, path):
     pass
 
   def append(self, path):
-    self.contents.setdefault(str(path), b"")
-    return Growing(self, str(path))
+    self.make_folder(path.parent)
+    return Growing(self, LOCAL.append(self.here(path)))
 
   def rename(self, path, target):
-    if self.kind(target) == FOLDER and self.inside(target):
-      raise OSError(errno.ENOTEMPTY, "The folder is not empty", str(target))
-    for key in [str(path), *self.inside(path)]:
-      moved = str(target) + key.removeprefix(str(path))
-      if key in self.contents:
-        self.contents[moved] = self.contents.pop(key)
-      self.folders.discard(key)
+    self.make_folder(target.parent)
+    LOCAL.rename(self.here(path), self.here(target))
 
   def remove(self, path):
-    for key in [str(path), *self.inside(path)]:
-      self.contents.pop(key, None)
-      self.folders.discard(key)
+    LOCAL.remove(self.here(path))
 
   @contextlib.contextmanager
   def lock(self, path):
@@ -127,29 +112,29 @@ class Toy:
 class Growing:
   """A file in the toy; after a number of pieces the process dies."""
 
-  def __init__(self, toy, key):
-    self._toy, self._key = toy, key
+  def __init__(self, toy, appender):
+    self._toy, self._appender = toy, appender
 
   def add(self, piece):
     self._toy.appends_left -= 1
     if self._toy.appends_left < 0:
       raise Killed
-    self._toy.contents[self._key] += piece
+    self._appender.add(piece)
 
   def flush(self):
     pass
 
   def close(self):
-    pass
+    self._appender.close()
 
 
 TOY = Toy()
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch):
+def registered(monkeypatch, tmp_path_factory):
   monkeypatch.setitem(registry.STORAGES, "toy", "tests.seams.test_storage:TOY")
-  monkeypatch.setattr(f"{__name__}.TOY", Toy())
+  monkeypatch.setattr(f"{__name__}.TOY", Toy(tmp_path_factory.mktemp("toy")))
 
 
 WORDS = (
@@ -236,6 +221,6 @@ def test_images_are_read_from_it(tmp_path):
   here, there = (sources.open_source(spec) for spec in (made.spec, "folder:toy://bucket/digits"))
   assert (there.distant, there.identity) == (True, here.identity)
   assert [there[i].image for i in range(len(there))] == [here[i].image for i in range(len(here))]
-  TOY.contents[there.name(0)] += b"x"
+  files.write_bytes(path_of(there.name(0)), b"x")
   with pytest.raises(ChangedError):
     there[0]

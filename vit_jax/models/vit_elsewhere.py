@@ -6,6 +6,8 @@ architecture. Transformers' names are those of the repositories on the Hub; thei
 defaults of its configurations.
 """
 
+import csv
+import pathlib
 import re
 from typing import Any
 
@@ -54,26 +56,7 @@ _ALSO = (
 )
 
 # Parts that ours do not have, by patterns of names, the first that fits.
-_LACKING = (
-  (r"(.*/)?(vit_.*_)?clip[-_].*|(eva|vit)\w*_clip_.*", "a norm before the blocks, as CLIP has"),
-  (r".*(rope|dinov3|eva02|vit_pe_|lingbot|sapiens2).*", "rotary positions"),
-  (r".*distilled.*", "a distillation token"),
-  (r".*(relpos|samvit).*", "relative position embeddings of another kind"),
-  (r"(.*/)?(beit(v2)?|data2vec-vision)[-_].*", "relative position embeddings of another kind"),
-  (r"(.*/)?swin.*", "windows of attention"),
-  (
-    r".*dinov2(-with-registers)?-giant.*|vit_giant_.*(dinov2|tipsv2)|aimv2_.*",
-    "a gated MLP (SwiGLU)",
-  ),
-  (r"vit_(medium|betwixt)_patch16_gap_.*|.*_miil.*|vit_so150m2_.*", "attention without biases"),
-  (r"eva_giant_.*", "attention without biases of its keys"),
-  (r"vit_d?pwee_.*|.*_(18x2|xp)_.*", "blocks with parallel branches"),
-  (r"vit_d(wee|little)_.*", "differential attention"),
-  (r"vit_base_patch16_rpn_224", "norms behind attention and MLP"),
-  (r"vit_(?!so150m_)\w+_reg\d_gap_\d+|eva_large_.*|beit3_.*", "a norm after pooling (fc_norm)"),
-  (r"vit_\w+_radio_.*|vit_intern300m_.*", "blocks without a norm behind them"),
-  (r"vit_.*(resnet|_mci_).*|mobileclip.*", "another stem of convolutions"),
-)
+_LACKING = pathlib.Path(__file__).with_name("vit_lacking.csv")
 
 _TIMM_HYBRID = rf"vit_{_SIZE}_r(?P<depth>26|50)?_s(?P<stride>16|32)(?:_p8)?{_SIDE}(?:_in21k)?"
 _TIMM = rf"(?:vit|deit3?)_{_SIZE}_patch{_PATCH}(?P<words>(?:_[a-z]\w*?|_36x1)*?){_SIDE}"
@@ -112,9 +95,10 @@ def translate(name: str) -> Translated | None:
   """As `Family.translate`."""
   name = re.sub(r"^((hf[-_]hub:)?timm/)", "", name)
   plain = re.sub(_OLD_TAGS, "", name.partition(".")[0])
-  for pattern, part in _LACKING:
-    if re.fullmatch(pattern, plain):
-      return _alike(name, lacking=part)
+  with _LACKING.open(encoding="utf-8", newline="") as rows:
+    for row in csv.DictReader(rows):
+      if re.fullmatch(row["name"], plain):
+        return _alike(name, lacking=row["lacking"])
   found = _of_timm(plain) or _of_others(name) or _hybrid(_PUBLISHED_HYBRID, name)
   return found or _alike(name, sure=False)
 

@@ -9,7 +9,7 @@ import platform
 import subprocess
 
 PACKAGES = (
-  *("vit_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
+  *("vit_jax", "jax", "jaxlib", "flax", "optax", "tensorstore", "grain", "numpy"),
   *("opencv-python-headless", "pillow", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin"),
 )
 PREFIXES = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS", "TPU_", "NVIDIA_TF32", "CUBLAS_", "CUDNN_", "NCCL_")

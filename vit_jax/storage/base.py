@@ -130,9 +130,8 @@ class Storage(Protocol):
   """A kind of storage. All members raise OSError, with `errno` and `filename`.
 
   Attributes:
-    direct: whether libraries can read and write at its paths by themselves (orbax, TensorStore,
-      JAX's profiler). If not, they work in a folder of this machine, which is copied: with several
-      processes, each its own, and what they bring together lies in one folder.
+    direct: whether libraries can read and write at its paths by themselves, as JAX's profiler. If
+      not, they work in a folder of this machine, which is copied.
   """
 
   direct: bool
@@ -162,8 +161,14 @@ class Storage(Protocol):
   def names(self, folder: Path) -> list[str]:
     """The names of what lies in a folder, in any order."""
 
-  def files_below(self, folder: Path) -> Iterator[str]:
-    """The paths within a folder of all files in it and in its folders, such as "state/d/1"."""
+  def sizes_below(self, folder: Path) -> Iterator[tuple[str, int]]:
+    """By path within a folder, such as "state/d/1", the bytes of all files below it."""
+
+  def kvstore(self, folder: Path) -> dict:
+    """A folder as TensorStore's key-value store, in JSON; its "path" ends with a slash.
+
+    Checkpoints are written and read there.
+    """
 
   def make_folder(self, path: Path):
     """Makes a folder and its parents, if they do not exist."""

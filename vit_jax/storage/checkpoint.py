@@ -1,11 +1,12 @@
 """Finds, verifies and reads the checkpoints of a workdir; nothing is written here.
 
-WORKDIR/checkpoints/STEP/ holds the state (orbax's own files), meta (JSON: config, class names,
+WORKDIR/checkpoints/STEP/ holds the state (`arrays`), meta (JSON: config, class names,
 shape and type of every array) and manifest.json, the SHA-256 sum of every other file. One rename
 makes all of them appear together.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -14,20 +15,19 @@ from typing import TypeVar
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from etils import epath
 
 from vit_jax.process import agreement
 from vit_jax.process.errors import RunError
-from vit_jax.storage import files, manifest
-from vit_jax.storage.base import UnreachableError, reading
-from vit_jax.storage.fit import check_fits, to_tree
-from vit_jax.storage.paths import Path
-from vit_jax.storage.tree import flatten, name_of, nest
+from vit_jax.process.text import one_line
+from vit_jax.storage import arrays, files, manifest
+from vit_jax.storage.base import CannotReadError, UnreachableError, reading
+from vit_jax.storage.fit import check_fits
+from vit_jax.storage.paths import Path, UrlPath
+from vit_jax.storage.tree import name_of, named, nest
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 FOLDER = CHECKPOINTS
-MERGED = "manifest.ocdbt"  # orbax's; processes that share no disk save without it
+STATE = "state"
 META = "meta/metadata"  # the file that `read_meta` reads
 MAX_BYTES = 2**26  # of that file: mostly the names of classes and parameters
 Read = TypeVar("Read")
@@ -89,13 +89,35 @@ def described(path: Path, step: int = 0) -> tuple[int, dict]:
 def damage_of(folder: Path) -> str:
   """Describes the damage of a checkpoint; empty if there is none.
 
+  Each process sums a share of its files; if they see other files, each sums all of them.
+
   Raises:
     RemovedError: a run removed the checkpoint meanwhile.
+    UnreachableError: this process, or another one, cannot read it now.
   """
-  damage = agreement.of_first(lambda: manifest.damage_of(folder) or _copied(folder))
-  if damage == manifest.GONE:
+  damage, seen = _looked_at(folder, jax.process_index(), jax.process_count())
+  if len(set(seen)) > 1:
+    damage, _ = _looked_at(folder, 0, 1)
+  found = [text for text in damage if text]
+  if manifest.GONE in found:
     raise RemovedError(_removed(folder))
-  return damage
+  return "; ".join(dict.fromkeys(found)) or agreement.of_first(lambda: _copied(folder))
+
+
+def _looked_at(folder: Path, process: int, processes: int) -> tuple[list[str], list[str]]:
+  """What `manifest.part_of_damage` is in every process; all end if one cannot read its share."""
+  failure, damage, seen = None, "", ""
+  try:
+    damage, seen = manifest.part_of_damage(folder, process, processes)
+  except UnreachableError as error:
+    failure = error
+  words = (one_line(text)[:800] for text in (str(failure or ""), damage))
+  told = agreement.texts("\n".join((seen, *words)))
+  seen, failures, damage = zip(*(text.split("\n") for text in told), strict=True)
+  for number, why in enumerate(failures):
+    if why:
+      raise failure or CannotReadError(errno.EIO, f"process {number}: {why}", str(folder))
+  return list(damage), list(seen)
 
 
 def _copied(folder: Path) -> str:
@@ -140,7 +162,7 @@ def find(workdir: Path, step: int = 0) -> Path:
   """
   damaged = {}
   while (name := agreement.of_first(lambda: _candidate(workdir, step, damaged))).isdecimal():
-    folder = workdir.absolute() / FOLDER / name  # orbax reads no relative path
+    folder = workdir.absolute() / FOLDER / name
     with contextlib.suppress(RemovedError):
       damage = damage_of(folder)
       if not damage:
@@ -185,10 +207,9 @@ def load(folder: Path, abstract, changes: Callable[[dict], list[str]] = lambda s
     ConfigError: as `check_fits`, which explains `changes`.
   """
   check_fits(folder, read_meta(folder), abstract, changes)
-  arguments = ocp.args.StandardRestore(to_tree(abstract))
-  tree = _restore(folder, ocp.StandardCheckpointHandler(), arguments)
-  flat = {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
-  return jax.tree_util.tree_map_with_path(lambda path, _: flat[name_of(path)], abstract)
+  with _reading(folder):
+    found = arrays.read(files.kvstore(folder / STATE), named(abstract))
+  return jax.tree_util.tree_map_with_path(lambda path, _: found[name_of(path)], abstract)
 
 
 def load_params(folder: Path, *, ema: bool) -> dict:
@@ -196,9 +217,9 @@ def load_params(folder: Path, *, ema: bool) -> dict:
 
   Parameters that have no average, because they were not trained, are returned as they are.
   """
-  arrays = read_meta(folder)["arrays"]
-  names = [name.removeprefix("params/") for name in arrays if name.startswith("params/")]
-  averaged = lambda name: ema and f"ema/{name}" in arrays
+  known = read_meta(folder)["arrays"]
+  names = [name.removeprefix("params/") for name in known if name.startswith("params/")]
+  averaged = lambda name: ema and f"ema/{name}" in known
   stored = {name: f"ema/{name}" if averaged(name) else f"params/{name}" for name in names}
   values = read_arrays(folder, stored.values())
   return nest({name: values[place] for name, place in stored.items()})
@@ -206,25 +227,13 @@ def load_params(folder: Path, *, ema: bool) -> dict:
 
 def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
   """Some of a checkpoint's arrays, by name, such as "params/head/kernel"."""
-  arrays = read_meta(folder)["arrays"]
-  tree = nest(
-    {
-      name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
-      for name, (shape, dtype) in ((name, arrays[name]) for name in names)
-    }
-  )
-  as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
-  arguments = ocp.args.PyTreeRestore(item=tree, restore_args=as_numpy, partial_restore=True)
-  return flatten(_restore(folder, ocp.PyTreeCheckpointHandler(), arguments))
-
-
-def _restore(folder, handler, arguments):
-  """What orbax reads; no process waits for another one, which may have failed."""
-  with contextlib.closing(handler), _reading(folder), files.local_copy(folder / "state") as copy:
-    place = epath.Path(str(copy))
-    if not files.exists(copy / MERGED):
-      handler.finalize(place)
-    return handler.restore(place, args=arguments)
+  known = read_meta(folder)["arrays"]
+  wanted = {
+    name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
+    for name, (shape, dtype) in ((name, known[name]) for name in names)
+  }
+  with _reading(folder):
+    return arrays.read_here(files.kvstore(folder / STATE), wanted)
 
 
 @contextlib.contextmanager
@@ -233,10 +242,17 @@ def _reading(folder):
   with reading(folder):
     try:
       yield
-    except Exception as error:
+    except ValueError as error:
       if code := os_error_in(error):
         raise OSError(code, os.strerror(code), str(folder)) from error
+      if isinstance(folder, UrlPath):  # which was whole when its sums were compared
+        raise CannotReadError(errno.EIO, _words(error), str(folder)) from error
       raise
+
+
+def _words(error) -> str:
+  """What TensorStore says, without the description of the array."""
+  return " ".join(str(error).partition("[")[0].split())
 
 
 def os_error_in(error: Exception) -> int:

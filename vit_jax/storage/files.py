@@ -105,8 +105,18 @@ def numbers_in(folder: Path) -> list[int]:
 
 def files_below(folder: Path) -> Iterator[str]:
   """The paths within a folder of all files in it and in its folders, such as "state/d/1"."""
+  return (name for name, _ in sizes_below(folder))
+
+
+def sizes_below(folder: Path) -> Iterator[tuple[str, int]]:
+  """As `files_below`, each with its size in bytes."""
   with reading(folder):
-    yield from storage_of(folder).files_below(folder)
+    yield from storage_of(folder).sizes_below(folder)
+
+
+def kvstore(folder: Path) -> dict:
+  """A folder for TensorStore: the JSON of its key-value store."""
+  return storage_of(folder).kvstore(folder)
 
 
 def links_out(folder: Path, *, skipped: str) -> Iterator[pathlib.Path]:
@@ -355,11 +365,16 @@ def place_to_fill(folder: Path) -> Path:
   return folder if storage_of(folder).direct else pathlib.Path(tempfile.mkdtemp())
 
 
-def make_durable(place: Path, folder: Path):
+def bring(place: Path, folder: Path):
   """Brings what was written in a `place_to_fill` into its folder, and all of it to the disk."""
   if place != folder:
     copy(place, folder)
     remove(place)
+  make_durable(folder)
+
+
+def make_durable(folder: Path):
+  """Returns once all files below a folder, and their names, would survive a crash."""
   paths = [folder / name for name in files_below(folder)]
   folders = {parent for path in paths for parent in path.parents if parent.is_relative_to(folder)}
   for path in (*paths, *folders):

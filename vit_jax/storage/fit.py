@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Iterable
 
-import jax
-
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import first_difference, nfc
 from vit_jax.storage.paths import Path
-from vit_jax.storage.tree import name_of, nest
+from vit_jax.storage.tree import named
 
 
 def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
@@ -60,12 +58,4 @@ def check_fits(folder: Path, meta: dict, state, changes: Callable[[dict], list[s
 
 def describe(state) -> dict[str, list]:
   """{name: [shape, type]} of every array of a state."""
-  leaves = jax.tree_util.tree_flatten_with_path(state)[0]
-  return {name_of(path): [list(leaf.shape), str(leaf.dtype)] for path, leaf in leaves}
-
-
-def to_tree(state) -> dict:
-  """The state as nested dictionaries, whose names do not depend on any Python class."""
-  return nest(
-    {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
-  )
+  return {name: [list(leaf.shape), str(leaf.dtype)] for name, leaf in named(state).items()}

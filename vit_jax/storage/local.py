@@ -68,10 +68,15 @@ class _Local:
   def names(self, folder) -> list[str]:
     return os.listdir(folder)
 
-  def files_below(self, folder) -> Iterator[str]:
+  def sizes_below(self, folder) -> Iterator[tuple[str, int]]:
     for parent, _, names in os.walk(folder, onerror=_unless_gone):  # which does not follow links
-      paths = (pathlib.Path(parent, name) for name in names)
-      yield from (p.relative_to(folder).as_posix() for p in paths if self.kind(p) == FILE)
+      for path in (pathlib.Path(parent, name) for name in names):
+        with contextlib.suppress(FileNotFoundError):  # it is gone meanwhile
+          if self.kind(path) == FILE:
+            yield path.relative_to(folder).as_posix(), os.stat(path).st_size
+
+  def kvstore(self, folder) -> dict:
+    return {"driver": "file", "path": f"{pathlib.Path(folder).absolute()}/"}
 
   def make_folder(self, path):
     pathlib.Path(path).mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """The SHA-256 sums of a checkpoint's files, because array formats do not detect damaged bits."""
 
+import concurrent.futures
 import hashlib
 import json
 import time
@@ -13,13 +14,32 @@ from vit_jax.storage.workdir import MANIFEST
 ITEMS = ("state", "meta")
 LARGEST = 100 * 2**20  # bytes of a manifest; each file needs less than 200
 GONE = "it is gone"
+READS = 8  # files that are summed at once
 SETTLED = 0.5  # seconds between two looks at a damage, which must be alike
+PART = "sums-of-process-"  # files that are there until the manifest is
 NAMED = 3  # files named for each kind of damage
 
 
+def write_part(folder: Path, beginning: str, process: int):
+  """Writes the sums of the files of one process, whose paths begin with BEGINNING and its number.
+
+  The first process need not read those of others.
+  """
+  if process:
+    names = (
+      name for name in files.files_below(folder) if name.startswith(f"{beginning}{process}/")
+    )
+    sums = {name: _sum(folder / name) for name in names}
+    files.write_bytes(folder / f"{PART}{process}", _as_bytes(sums))
+
+
 def write(folder: Path):
-  """Writes the sums of all files of a complete checkpoint."""
-  sums = {name: _sum(folder / name) for name in _files(folder)}
+  """Writes the sums of all files of a complete checkpoint, those of parts as they say."""
+  known = {}
+  for path in files.matching(folder, f"{PART}*"):
+    known |= json.loads(files.read_bytes(path, most=LARGEST))
+    files.remove(path)
+  sums = {name: known.get(name) or _sum(folder / name) for name in _files(folder)}
   files.write_bytes(folder / MANIFEST, _as_bytes(sums))
 
 
@@ -64,37 +84,61 @@ def is_as_written(folder: Path, name: str) -> bool:
 
 
 def damage_of(folder: Path) -> str:
-  """Describes the damage of a checkpoint: `GONE`, or a sentence; empty if every sum agrees.
+  """Describes the damage of a checkpoint: `GONE`, or a sentence; empty if every sum agrees."""
+  return part_of_damage(folder, 0, 1)[0]
 
-  Unknown files beside the items are ignored: they are never read.
+
+def part_of_damage(folder: Path, process: int, processes: int) -> tuple[str, str]:
+  """As `damage_of`, as far as one of several processes looks at the checkpoint.
+
+  Each process sums a share of the files, of about as many bytes as that of any other. All files
+  are summed if the processes see the same ones. Unknown files beside the items are ignored: they
+  are never read.
+
+  Returns:
+    The damage, and a sum of the names and sizes of the files that this process sees.
   """
-  before, found = None, _look(folder)
+  before, found = None, _look(folder, process, processes)
   while found[0] not in ("", GONE) and found != before:  # until nobody is removing its files
     time.sleep(SETTLED)
-    before, found = found, _look(folder)
-  return found[0]
+    before, found = found, _look(folder, process, processes)
+  damage, sizes = found
+  return damage, hashlib.sha256(json.dumps(sizes, sort_keys=True).encode()).hexdigest()
 
 
-def _look(folder) -> tuple[str, set[str]]:
-  """The damage of a checkpoint, and the files that are there."""
+def _look(folder, process, processes) -> tuple[str, dict[str, int]]:
+  """The damage of a checkpoint, and the sizes of the files that are there."""
   if not files.is_folder(folder):
-    return ("it is not a folder" if files.exists(folder) else GONE), set()
-  if not (damage := _differences(folder)):
-    return "", set()
-  return (damage if files.exists(folder) else GONE), _files(folder)
+    return ("it is not a folder" if files.exists(folder) else GONE), {}
+  sizes = dict(files.sizes_below(folder))
+  damage = _differences(folder, sizes.keys() - {MANIFEST}, _share(sizes, process, processes))
+  return (damage if not damage or files.exists(folder) else GONE), sizes
 
 
-def _differences(folder):
+def _share(sizes: dict[str, int], process: int, processes: int) -> set[str]:
+  """The files that a process sums: each one is of the process that has the fewest bytes so far."""
+  loads, mine = [0] * processes, set()
+  for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+    least = loads.index(min(loads))
+    loads[least] += sizes[name]
+    if least == process:
+      mine.add(name)
+  return mine
+
+
+def _differences(folder, present, share):
   try:
     expected = read(folder)
   except UnreachableError:
     raise
   except (OSError, ValueError) as error:
     return f"its {MANIFEST} cannot be read ({getattr(error, 'strerror', None) or error})"
-  present = _files(folder)
   extra = {name for name in present - expected.keys() if name.partition("/")[0] in ITEMS}
+  mine = present & expected.keys() & share
   try:
-    changed = {name for name in present & expected.keys() if _sum(folder / name) != expected[name]}
+    with concurrent.futures.ThreadPoolExecutor(READS) as pool:
+      found = dict(zip(mine, pool.map(lambda name: _sum(folder / name), mine), strict=True))
+    changed = {name for name, digest in found.items() if digest != expected[name]}
   except UnreachableError:
     raise
   except OSError as error:

@@ -1,7 +1,5 @@
 """Writes one checkpoint, into a temporary folder; `saving` says how processes and threads do it."""
 
-import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -9,13 +7,10 @@ import threading
 from collections.abc import Callable
 
 import jax
-import orbax.checkpoint as ocp
-from etils import epath
-from orbax.checkpoint._src import asyncio_utils
 
 from vit_jax.process import agreement, limits
-from vit_jax.storage import files, manifest
-from vit_jax.storage.checkpoint import META, os_error_in
+from vit_jax.storage import arrays, files, manifest
+from vit_jax.storage.checkpoint import META, STATE, os_error_in
 from vit_jax.storage.paths import Path
 
 BUSY, DONE = "busy", ""  # how far a process is with its part; any other text says why it failed
@@ -32,39 +27,22 @@ class Save:
     """Prepares to save; `publish` is called in the first process when the folder is complete."""
     self.step = int(folder.name.partition(".")[0])
     self._folder, self._meta, self._publish = folder, meta, publish
-    self._handler = ocp.StandardCheckpointHandler()
-    self._place = folder  # where orbax writes it
     self._state = BUSY
     self._phases: list[Callable[[], None]] = []
 
-  def begin(self, tree: dict):
-    """Makes the folder and starts to write `tree`; returns when the arrays may be donated."""
+  def begin(self, named: dict[str, jax.Array]):
+    """Makes the folder and starts to write arrays; returns when they may be donated."""
     self._state = agreement.of_first(self._make_folder)
     if self._state != DONE:
       return
-    self._place = files.place_to_fill(self._folder)
-    if self._place != self._folder:  # orbax waits for the first process to make this one
-      files.make_folder(self._place / "state" / "array_metadatas")
-    target = epath.Path(str(self._place / "state"))  # orbax takes no other kind of path
-    writing = _run(self._handler.async_save(target, args=ocp.args.StandardSave(tree)))
-    write = lambda: _wait(writing)
-    complete = self._complete if jax.process_index() == 0 else lambda: None
+    described = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in named.items()}
+    mine, process = arrays.shares(named), jax.process_index()
+    complete = (lambda: self._complete(described)) if process == 0 else lambda: None
     if jax.process_count() == 1:  # nobody to wait for
-      self._phases = [lambda: (write(), self._merge(), complete())]
-    elif self._place == self._folder:
-      self._phases = [write, lambda: (self._merge(), complete())]
-    else:  # each process sees its own part alone; `checkpoint` merges what it has copied
-      self._phases = [lambda: (write(), self._bring()), complete]
+      self._phases = [lambda: (self._write(mine), complete())]
+    else:
+      self._phases = [lambda: (self._write(mine), self._sum()), complete]
     self._next()
-
-  def _merge(self):
-    if jax.process_index() == 0:
-      self._handler.finalize(epath.Path(str(self._place / "state")))
-
-  def _bring(self):
-    """Brings this process's part from its own place to the folder of all."""
-    files.make_durable(self._place, self._folder)
-    self._place = self._folder
 
   def _make_folder(self) -> str:
     """Makes the folder. The workdir is never made anew on the way: it may have been moved."""
@@ -75,10 +53,28 @@ class Save:
       if not files.is_folder(self._folder.parent):
         logging.warning("%s was removed; it is made anew.", self._folder.parent)
       files.remove(self._folder)  # a killed run may have left a part that nobody sees
-      files.make_folder(self._folder / "state")
+      files.make_folder((self._folder / META).parent)
+      files.make_folder(self._folder / STATE)
+      files.write_text(
+        self._folder / META, json.dumps(self._meta)
+      )  # so it is there in a bucket too
     except OSError as error:
       return reason_of(error)
     return DONE
+
+  def _write(self, mine):
+    arrays.write(files.kvstore(self._folder / STATE), jax.process_index(), mine)
+
+  def _sum(self):
+    """Sums what this process wrote, so that the first one need not read it."""
+    manifest.write_part(self._folder, f"{STATE}/{arrays.OF_PROCESS}", jax.process_index())
+
+  def _complete(self, described):
+    """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
+    arrays.merge(files.kvstore(self._folder / STATE), jax.process_count(), described)
+    manifest.write(self._folder)
+    files.make_durable(self._folder)
+    self._publish()
 
   def _next(self):
     self._state, phase = BUSY, self._phases.pop(0)
@@ -87,27 +83,19 @@ class Save:
   def _go_through(self, phase):
     try:
       phase()
-    except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
+    except Exception as error:  # OSErrors of files, ValueErrors of TensorStore
       self._state = self._why(error)
-      if self._place != self._folder:
-        files.remove(self._place)
     else:
       self._state = DONE
 
   def _why(self, error) -> str:
-    """Why writing failed. Without the folder, orbax's own words are of other things."""
-    with contextlib.suppress(OSError):  # a bucket that does not answer
+    """Why writing failed. TensorStore's words for what the folder itself can tell are long."""
+    try:
       if not files.is_folder(self._folder):
         return f"the folder {self._folder} was removed"
+    except OSError as of_folder:  # a bucket that does not answer
+      return reason_of(of_folder)
     return reason_of(error)
-
-  def _complete(self):
-    """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
-    files.make_folder((self._place / META).parent)
-    files.write_text(self._place / META, json.dumps(self._meta))
-    manifest.write(self._place)
-    files.make_durable(self._place, self._folder)
-    self._publish()
 
   def progress(self) -> str:
     """`BUSY`, `DONE`, or why it failed; begins the next phase when all processes are done."""
@@ -122,50 +110,6 @@ class Save:
       self._next()
       return BUSY
     return DONE
-
-
-def _run(coroutine):
-  """The result of a coroutine, in an event loop of its own, which ends when all of its tasks have.
-
-  When one write of a save fails, others are under way. In a loop that is closed each of them would
-  print a traceback, and they would go on writing to a folder that is being removed.
-  """
-  loop = asyncio.new_event_loop()
-  try:
-    return loop.run_until_complete(coroutine)
-  finally:
-    while tasks := asyncio.all_tasks(loop):
-      loop.run_until_complete(asyncio.wait(tasks))
-      for task in tasks:
-        _ = task.cancelled() or task.exception()  # asked for, so that nobody misses it
-    loop.close()
-
-
-def _wait(parts: list):
-  """Waits until no part of a save writes any longer; then raises what the first failed with.
-
-  A chain of orbax raises as soon as one of its parts fails, while the others still write to the
-  folder, which is removed next.
-  """
-  failures = []
-  for part in parts:
-    for each in (*getattr(part, "_futures", ()), part):
-      try:
-        each.result()
-      except Exception as error:  # orbax passes on any exception
-        failures.append(error)
-  if failures:
-    raise failures[0]
-
-
-def prepare():
-  """Lets Orbax's threads end all of their writes; hides errors that it logs and raises too."""
-  asyncio_utils._run_sync_via_new_loop = _run
-  logging.getLogger("absl").addFilter(_not_of_orbax)
-
-
-def _not_of_orbax(record) -> bool:
-  return "orbax" not in record.pathname
 
 
 def reason_of(error: Exception) -> str:

@@ -3,8 +3,8 @@
 `training/checkpointing.py` says when to save; `save` writes one checkpoint; `checkpoint` reads
 those of any workdir.
 
-Orbax writes and reads the arrays. When a checkpoint is complete, and that it then appears at once,
-is decided here, so that a failure is known to every process:
+`arrays` writes and reads the arrays. When a checkpoint is complete, and that it then appears at
+once, is decided here, so that a failure is known to every process:
 
 1. All processes begin together. The first one makes a temporary folder. Each copies its part of the
    state from the devices, and writes it in a thread.
@@ -12,9 +12,6 @@ is decided here, so that a failure is known to every process:
    thread of the first one completes the folder, brings it to the disk, renames it, and removes
    old checkpoints.
 3. If a process fails in 1 or 2, all learn of it when the loop asks, and drop the folder.
-
-Where orbax cannot write by itself (`base.Storage.direct`), each process lets it write to a folder
-of its own machine, and brings its part from there to the temporary folder before 2.
 
 A thread never waits for another process, so no failure can leave a process waiting.
 """
@@ -28,7 +25,7 @@ import jax
 
 from vit_jax.process import agreement
 from vit_jax.process.errors import StorageError
-from vit_jax.storage import files, save
+from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
   FOLDER,
@@ -38,9 +35,10 @@ from vit_jax.storage.checkpoint import (
   load,
   read_meta,
 )
-from vit_jax.storage.fit import check_classes, describe, to_tree
+from vit_jax.storage.fit import check_classes, describe
 from vit_jax.storage.paths import Path
 from vit_jax.storage.save import BUSY, DONE, Save, reason_of
+from vit_jax.storage.tree import named
 
 HALF_WRITTEN = ".orbax-checkpoint-tmp"
 # Holds old checkpoints until they are removed: by one rename they are gone for all readers.
@@ -64,7 +62,6 @@ class Checkpoints:
     self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = self._failures = 0
-    save.prepare()
     if jax.process_index() == 0:
       files.make_folder(self._directory)
       self._remove_half_written()
@@ -83,7 +80,7 @@ class Checkpoints:
     folder = self._directory / f"{step}{HALF_WRITTEN}-{self._saves}"
     described = meta | {"step": step, "arrays": describe(state)}
     self._saving = Save(folder, described, lambda: self._publish(folder, step, best))
-    self._saving.begin(to_tree(state))
+    self._saving.begin(named(state))
     return step
 
   def _publish(self, folder, step, best):

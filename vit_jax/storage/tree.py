@@ -44,6 +44,11 @@ def _leaves(tree):
       yield name, value
 
 
+def named(tree) -> dict:
+  """The leaves of any tree by their names."""
+  return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
 def name_of(path) -> str:
   """A parameter's name, "Transformer/encoder_norm/scale", from its key path in the tree."""
   return jax.tree_util.keystr(path, simple=True, separator="/")

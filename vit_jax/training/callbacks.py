@@ -266,5 +266,5 @@ class Profile(Callback):
       )
     if first <= taken < first + count:
       jax.profiler.stop_trace()
-      files.make_durable(self._place, self._folder)
+      files.bring(self._place, self._folder)
       self._say(one_line(f"Profile of {taken - first + 1} steps: {self._folder}"))

@@ -187,7 +187,7 @@ class Verified:
       files.write_text(place / "checksums.json", json.dumps(sums))
       arrays = distinct(table, results, wrong, first, list(self._run.mesh.devices.flat))
       safetensors.save_arrays(place / "values.safetensors", arrays, {})
-      files.make_durable(place, folder)
+      files.bring(place, folder)
     except OSError as error:
       return f"The results could not be written ({one_line(str(error))})."
     return f"What differs is in {folder.parent}."

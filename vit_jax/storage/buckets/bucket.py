@@ -1,7 +1,6 @@
 """Runs in buckets, which have objects with keys and neither folders, renames nor locks.
 
-- A folder is there if the key of an object begins with its path and "/"; `make_folder` writes an
-  empty object FOLDER/.
+- A folder is there if the key of an object begins with its path and "/".
 - A file that grows is FILE.parts/NUMBER.NAME, one object for each piece. If FILE is there, it
   counts, and parts beside it are what a killed process has left.
 - A folder that is being renamed or removed is hidden by an object FOLDER.hidden, which is made
@@ -12,29 +11,31 @@ A request that fails for a passing reason is tried again for some seconds. Then 
 caller's, who may have more time (`process/retry.py`).
 """
 
+import collections
 import contextlib
 import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO
 
-from vit_jax.process.errors import ConfigError
+import tensorstore as ts
+
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp, Storage
-from vit_jax.storage.buckets.client import Client, place
+from vit_jax.storage.buckets.client import NEW, Client, Found, place
+from vit_jax.storage.buckets.entry import Entry
 from vit_jax.storage.buckets.growing import Parts, plain_name
 from vit_jax.storage.buckets.lease import Lease
-from vit_jax.storage.buckets.objects import NEW, Entry, Found, Objects
 from vit_jax.storage.buckets.reading import Stream
 from vit_jax.storage.paths import UrlPath
 
 PARTS, HIDDEN = ".parts", ".hidden"
 
 
-def storage(objects: Objects) -> Storage:
-  """The storage of all buckets of a service."""
-  return _Buckets(objects)
+def storage(service) -> Storage:
+  """The storage of all buckets of a `services.Service`."""
+  return _Buckets(service)
 
 
 class _Buckets(Client):
@@ -52,19 +53,19 @@ class _Buckets(Client):
     return Stream(lambda at, start, stop: self.read(path, at, start, stop), found)
 
   def kind(self, path) -> str:
-    key = place(path)[1]
-    found, beginnings = self.listed(path, "", deep=False)
-    keys = {at.key for at in found}
-    if not key:
+    if not place(path)[1]:
+      self.anything_in(path)  # nothing, but not without a bucket
       return FOLDER
-    if key in keys or f"{key}{PARTS}/" in beginnings:
+    with contextlib.suppress(FileNotFoundError):
+      self.stat(path)
       return FILE
-    hidden = f"{key}{HIDDEN}" in keys
-    return FOLDER if f"{key}/" in beginnings and not hidden else NOTHING
+    if self.anything_in(path):
+      return NOTHING if self.kind(_mark(path)) == FILE else FOLDER
+    return FILE if self.anything_in(path.with_name(path.name + PARTS)) else NOTHING
 
   def stamp(self, path) -> Stamp:
     found = self.stat(path)
-    return Stamp(found.size, found.version)
+    return Stamp(found.size, found.e_tag)
 
   def part(self, path, stamp, start, stop) -> bytes:
     found = Found(place(path)[1], *stamp)
@@ -74,35 +75,34 @@ class _Buckets(Client):
       raise ChangedError(path) from error
 
   def scan(self, folder) -> Iterator[Entry]:
-    within = len(place(folder / "x")[1]) - 1
-    found, beginnings = self.listed(folder, "/", deep=False)
-    _refuse_nameless(
-      folder, [*(name[within:] for name in beginnings), *(at.key[within:] for at in found)]
-    )
-    folders = [Entry(name[within:-1]) for name in beginnings]
-    objects = [Entry(at.key[within:], Stamp(at.size, at.version)) for at in found]
+    found, prefixes = self.in_folder(folder)
+    folders = [Entry(prefix.rpartition("/")[2]) for prefix in prefixes]
+    objects = [Entry(at.key.rpartition("/")[2], Stamp(at.size, at.e_tag)) for at in found]
     entries = {entry.name: entry for entry in (*folders, *objects)}
     marks = [name for name in entries if name.endswith(HIDDEN)]
-    for name in (*marks, *(mark.removesuffix(HIDDEN) for mark in marks), ""):
+    for name in (*marks, *(mark.removesuffix(HIDDEN) for mark in marks)):
       entries.pop(name, None)
     return iter(entries.values())
 
   def names(self, folder) -> list[str]:
     return list({entry.name.removesuffix(PARTS) for entry in self.scan(folder)})
 
-  def files_below(self, folder) -> Iterator[str]:
+  def sizes_below(self, folder) -> Iterator[tuple[str, int]]:
     within = len(place(folder / "x")[1]) - 1
-    paths = [at.key[within:] for at in self.listed(folder, "/", deep=True)[0]]
-    _refuse_nameless(folder, paths)
-    hidden = tuple(f"{path.removesuffix(HIDDEN)}/" for path in paths if path.endswith(HIDDEN))
-    shown = (path for path in paths if not path.startswith(hidden))
-    return iter(
-      sorted({plain_name(path) for path in shown if not path.endswith((HIDDEN, "/")) and path})
-    )
+    sizes = {at.key[within:]: at.size for at in self.listed(folder)}
+    hidden = tuple(f"{path.removesuffix(HIDDEN)}/" for path in sizes if path.endswith(HIDDEN))
+    shown = collections.Counter()
+    for path, size in sizes.items():
+      if not path.startswith(hidden) and not path.endswith(HIDDEN):
+        shown[plain_name(path)] += size
+    return iter(sorted(shown.items()))
+
+  def kvstore(self, folder) -> dict:
+    bucket, key = place(folder)
+    return self._service.kvstore(bucket, f"{key}/")
 
   def make_folder(self, path):
-    if place(path)[1]:
-      self.make_folder_object(path)
+    place(path)
 
   def partial(self, path) -> str:
     return os.path.join(tempfile.gettempdir(), f"{secrets.token_hex(8)}.partial")
@@ -135,14 +135,14 @@ class _Buckets(Client):
     self.write(mark, path.name.encode(), NEW)  # of several processes, one goes on
     below = []
     try:
-      below, _ = self.listed(target, "/", deep=True)
+      below = self.listed(target)
       if below:
         raise OSError(errno.ENOTEMPTY, "The folder is not empty", str(target))
       self._copy_all(path, target)
     except OSError:
       with contextlib.suppress(OSError):  # else it stays hidden
         if not below:
-          self.delete_all(target, self.listed(target, "/", deep=True)[0])
+          self.delete_all(target, self.listed(target))
         self.delete(mark)
       raise
     self.delete(mark)
@@ -150,8 +150,8 @@ class _Buckets(Client):
 
   def _copy_all(self, path, target):
     (_, old), (_, new) = place(path), place(target)
-    found, _ = self.listed(path, "/", deep=True)
-    self.at_once(lambda at: self.copy(path, at.key, new + at.key.removeprefix(old)), found)
+    copy = lambda at: self.copy(path, at.key, new + at.key.removeprefix(old))
+    self.at_once(copy, self.listed(path))
 
   def _rename_file(self, path, target):
     with self.open(path) as source:
@@ -162,11 +162,12 @@ class _Buckets(Client):
     self.delete(path)
     Parts(self, path).remove()
     with contextlib.suppress(OSError):  # as far as possible; what is left is hidden
-      below, _ = self.listed(path, "/", deep=True)
       mark = _mark(path)
-      if below:
+      if self.anything_in(path):
         self.write(mark, b"")
-        self.delete_all(path, below)
+        self.delete_all(path, self.listed(path))
+      if self.anything_in(path):  # objects that stand for folders, which obstore has no keys for
+        ts.KvStore.open(self.kvstore(path)).result().delete_range(ts.KvStore.KeyRange()).result()
       self.delete(mark)
 
   @contextlib.contextmanager
@@ -174,16 +175,6 @@ class _Buckets(Client):
     with contextlib.closing(Lease(self, path)) as lease:
       lease.take()
       yield lease
-
-
-def _refuse_nameless(folder, keys: Iterable[str]):
-  """Refuses keys that no path has, before one is left out, or taken for another, without a word."""
-  for key in filter(None, keys):
-    if not {"", ".", ".."}.isdisjoint(key.removesuffix("/").split("/")):
-      raise ConfigError(
-        f'"{folder}" holds the key {key!r}, which is no path: a part of it is empty, "." or ".."; '
-        "give its objects other keys."
-      )
 
 
 def _mark(folder) -> UrlPath:

@@ -4,107 +4,174 @@ import concurrent.futures
 import contextlib
 import errno
 import functools
+import pathlib
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+import obstore
+from obstore.store import ObjectStore
 
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage.buckets.objects import Found, Objects, Reason, as_os_error
+from vit_jax.storage.buckets.errors import Reason, as_os_error, reason
 from vit_jax.storage.paths import UrlPath
 
 PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds between two tries; each is drawn from half of it on
-WORKERS = 10  # requests at once; Google's library keeps as many connections
+WORKERS = 16  # requests at once of those that are made together
+IN_PARTS = 2**26  # bytes of a file from which on it is uploaded in parts
 Answer = TypeVar("Answer")
 
 
+class Found(NamedTuple):
+  """An object as it was found; its ETag differs with the content."""
+
+  key: str
+  size: int
+  e_tag: str
+  generation: str = ""  # of Google's; listings do not tell it
+
+
+NEW = Found("", 0, "")  # what is expected where nothing is to be overwritten
+
+
 class Client:
-  """Requests to one service. All members raise OSErrors."""
+  """Requests to one service. All members raise OSErrors, or a ConfigError."""
 
-  def __init__(self, objects: Objects):
-    """Makes the client, which asks for nothing before the first request."""
-    self._objects, self._slots = objects, threading.BoundedSemaphore(WORKERS)
+  def __init__(self, service):
+    """Makes the client of a `services.Service`, which asks for nothing before the first request."""
+    self._service, self._stores, self._answered = service, {}, False
+    self._making = threading.Lock()
 
-  def request(self, path: UrlPath, ask: Callable[[], Answer]) -> Answer:
-    """What `ask` returns; its errors become OSErrors that name `path`."""
+  def _store(self, bucket: str) -> ObjectStore:
+    with self._making:
+      if bucket not in self._stores:
+        self._stores[bucket] = self._service.store(bucket)
+      return self._stores[bucket]
+
+  def request(self, path: UrlPath, ask: Callable[[ObjectStore], Answer]) -> Answer:
+    """What `ask` returns for the bucket of a path; its errors become OSErrors that name `path`."""
+    store = self._store(place(path)[0])
     for pause in (*PAUSES, None):
       try:
-        with self._slots:
-          return ask()
-      except ConfigError:  # the library is missing, and with it what tells errors apart
-        raise
-      except Exception as error:  # libraries have no common one
-        cut = isinstance(error, _CutShortError)
-        reason = Reason.PASSING if cut else self._objects.reason(error)
-        if reason is not Reason.PASSING or pause is None:
-          raise as_os_error(error, reason, str(path), self._objects.who) from error
+        answer = ask(store)
+        self._answered = True
+        return answer
+      except Exception as error:  # obstore raises its own and Python's
+        why = Reason.PASSING if isinstance(error, _CutShortError) else reason(error)
+        passing = why is Reason.PASSING or (why is Reason.NO_TOKEN and self._answered)
+        if not passing or pause is None:
+          raise as_os_error(error, why, str(path), self._service.who) from error
       time.sleep(pause * random.uniform(0.5, 1.0))
     raise AssertionError
 
   def stat(self, path: UrlPath) -> Found:
     """The object at a path."""
-    return self.request(path, lambda: self._objects.stat(*place(path)))
+    key = place(path)[1]
+
+    def ask(store):
+      try:
+        return _found(obstore.head(store, key))
+      except obstore.exceptions.PermissionDeniedError:  # whose answer has no words
+        return _found(obstore.get(store, key).meta)
+
+    return self.request(path, ask)
 
   def read(self, path: UrlPath, found: Found, start: int, stop: int) -> bytes:
-    """A part of an object that was found."""
+    """A part of an object that was found; FileExistsError: it is another one now."""
+    if start >= stop:
+      return b""
 
-    def ask():
-      content = self._objects.read(place(path)[0], found, start, stop)
+    def ask(store):
+      answer = obstore.get(store, found.key, options={"range": (start, stop)})
+      if _found(answer.meta).e_tag != found.e_tag:
+        return None
+      content = bytes(answer.bytes())
       if len(content) != stop - start:
         raise _CutShortError
       return content
 
-    if start >= stop:
-      return b""
-    content = None
-    with contextlib.suppress(Exception):  # of the credentials; `ask` meets it again, and tells it
-      content = self._objects.read_direct(place(path)[0], found, start, stop)
-    return self.request(path, ask) if content is None else content
+    content = self.request(path, ask)
+    if content is None:
+      raise FileExistsError(errno.EEXIST, "Another process has written it", str(path))
+    return content
 
-  def write(self, path: UrlPath, content: bytes, expected: str | None = None) -> str:
-    """Writes an object if its version is the expected one; returns its version.
+  def write(self, path: UrlPath, content: bytes, expected: Found | None = None) -> Found:
+    """Writes an object if it is the expected one; returns it.
 
     An answer that is lost leaves open whether the object was written. The next try then finds that
     it has changed, and looks whether its content is the one to write.
 
-    Raises:
-      FileExistsError: it has another version.
-    """
-    tries = 0
+    Args:
+      path: where.
+      content: its bytes.
+      expected: what is there, `NEW` for nothing; None: whatever is there.
 
-    def ask():
+    Raises:
+      FileExistsError: another one is there.
+    """
+    key, tries = place(path)[1], 0
+
+    def ask(store):
       nonlocal tries
       tries += 1
-      return self._objects.write(*place(path), content, expected)
+      return obstore.put(store, key, content, mode=_mode(expected), use_multipart=False)
 
+    asking = self._of_bucket if expected in (None, NEW) else self.request
     try:
-      return self.request(path, ask)
+      written = asking(path, ask)
     except (FileExistsError, FileNotFoundError) as error:
       if tries > 1:
         with contextlib.suppress(FileNotFoundError):
           found = self.stat(path)
           if found.size == len(content) and self.read(path, found, 0, found.size) == content:
-            return found.version
+            return found
       raise FileExistsError(errno.EEXIST, "Another process has written it", str(path)) from error
+    return _found({"path": key, "size": len(content), **written})
 
-  def listed(self, path: UrlPath, suffix: str, *, deep: bool) -> tuple[list[Found], list[str]]:
-    """All that begins with a path and a suffix, as `Objects.list`."""
-    bucket, key = place(path)
-    prefix = key + suffix if key else ""
-    found, beginnings, page = [], [], ""
-    while True:
-      ask = functools.partial(self._objects.list, bucket, prefix, page, deep=deep)
-      objects, folders, page = self.request(path, ask)
-      found += objects
-      beginnings += folders
-      if not page:
-        return found, beginnings
+  def listed(self, path: UrlPath) -> list[Found]:
+    """All objects below a folder, by their keys; a listing that fails goes on where it was."""
+    found: list[Found] = []
+
+    def ask(store):
+      offset = {"offset": found[-1].key} if found else {}
+      for page in obstore.list(store, place(path)[1] or None, **offset):
+        found.extend(map(_found, page))
+
+    self._of_bucket(path, ask)
+    return [at for at in found if at.size or self._is_object(path, at.key)]
+
+  def _is_object(self, folder: UrlPath, key: str) -> bool:
+    """Whether an empty object has this key, or one that stands for a folder: KEY and "/"."""
+    with contextlib.suppress(FileNotFoundError):
+      self.stat(UrlPath(f"{folder.scheme}://{folder.parts[1]}/{key}"))
+      return True
+    return False
+
+  def in_folder(self, path: UrlPath) -> tuple[list[Found], list[str]]:
+    """The objects in a folder, and the keys of the folders in it."""
+    key = place(path)[1]
+    answer = self._of_bucket(path, lambda store: obstore.list_with_delimiter(store, key or None))
+    found = map(_found, answer["objects"])
+    return [at for at in found if at.key != key], answer["common_prefixes"]
+
+  def anything_in(self, path: UrlPath) -> bool:
+    """Whether a folder has anything in it."""
+    ask = lambda store: next(iter(obstore.list(store, place(path)[1] or None)), [])
+    return bool(self._of_bucket(path, ask))
+
+  def _of_bucket(self, path: UrlPath, ask: Callable[[ObjectStore], Answer]) -> Answer:
+    """As `request`, for what fails only if the bucket is missing."""
+    try:
+      return self.request(path, ask)
+    except FileNotFoundError as error:
+      raise as_os_error(error, Reason.NO_BUCKET, str(path), self._service.who) from error
 
   def delete(self, path: UrlPath, key: str = ""):
     """Deletes the object at a path, or at a key in its bucket, if there is one."""
-    bucket, own = place(path)
-    self.request(path, lambda: self._objects.delete(bucket, key or own))
+    with contextlib.suppress(FileNotFoundError):
+      self.request(path, lambda store: obstore.delete(store, key or place(path)[1]))
 
   def delete_all(self, path: UrlPath, found: Iterable[Found]):
     """Deletes objects in the bucket of `path`."""
@@ -115,22 +182,32 @@ class Client:
     with concurrent.futures.ThreadPoolExecutor(WORKERS, "bucket") as pool:
       return list(pool.map(ask, found))
 
-  def make_folder_object(self, path: UrlPath):
-    """Writes the empty object PATH/, which pathlib has no path for."""
-    bucket, key = place(path)
-    self.request(path, lambda: self._objects.write(bucket, f"{key}/", b"", None))
-
   def upload(self, path: UrlPath, file: str):
     """Writes an object with the content of a file of this machine."""
-    self.request(path, lambda: self._objects.upload(*place(path), file))
+    source = pathlib.Path(file)
+    put = functools.partial(obstore.put, use_multipart=source.stat().st_size >= IN_PARTS)
+    self._of_bucket(path, lambda store: put(store, place(path)[1], source))
 
   def copy(self, path: UrlPath, key: str, target: str):
     """Copies an object within the bucket of `path`."""
-    self.request(path, lambda: self._objects.copy(place(path)[0], key, target))
+    self.request(path, lambda store: obstore.copy(store, key, target))
 
 
 class _CutShortError(Exception):
   """An answer has too few bytes."""
+
+
+def _mode(expected: Found | None):
+  if expected is None or expected == NEW:
+    return "overwrite" if expected is None else "create"
+  known = {"e_tag": f'"{expected.e_tag}"', "version": expected.generation}
+  return {name: value for name, value in known.items() if value}
+
+
+def _found(meta) -> Found:
+  """What obstore tells of an object; only some services quote the ETag in listings."""
+  e_tag = (meta["e_tag"] or "").strip('"')
+  return Found(meta["path"], meta["size"], e_tag, meta["version"] or "")
 
 
 def place(path) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import contextlib
 import re
 
-from vit_jax.storage.buckets.objects import NEW, Found
+from vit_jax.storage.buckets.client import NEW, Found
 
 _PART = re.compile(r"(?P<path>.+)\.parts/[0-9]{8}\.[^/]+")
 
@@ -24,15 +24,18 @@ class Parts:
   def __init__(self, bucket, path):
     """Makes no request; `bucket` is the `Client` of its service."""
     self._bucket, self._path = bucket, path
-    self._next, self._last = 0, NEW  # the number of the next part, the version of the last one
+    self._next, self._last = 0, ""  # the number of the next part, the ETag of the last one
+
+  @property
+  def _folder(self):
+    return self._path.with_name(f"{self._path.name}.parts")
 
   def _part(self, number):
-    name = f"{self._path.name}.parts"
-    return self._path.with_name(name) / f"{number:08d}.{self._path.name}"
+    return self._folder / f"{number:08d}.{self._path.name}"
 
   def found(self) -> list[Found]:
     """The parts, in their order."""
-    return sorted(self._bucket.listed(self._path, ".parts/", deep=True)[0])
+    return sorted(self._bucket.listed(self._folder))
 
   def remove(self):
     """Removes all parts."""
@@ -46,7 +49,7 @@ class Parts:
       self._write(self._bucket.read(self._path, found, 0, found.size))
       self._bucket.delete(self._path)
     elif parts := self.found():
-      self._next, self._last = int(parts[-1].key.rpartition("/")[2][:8]) + 1, parts[-1].version
+      self._next, self._last = int(parts[-1].key.rpartition("/")[2][:8]) + 1, parts[-1].e_tag
     else:
       self._write(b"")
 
@@ -57,7 +60,7 @@ class Parts:
       return None
 
   def _write(self, piece):
-    self._last = self._bucket.write(self._part(self._next), piece, NEW)
+    self._last = self._bucket.write(self._part(self._next), piece, NEW).e_tag
     self._next += 1
 
   def add(self, piece: bytes):
@@ -66,7 +69,7 @@ class Parts:
     self._write(piece)
 
   def _check_place(self):
-    if self._bucket.stat(self._part(self._next - 1)).version != self._last:
+    if self._bucket.stat(self._part(self._next - 1)).e_tag != self._last:
       raise FileNotFoundError(f"{self._path} was replaced by another file")
 
   def flush(self):

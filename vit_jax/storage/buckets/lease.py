@@ -2,7 +2,7 @@
 
 No operating system frees it. Another process takes it over if the holder has not written it for
 `SECONDS`, or at once if the holder was a process of this machine and is gone. Each write expects
-the version that the holder wrote last, so that of two holders the first one learns that it is none.
+the object that the holder wrote last, so that of two holders the first one learns that it is none.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 
-from vit_jax.storage.buckets.objects import NEW
+from vit_jax.storage.buckets.client import NEW, Found
 
 SECONDS = 60  # without a sign of life, after which a holder is taken for dead
 RENEW = 4  # seconds between two writes
@@ -27,7 +27,7 @@ class Lease:
   def __init__(self, bucket, path):
     """Makes no request; `bucket` is the `Client` of its service."""
     self._bucket, self._path = bucket, path
-    self._token, self._written, self._version = secrets.token_hex(8), 0, ""
+    self._token, self._written, self._last = secrets.token_hex(8), 0, NEW
     self._writing, self._end = threading.Lock(), threading.Event()
     self._lost, self._renewed = False, 0.0
     self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
@@ -47,26 +47,26 @@ class Lease:
   def _take_over(self):
     known, since, told = None, time.monotonic(), False
     while True:
-      content, version = self._there()
-      if known and known != version and version:
+      content, found = self._there()
+      if NEW not in (known, found) and known not in (None, found):
         raise self._held_by_another()
-      known, waited = version, time.monotonic() - since
+      known, waited = found, time.monotonic() - since
       if waited > 2 * RENEW and not told:
         told = True
         logging.warning(
           "The holder of %s gives no sign of life; its lock is taken over after %d s without one.",
           *(self._path, SECONDS),
         )
-      if not version or waited >= SECONDS or _is_gone(content):
+      if found == NEW or waited >= SECONDS or _is_gone(content):
         try:
-          self._write(version)
+          self._write(found)
           return
         except FileExistsError as error:
           raise self._held_by_another() from error
       time.sleep(LOOK)
 
-  def _there(self) -> tuple[dict, str]:
-    """What the lock says, and its version; `NEW` if there is none."""
+  def _there(self) -> tuple[dict, Found]:
+    """What the lock says, and its object; `NEW` if there is none."""
     try:
       found = self._bucket.stat(self._path)
     except FileNotFoundError:
@@ -77,8 +77,8 @@ class Lease:
       return self._there()
     with contextlib.suppress(ValueError):
       said = json.loads(content)
-      return (said if isinstance(said, dict) else {}), found.version
-    return {}, found.version
+      return (said if isinstance(said, dict) else {}), found
+    return {}, found
 
   def _held_by_another(self):
     return BlockingIOError(11, "Another process holds the lock", str(self._path))
@@ -86,7 +86,7 @@ class Lease:
   def _write(self, expected):
     self._written += 1
     said = {"holder": self._token, "written": self._written, **_this_process()}
-    self._version = self._bucket.write(self._path, json.dumps(said).encode(), expected)
+    self._last = self._bucket.write(self._path, json.dumps(said).encode(), expected)
     self._renewed = time.monotonic()
 
   def _keep(self):
@@ -99,7 +99,7 @@ class Lease:
       if self._end.is_set() or self._lost:
         return
       try:
-        self._write(self._version)
+        self._write(self._last)
       except FileExistsError:
         self._lost = True
 
@@ -113,9 +113,7 @@ class Lease:
     """Frees the lock."""
     self._end.set()
     with self._writing, contextlib.suppress(OSError):
-      if (
-        self._version and not self._lost and self._bucket.stat(self._path).version == self._version
-      ):
+      if not self._lost and self._bucket.stat(self._path) == self._last:
         self._bucket.delete(self._path)
 
 

@@ -4,7 +4,7 @@ import bisect
 import itertools
 from collections.abc import Callable, Sequence
 
-from vit_jax.storage.buckets.objects import Found
+from vit_jax.storage.buckets.client import Found
 from vit_jax.storage.seeking import Seeking
 
 BLOCK = 2**23  # bytes of one request

@@ -1,0 +1,149 @@
+"""Arrays of checkpoints: the same bits on any mesh, from several processes, and for Orbax."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import orbax.checkpoint.experimental.v1 as ocp_v1
+import pytest
+import tensorstore as ts
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from tests.storage import states
+from vit_jax.storage import arrays, files
+
+DRAW = np.random.default_rng(0)
+VALUES = {
+  "params/kernel": (DRAW.normal(size=(16, 8)).astype("float32"), P("fsdp")),
+  "params/table": (DRAW.normal(size=(8, 64)).astype("float32"), P()),
+  "mu/kernel": (DRAW.normal(size=(8, 16)).astype(jnp.bfloat16), P(None, ("data", "fsdp"))),
+  "zeros": (np.zeros((8, 400), "float32"), P("data")),
+  "half": (np.ones(3, "float16"), P()),
+  "mask": (np.array([True, False]), P()),
+  "empty": (np.zeros((0, 3), "float32"), P()),
+  "step": (np.int32(7), P()),
+}
+
+
+@pytest.fixture(scope="module")
+def made():
+  """The arrays on 2 x 4 devices."""
+  mesh = states.mesh(2, 4)
+  return {k: jax.device_put(v, NamedSharding(mesh, spec)) for k, (v, spec) in VALUES.items()}
+
+
+@pytest.fixture
+def place(tmp_path):
+  return files.kvstore(tmp_path / "größe #1" / "state")
+
+
+def abstract(made, mesh=None):
+  """What is wanted: as it was made, or on another mesh."""
+  on = lambda x: NamedSharding(mesh, x.sharding.spec) if mesh else x.sharding
+  return {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=on(x)) for k, x in made.items()}
+
+
+def saved(place, made):
+  arrays.write(place, 0, arrays.shares(made))
+  arrays.merge(place, 1, made)
+
+
+@pytest.mark.parametrize("split", [(2, 4), (1, 1), (1, 8), (4, 2)])
+def test_the_same_bits_come_back_on_any_mesh(place, made, split):
+  saved(place, made)
+  wanted = abstract(made, states.mesh(*split))
+  found = arrays.read(place, wanted)
+  for name, (value, _) in VALUES.items():
+    assert found[name].sharding == wanted[name].sharding
+    assert found[name].dtype == value.dtype
+    assert np.asarray(found[name]).tobytes() == np.asarray(value).tobytes(), name
+
+
+def test_whole_arrays_are_read_without_devices(place, made):
+  saved(place, made)
+  found = arrays.read_here(place, {name: made[name] for name in ("params/kernel", "step")})
+  assert sorted(found) == ["params/kernel", "step"]
+  assert found["step"] == 7
+  assert (found["params/kernel"] == VALUES["params/kernel"][0]).all()
+
+
+def test_each_part_is_written_once_and_the_devices_write_about_as_much():
+  mesh = states.mesh(2, 4)
+  made = {
+    f"{kind}/{i}": jax.device_put(np.full((64, 64), i, "float32"), NamedSharding(mesh, spec))
+    for i in range(32)
+    for kind, spec in (("a", P()), ("b", P("fsdp")))
+  }
+  mine = arrays.shares(made)
+  assert mine.keys() == made.keys()
+  loads = dict.fromkeys(mesh.devices.flat, 0)
+  ordered = sorted(made, key=lambda name: (-made[name].nbytes, name))
+  for name, x in made.items():
+    covered = np.zeros(x.shape, int)
+    for index, piece in mine[name].pieces:
+      covered[index] += 1
+      assert (piece == np.asarray(x)[index]).all()
+    assert (covered == 1).all()
+    for shard in arrays._mine(ordered.index(name), x):
+      loads[shard.device] += shard.data.nbytes
+  assert max(loads.values()) <= 1.1 * sum(loads.values()) / 8
+
+
+def test_what_several_processes_wrote_is_one_state(place, made, monkeypatch):
+  for process in range(4):  # two devices each
+    own = {
+      name: share._replace(pieces=share.pieces[process::4])
+      for name, share in arrays.shares(made).items()
+      if share.pieces[process::4]
+    }
+    monkeypatch.setattr(arrays, "AT_ONCE", 300)  # several groups
+    arrays.write(place, process, own)
+  arrays.merge(place, 4, made)
+  found = arrays.read(place, abstract(made))
+  assert all((np.asarray(found[k]) == np.asarray(v)).all() for k, (v, _) in VALUES.items())
+
+
+def test_a_part_that_nobody_wrote_is_an_error_and_not_zeros(place, made):
+  mine = arrays.shares(made)
+  mine["zeros"] = mine["zeros"]._replace(pieces=mine["zeros"].pieces[:-1])
+  arrays.write(place, 0, mine)
+  arrays.merge(place, 1, made)
+  for read in (arrays.read, arrays.read_here):
+    with pytest.raises(ValueError, match="zeros"):
+      read(place, abstract(made))
+  absent = {"absent": made["zeros"]}
+  with pytest.raises(ValueError, match="absent"):
+    arrays.read_here(place, absent)
+
+
+@pytest.mark.parametrize("change", [dict(shape=(8, 16)), dict(dtype=jnp.int32)])
+def test_another_shape_or_type_is_an_error(place, made, change):
+  saved(place, made)
+  kernel = made["params/kernel"]
+  wanted = jax.ShapeDtypeStruct(**dict(shape=kernel.shape, dtype=kernel.dtype) | change)
+  with pytest.raises(ValueError, match=r"params\.kernel"):
+    arrays.read_here(place, {"params/kernel": wanted})
+
+
+def test_names_that_would_be_one_key_are_refused(made):
+  with pytest.raises(ValueError, match="differ in a slash and a dot alone"):
+    arrays.shares({"a/b": made["half"], "a.b": made["half"]})
+
+
+def test_orbax_reads_the_arrays_by_both_of_its_apis(tmp_path, made):
+  folder = tmp_path / "state"
+  nested = {"params": {"kernel": made["params/kernel"], "table": made["params/table"]}}
+  saved(files.kvstore(folder), {k: x for k, x in made.items() if k.startswith("params/")})
+  checkpointer = ocp.PyTreeCheckpointer()
+  for found in (checkpointer.restore(folder), ocp_v1.load(folder)):
+    assert jax.tree.structure(found) == jax.tree.structure(nested)
+    for ours, theirs in zip(jax.tree.leaves(nested), jax.tree.leaves(found), strict=True):
+      assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes()
+  checkpointer.close()
+
+
+def test_small_arrays_share_a_file(place, made):
+  saved(place, made)
+  keys = ts.KvStore.open(place).result().list().result()
+  assert len([key for key in keys if b"ocdbt.process_0/d/" in key]) <= 2

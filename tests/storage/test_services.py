@@ -1,0 +1,139 @@
+"""Where buckets are, by the variables of the environment, and what obstore's errors mean."""
+
+import subprocess
+import sys
+
+import boto3
+import pytest
+from obstore import exceptions
+
+from tests import buckets
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage import files
+from vit_jax.storage.buckets import errors, services
+from vit_jax.storage.buckets.errors import Reason
+from vit_jax.storage.paths import path_of
+
+URL = f"s3://{buckets.BUCKET}/a"
+KEYS = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+
+
+@pytest.fixture(scope="module")
+def amazon():
+  with buckets.served("s3") as proxy:
+    yield proxy
+
+
+@pytest.fixture
+def stores(amazon):
+  """Stores are made anew in a test, and after it."""
+  services.AMAZON._stores.clear()
+  yield
+  services.AMAZON._stores.clear()
+
+
+@pytest.fixture
+def profile(stores, tmp_path, monkeypatch):
+  """Credentials as `aws configure` writes them, and no others."""
+  for name in KEYS:
+    monkeypatch.delenv(name)
+  (tmp_path / "credentials").write_text(
+    "[default]\naws_access_key_id=name\naws_secret_access_key=secret\n"
+  )
+  monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+  monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+
+
+def test_credentials_of_aws_configure_are_read_by_boto3(profile, monkeypatch):
+  files.write_text(path_of(URL), "content")
+  assert files.read_bytes(path_of(URL), most=9) == b"content"
+  services.AMAZON._stores.clear()
+  monkeypatch.setitem(sys.modules, "boto3", None)
+  monkeypatch.delitem(sys.modules, "obstore.auth.boto3")
+  with pytest.raises(ConfigError, match="are read by the library boto3: pip install boto3"):
+    files.exists(path_of(URL))
+
+
+def test_a_profile_that_is_not_there_is_one_sentence(profile, monkeypatch):
+  monkeypatch.setenv("AWS_PROFILE", "none")
+  with pytest.raises(ConfigError, match=r"`aws configure` cannot be read: .* profile \(none"):
+    files.exists(path_of(URL))
+
+
+def test_a_bucket_that_everybody_may_read_needs_no_credentials(stores, monkeypatch):
+  files.write_text(path_of(URL), "content")
+  boto3.client("s3").put_object_acl(Bucket=buckets.BUCKET, Key="a", ACL="public-read")
+  services.AMAZON._stores.clear()
+  for name in KEYS:
+    monkeypatch.delenv(name)
+  monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+  assert files.read_bytes(path_of(URL), most=9) == b"content"
+  assert files.kvstore(path_of(URL))["aws_credentials"] == {"type": "anonymous"}
+
+
+def test_files_and_arrays_go_to_the_same_server(monkeypatch):
+  monkeypatch.setenv("STORAGE_EMULATOR_HOST", "localhost:1")
+  monkeypatch.setenv("TENSORSTORE_GCS_HTTP_URL", "http://localhost:1")
+  known = {"driver": "gcs", "bucket": "bucket", "path": "a/b/"}
+  assert files.kvstore(path_of("gs://bucket/a/b")) == known
+  for url in ("http://localhost:2", ""):
+    monkeypatch.setenv("TENSORSTORE_GCS_HTTP_URL", url)
+    with pytest.raises(ConfigError, match="give both the same URL"):
+      files.kvstore(path_of("gs://bucket/a/b"))
+
+
+def test_a_bucket_without_obstore_is_refused_in_one_sentence():
+  code = (
+    "import sys; sys.modules['obstore'] = None\n"
+    "from vit_jax.storage import files, paths\n"
+    "try: files.exists(paths.path_of('gs://bucket/a'))\n"
+    "except Exception as error: print(type(error).__name__, error)"
+  )
+  said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+  assert said.stdout.startswith("ConfigError gs:// and s3:// need the library obstore: pip install")
+
+
+def of_status(number, words=""):
+  return exceptions.GenericError(f"Server returned non-2xx status code: {number} {words}")
+
+
+@pytest.mark.parametrize(
+  ("error", "why"),
+  [
+    *((of_status(number), Reason.PASSING) for number in (408, 409, 429, 500, 503)),
+    (of_status(401), Reason.NO_CREDENTIALS),
+    (of_status(403), Reason.FORBIDDEN),
+    (of_status(403, "<Code>ExpiredToken</Code>"), Reason.NO_CREDENTIALS),
+    (of_status(403, "<Code>RequestTimeTooSkewed</Code>"), Reason.CLOCK),
+    (of_status(403, '{"reason": "rateLimitExceeded"}'), Reason.PASSING),
+    (of_status(403, '{"reason": "quotaExceeded"}'), Reason.QUOTA),
+    (of_status(404, "<Code>NoSuchBucket</Code>"), Reason.NO_BUCKET),
+    (of_status(416), Reason.CHANGED),
+    (of_status(418), None),
+    (FileNotFoundError("a"), Reason.MISSING),
+    (exceptions.PreconditionError("a"), Reason.CHANGED),
+    (exceptions.AlreadyExistsError("status code: 409 Conflict"), Reason.PASSING),
+    (exceptions.GenericError("HTTP error: error sending request"), Reason.PASSING),
+    (exceptions.GenericError("Error performing token request: ..."), Reason.NO_TOKEN),
+    (
+      exceptions.GenericError(
+        "Received redirect without LOCATION, this normally indicates an incorrectly configured "
+        "region"
+      ),
+      Reason.REGION,
+    ),
+    (exceptions.InvalidPathError('Error parsing Path "a/../b"'), Reason.NO_PATH),
+    (KeyError("a"), None),
+  ],
+)
+def test_what_an_error_means(error, why):
+  assert errors.reason(error) is why
+  told = errors.as_os_error(error, why, "s3://bucket/key", "log in")
+  assert isinstance(told, OSError)
+  assert "\n" not in str(told)
+
+
+def test_a_key_is_named_and_escaped():
+  error = exceptions.InvalidPathError('Error parsing Path "a/../\x1b[2Jb": illegal\n\nDebug source')
+  told = str(errors.as_os_error(error, Reason.NO_PATH, "gs://bucket/a", ""))
+  assert r'"a/../\x1b[2Jb", which is no path' in told
