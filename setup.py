@@ -40,7 +40,7 @@ setuptools.setup(
     "simplejpeg>=1.9",
     "tensorboardX>=2.6.4",
     "tensorflow-datasets>=4.9.10",
-    "tensorstore>=0.1.84",
+    "tensorstore>=0.1.85",
     "tqdm>=4.66",
   ],
   extras_require={

@@ -42,7 +42,7 @@ class Proxy:
     latency: seconds before each answer.
     count: requests so far.
     refused: a status that all requests get; 0: none.
-    reason: what Google's answers give as the reason of that status.
+    reason: the code beside that status.
     page: the most objects in a page of a listing; 0: as many as the server gives.
   """
 
@@ -102,6 +102,10 @@ class Proxy:
     path = f"/{BUCKET}/{urllib.parse.quote(key)}"
     status, _, answer = self.pass_on("PUT", path, {"Host": "127.0.0.1"}, content)
     assert status == 200, answer
+
+  def delete(self, key: str):
+    """Deletes an object with any key."""
+    self.pass_on("DELETE", f"/{BUCKET}/{urllib.parse.quote(key)}", {"Host": "127.0.0.1"}, b"")
 
   def close(self):
     """Ends it."""
@@ -175,9 +179,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     if fault == "before":
       self._break()
     elif fault.isdecimal():
-      reasons = [{"reason": self.proxy.reason}] if self.proxy.reason else []
-      error = {"code": int(fault), "message": "injected", "errors": reasons}
-      self._answer(int(fault), [], json.dumps({"error": error}).encode())
+      error = f"<Error><Code>{self.proxy.reason}</Code><Message>injected</Message></Error>"
+      self._answer(int(fault), [], error.encode())
     else:
       answer = self.proxy.pass_on(self.command, self.path, self.headers, body)
       self._break() if fault == "after" else self._answer(*answer, cut=fault == "cut")
@@ -253,6 +256,7 @@ def served(scheme: str):
 def _forget_client(scheme):
   """Lets go of this process's client, which leads to the server that it was made for."""
   registry.STORAGES[scheme]._stores.clear()
+  registry.STORAGES[scheme]._answered = False
 
 
 def _google(port, outside):

@@ -44,13 +44,20 @@ def abstract(made, mesh=None):
   return {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=on(x)) for k, x in made.items()}
 
 
+def parts(made):
+  """What `merge` wants."""
+  return {name: (made[name].shape, plan.chunk) for name, plan in arrays.plans(made).items()}
+
+
 def saved(place, made):
   arrays.write(place, 0, arrays.shares(made))
-  arrays.merge(place, 1, made)
+  arrays.merge(place, 1, parts(made))
 
 
 @pytest.mark.parametrize("split", [(2, 4), (1, 1), (1, 8), (4, 2)])
-def test_the_same_bits_come_back_on_any_mesh(place, made, split):
+@pytest.mark.parametrize("shared", [2**24, 8])  # bytes from which on devices share a part
+def test_the_same_bits_come_back_on_any_mesh(place, made, split, shared, monkeypatch):
+  monkeypatch.setattr(arrays, "SPLIT", shared)
   saved(place, made)
   wanted = abstract(made, states.mesh(*split))
   found = arrays.read(place, wanted)
@@ -68,26 +75,36 @@ def test_whole_arrays_are_read_without_devices(place, made):
   assert (found["params/kernel"] == VALUES["params/kernel"][0]).all()
 
 
-def test_each_part_is_written_once_and_the_devices_write_about_as_much():
+@pytest.mark.parametrize("shared", [2**24, 2**11])
+def test_each_part_is_written_once_and_the_devices_write_about_as_much(monkeypatch, shared):
+  monkeypatch.setattr(arrays, "SPLIT", shared)
   mesh = states.mesh(2, 4)
+  count = 32 if shared == 2**24 else 1  # one large array is shared by all
   made = {
     f"{kind}/{i}": jax.device_put(np.full((64, 64), i, "float32"), NamedSharding(mesh, spec))
-    for i in range(32)
+    for i in range(count)
     for kind, spec in (("a", P()), ("b", P("fsdp")))
   }
-  mine = arrays.shares(made)
+  mine, loads = arrays.shares(made), dict.fromkeys(mesh.devices.flat, 0)
   assert mine.keys() == made.keys()
-  loads = dict.fromkeys(mesh.devices.flat, 0)
-  ordered = sorted(made, key=lambda name: (-made[name].nbytes, name))
   for name, x in made.items():
     covered = np.zeros(x.shape, int)
     for index, piece in mine[name].pieces:
       covered[index] += 1
       assert (piece == np.asarray(x)[index]).all()
     assert (covered == 1).all()
-    for shard in arrays._mine(ordered.index(name), x):
-      loads[shard.device] += shard.data.nbytes
-  assert max(loads.values()) <= 1.1 * sum(loads.values()) / 8
+    for _, piece in arrays._mine(x, arrays.plans(made)[name]):
+      loads[piece.device] += piece.nbytes
+  assert max(loads.values()) <= 1.4 * sum(loads.values()) / 8
+
+
+@pytest.mark.parametrize(("copies", "processes"), [(64, 8), (8, 8), (6, 1), (4, 8), (12, 5)])
+def test_processes_take_turns(copies, processes):
+  order = arrays._in_turn(copies, processes)
+  assert sorted(order) == list(range(copies))
+  if copies % processes == 0:  # copies 0..n are on the first process, and so on
+    owners = [number // (copies // processes) for number in order]
+    assert owners[:processes] == list(range(processes))
 
 
 def test_what_several_processes_wrote_is_one_state(place, made, monkeypatch):
@@ -99,7 +116,7 @@ def test_what_several_processes_wrote_is_one_state(place, made, monkeypatch):
     }
     monkeypatch.setattr(arrays, "AT_ONCE", 300)  # several groups
     arrays.write(place, process, own)
-  arrays.merge(place, 4, made)
+  arrays.merge(place, 4, parts(made))
   found = arrays.read(place, abstract(made))
   assert all((np.asarray(found[k]) == np.asarray(v)).all() for k, (v, _) in VALUES.items())
 
@@ -108,13 +125,23 @@ def test_a_part_that_nobody_wrote_is_an_error_and_not_zeros(place, made):
   mine = arrays.shares(made)
   mine["zeros"] = mine["zeros"]._replace(pieces=mine["zeros"].pieces[:-1])
   arrays.write(place, 0, mine)
-  arrays.merge(place, 1, made)
+  with pytest.raises(ValueError, match="Of zeros, 1 of 2 parts were written"):
+    arrays.merge(place, 1, parts(made))
   for read in (arrays.read, arrays.read_here):
     with pytest.raises(ValueError, match="zeros"):
       read(place, abstract(made))
-  absent = {"absent": made["zeros"]}
+  with pytest.raises(ValueError, match="Of absent, -1 of 1 parts"):
+    arrays.merge(place, 1, {"absent": ((4,), (4,))})
   with pytest.raises(ValueError, match="absent"):
-    arrays.read_here(place, absent)
+    arrays.read_here(place, {"absent": made["zeros"]})
+
+
+def test_a_part_larger_than_its_array_is_refused_before_it_is_read(place):
+  piece = (slice(0, 4),), np.ones(4, "float32")
+  arrays.write(place, 0, {"a": arrays.Share((4,), np.dtype("float32"), (8,), [piece])})
+  arrays.merge(place, 1, {})
+  with pytest.raises(ValueError, match="larger than the array"):
+    arrays.read_here(place, {"a": jax.ShapeDtypeStruct((4,), jnp.float32)})
 
 
 @pytest.mark.parametrize("change", [dict(shape=(8, 16)), dict(dtype=jnp.int32)])

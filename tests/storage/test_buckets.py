@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 
+import jax
 import obstore
 import pytest
 
@@ -145,6 +146,27 @@ def test_a_file_grows_by_parts_that_readers_join(folder):
   assert below(folder) == ["metrics.jsonl"]
 
 
+def test_a_part_whose_answers_were_all_lost_is_added_once(folder, proxy, monkeypatch):
+  monkeypatch.setattr(client, "PAUSES", ())
+  grown = files.append(folder / "log")
+  with proxy.faulty(1.0, "after"), pytest.raises(OSError, match="does not answer"):
+    grown._write(b"a")
+  grown.add(b"a")
+  grown.add(b"b")
+  grown.close()
+  assert files.read_bytes(folder / "log", most=9) == b"ab"
+
+
+def test_a_lock_whose_renewal_was_not_answered_is_held(folder, proxy, monkeypatch):
+  monkeypatch.setattr(client, "PAUSES", ())
+  with files.locked(folder / "lock") as held:
+    with proxy.faulty(1.0, "after"), pytest.raises(OSError, match="does not answer"):
+      held._renew()
+    held._renewed = 0.0
+    assert held.held()
+  assert not files.exists(folder / "lock")
+
+
 def test_a_part_is_added_without_reading_or_writing_those_before(folder, proxy):
   grown = files.append(folder / "log")
   for count in (1, 50):
@@ -191,7 +213,8 @@ def test_a_rename_that_fails_leaves_nothing(folder, monkeypatch):
 
   def failing(*words):
     if next(count) == 5:
-      raise obstore.exceptions.GenericError("status code: 418 no")
+      said = "Error performing PUT URL in 1ms - Server returned non-2xx status code: 418 no"
+      raise obstore.exceptions.GenericError(said)
     copy(*words)
 
   monkeypatch.setattr(obstore, "copy", failing)
@@ -321,7 +344,7 @@ def test_a_wrong_clock_is_told_from_missing_rights(folder, proxy, code, words):
 
 @ONE
 @pytest.mark.parametrize(
-  ("reason", "words"), [("rateLimitExceeded", "does not answer"), ("quotaExceeded", "a quota is")]
+  ("reason", "words"), [("RequestTimeout", "does not answer"), ("InsufficientQuota", "a quota is")]
 )
 def test_the_reason_of_a_refusal_counts_for_whole_objects_too(folder, proxy, reason, words):
   path = folder / "a"
@@ -409,8 +432,6 @@ def test_checkpoints_are_saved_kept_and_restored(run, proxy):
     restored = states.restore(run)
   assert int(restored.step) == 7
   state = states.at_step(7)
-  import jax
-
   assert all(
     bool((a == b).all())
     for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True)
@@ -507,6 +528,33 @@ def test_objects_that_stand_for_folders_are_no_files_and_go_with_the_folder(fold
   assert not files.exists(folder / "a")
   files.remove(folder)
   assert not files.exists(folder)
+
+
+@ONE
+def test_what_hosts_of_earlier_versions_brought_to_a_bucket_is_read(run):
+  """Each its part, and none of them merged."""
+  states.saved(run, 3)
+  folder = run / "checkpoints" / "3"
+  for name in ("state/manifest.ocdbt", "state/d", "manifest.json"):
+    files.remove(folder / name)
+  manifest.write(folder)
+  restored = states.restore(run)
+  assert all(
+    bool((a == b).all())
+    for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(states.at_step(3)), strict=True)
+  )
+  assert not files.exists(folder / "state" / "manifest.ocdbt")
+
+
+def test_a_key_that_begins_with_a_slash_is_refused(scheme, proxy):
+  root = path_of(f"{scheme}://{buckets.BUCKET}")
+  proxy.write("/x.jpg", b"x")
+  try:
+    for reading in (names, below):
+      with pytest.raises(ConfigError, match="which is no path"):
+        reading(root)
+  finally:
+    proxy.delete("/x.jpg")
 
 
 @ONE

@@ -141,8 +141,11 @@ def test_what_tensorstore_cannot_read_now_is_one_sentence(workdir):
   error = ValueError("UNKNOWN: error [os_error_code='5'] reading d/1")
   with pytest.raises(CannotReadError, match="Input/output error"), checkpoint._reading(folder):
     raise error
-  with pytest.raises(ValueError, match="other"), checkpoint._reading(folder):
-    raise ValueError("other")
+  with pytest.raises(CannotReadError, match="busy"), checkpoint._reading(folder):
+    raise ValueError("UNAVAILABLE: busy [tensorstore_spec='{\"a\": [1]}']")
+  words = r"arrays cannot be read: NOT_FOUND: a of \[3\]\.$"
+  with pytest.raises(checkpoint.CheckpointError, match=words), checkpoint._reading(folder):
+    raise ValueError("NOT_FOUND: a of [3] [tensorstore_spec='{}']")
 
 
 @pytest.mark.parametrize("when", ["opened", "read"])

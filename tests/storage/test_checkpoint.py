@@ -282,6 +282,37 @@ def test_checkpoints_that_are_removed_cost_only_themselves(tmp_path, caplog):
   assert checkpoint.available(tmp_path) == [8]
 
 
+def test_a_save_whose_folder_was_removed_meanwhile_is_none(tmp_path, monkeypatch):
+  """TensorStore would make it anew, without what was written before."""
+  saved(tmp_path, 5)
+  checkpoints, write = opened(tmp_path), arrays.write
+
+  def removed(*words):
+    for folder in (tmp_path / "checkpoints").glob("7.*"):
+      shutil.rmtree(folder)
+    write(*words)
+
+  monkeypatch.setattr(arrays, "write", removed)
+  checkpoints.save(at_step(7), META)
+  checkpoints.close()
+  assert checkpoint.available(tmp_path) == [5]
+
+
+def test_arrays_that_are_not_those_of_the_description_are_no_read_that_fails(tmp_path):
+  saved(tmp_path, 7)
+  meta = tmp_path / "checkpoints" / "7" / "meta" / "metadata"
+  described = json.loads(meta.read_text())
+  name = "params/head/bias"
+  described["arrays"][name][0] = [4]
+  meta.write_text(json.dumps(described))
+  with pytest.raises(checkpoint.CheckpointError, match=r"arrays cannot be read: .*head\.bias"):
+    checkpoint.read_arrays(meta.parents[1], [name])
+  described["arrays"][name][0] = [2**45]
+  meta.write_text(json.dumps(described))
+  with pytest.raises(checkpoint.CheckpointError, match="and this machine has"):
+    checkpoint.read_arrays(meta.parents[1], [name])
+
+
 def test_a_run_whose_lock_was_taken_saves_nothing_more(tmp_path):
   with workdir.locked(tmp_path, first=True):
     checkpoints = opened(tmp_path)

@@ -1,5 +1,6 @@
 """Where buckets are, by the variables of the environment, and what obstore's errors mean."""
 
+import os
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from obstore import exceptions
 from tests import buckets
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import files
-from vit_jax.storage.buckets import errors, services
+from vit_jax.storage.buckets import client, errors, services
 from vit_jax.storage.buckets.errors import Reason
 from vit_jax.storage.paths import path_of
 
@@ -93,8 +94,16 @@ def test_a_bucket_without_obstore_is_refused_in_one_sentence():
   assert said.stdout.startswith("ConfigError gs:// and s3:// need the library obstore: pip install")
 
 
-def of_status(number, words=""):
-  return exceptions.GenericError(f"Server returned non-2xx status code: {number} {words}")
+def of_status(number, code="", kind=exceptions.GenericError, key="a", url="https://b/a"):
+  """An error as obstore writes it: the key and the URL come before what the server says."""
+  body = f"<Error><Code>{code}</Code><Message>words</Message></Error>" if code else ""
+  return kind(
+    f"Object at location {key} failed: Error performing GET {url} in 3.1ms - "
+    f"Server returned non-2xx status code: {number} Words: {body}\n\nDebug source:\nNotFound"
+  )
+
+
+ODD = "credential token request 169.254. NoSuchBucket status code: 500 <Code>ExpiredToken</Code>"
 
 
 @pytest.mark.parametrize(
@@ -103,22 +112,31 @@ def of_status(number, words=""):
     *((of_status(number), Reason.PASSING) for number in (408, 409, 429, 500, 503)),
     (of_status(401), Reason.NO_CREDENTIALS),
     (of_status(403), Reason.FORBIDDEN),
-    (of_status(403, "<Code>ExpiredToken</Code>"), Reason.NO_CREDENTIALS),
-    (of_status(403, "<Code>RequestTimeTooSkewed</Code>"), Reason.CLOCK),
-    (of_status(403, '{"reason": "rateLimitExceeded"}'), Reason.PASSING),
-    (of_status(403, '{"reason": "quotaExceeded"}'), Reason.QUOTA),
-    (of_status(404, "<Code>NoSuchBucket</Code>"), Reason.NO_BUCKET),
+    (of_status(403, "ExpiredToken"), Reason.NO_CREDENTIALS),
+    (of_status(403, "RequestTimeTooSkewed"), Reason.CLOCK),
+    (of_status(403, "InsufficientQuota"), Reason.QUOTA),
+    (of_status(404, "NoSuchBucket"), Reason.NO_BUCKET),
+    (of_status(400, "AuthorizationHeaderMalformed"), Reason.REGION),
+    (of_status(400, "RequestTimeout"), Reason.PASSING),
     (of_status(416), Reason.CHANGED),
     (of_status(418), None),
-    (FileNotFoundError("a"), Reason.MISSING),
-    (exceptions.PreconditionError("a"), Reason.CHANGED),
-    (exceptions.AlreadyExistsError("status code: 409 Conflict"), Reason.PASSING),
+    (of_status(404, kind=FileNotFoundError, key=ODD), Reason.MISSING),
+    (of_status(404, kind=FileNotFoundError, url="https://credentials/169.254."), Reason.MISSING),
+    (of_status(412, kind=exceptions.PreconditionError, key=ODD), Reason.CHANGED),
+    (of_status(412, kind=exceptions.AlreadyExistsError), Reason.CHANGED),
+    (of_status(409, kind=exceptions.AlreadyExistsError), Reason.PASSING),
+    (of_status(401, kind=exceptions.UnauthenticatedError), Reason.NO_CREDENTIALS),
+    (of_status(403, kind=exceptions.PermissionDeniedError, key=ODD), Reason.FORBIDDEN),
     (exceptions.GenericError("HTTP error: error sending request"), Reason.PASSING),
-    (exceptions.GenericError("Error performing token request: ..."), Reason.NO_TOKEN),
+    (
+      exceptions.GenericError("Generic GCS error: Error performing token request: ..."),
+      Reason.NO_TOKEN,
+    ),
+    (of_status(503, url="http://169.254.169.254/latest/api/token"), Reason.NO_TOKEN),
     (
       exceptions.GenericError(
-        "Received redirect without LOCATION, this normally indicates an incorrectly configured "
-        "region"
+        "Generic S3 error: Error performing GET https://b/a in 1ms - Received redirect without "
+        "LOCATION, this normally indicates an incorrectly configured region"
       ),
       Reason.REGION,
     ),
@@ -131,6 +149,66 @@ def test_what_an_error_means(error, why):
   told = errors.as_os_error(error, why, "s3://bucket/key", "log in")
   assert isinstance(told, OSError)
   assert "\n" not in str(told)
+
+
+@pytest.mark.parametrize(
+  ("name", "value"),
+  [("AWS_SKIP_SIGNATURE", "perhaps"), ("AWS_SECRET_ACCESS_KEY", None)],
+)
+def test_a_variable_that_obstore_cannot_use_is_one_sentence(stores, monkeypatch, name, value):
+  monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+  with pytest.raises(ConfigError, match=r"^The bucket bucket cannot be used: ") as error:
+    files.exists(path_of(URL))
+  assert "\n" not in str(error.value)
+
+
+def test_a_key_file_that_is_not_there_is_one_sentence(monkeypatch):
+  monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+  monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such")
+  monkeypatch.setattr(services.GOOGLE, "_stores", {})
+  with pytest.raises(ConfigError, match=r"cannot be used: .*/no/such"):
+    files.exists(path_of("gs://bucket/a"))
+
+
+def test_a_file_that_only_names_a_region_gives_no_credentials(tmp_path, monkeypatch):
+  for name in (*KEYS, "AWS_PROFILE"):
+    monkeypatch.delenv(name, raising=False)
+  monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+  monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+  (tmp_path / "config").write_text("[default]\nregion=eu-west-1\n")
+  assert not services._of_profile()
+  (tmp_path / "config").write_text("[default]\nsso_session=a\n")
+  assert services._of_profile()
+  monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://x")
+  assert not services._of_profile()
+
+
+def test_who_gave_credentials_once_is_asked_again(stores, monkeypatch):
+  files.write_text(path_of(URL), "content")
+  monkeypatch.setattr(client, "PAUSES", (0.01,))
+  lost = exceptions.GenericError("Generic S3 error: Error performing token request: away")
+  asked = []
+
+  def ask(_):
+    asked.append(1)
+    raise lost
+
+  with pytest.raises(errors.FailedError, match="does not answer"):
+    services.AMAZON.request(path_of(URL), ask)
+  assert len(asked) == 2
+  monkeypatch.setattr(services.AMAZON, "_answered", False)
+  with pytest.raises(errors.RefusedError, match="no valid credentials"):
+    services.AMAZON.request(path_of(URL), ask)
+  assert len(asked) == 3
+
+
+def test_a_large_file_is_sent_in_parts(stores, tmp_path, amazon):
+  content = os.urandom(client.IN_PARTS + 10)
+  (tmp_path / "large").write_bytes(content)
+  before = amazon.count
+  files.copy(tmp_path / "large", path_of(URL))
+  assert amazon.count - before >= 4
+  assert files.read_bytes(path_of(URL), most=10**8) == content
 
 
 def test_a_key_is_named_and_escaped():

@@ -87,6 +87,8 @@ def records(content: bytes, begin: int) -> list[bytes]:
 def record(content: bytes, begin: int, row: int) -> bytes:
   """One record of a chunk, as `records`."""
   values, ends = _chunk(content, begin)
+  if row >= len(ends):
+    raise ValueError("a chunk has fewer records than the index says")
   return values[ends[row - 1] if row else 0 : ends[row]]
 
 

@@ -10,13 +10,13 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import jax
 import numpy as np
 
-from vit_jax.process import agreement
+from vit_jax.process import agreement, memory
 from vit_jax.process.errors import RunError
 from vit_jax.process.text import one_line
 from vit_jax.storage import arrays, files, manifest
@@ -28,6 +28,7 @@ from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 FOLDER = CHECKPOINTS
 STATE = "state"
+MERGED = "manifest.ocdbt"  # TensorStore's, of all arrays
 META = "meta/metadata"  # the file that `read_meta` reads
 MAX_BYTES = 2**26  # of that file: mostly the names of classes and parameters
 Read = TypeVar("Read")
@@ -111,13 +112,18 @@ def _looked_at(folder: Path, process: int, processes: int) -> tuple[list[str], l
     damage, seen = manifest.part_of_damage(folder, process, processes)
   except UnreachableError as error:
     failure = error
-  words = (one_line(text)[:800] for text in (str(failure or ""), damage))
+  words = (_cut(one_line(text)) for text in (str(failure or ""), damage))
   told = agreement.texts("\n".join((seen, *words)))
   seen, failures, damage = zip(*(text.split("\n") for text in told), strict=True)
   for number, why in enumerate(failures):
     if why:
       raise failure or CannotReadError(errno.EIO, f"process {number}: {why}", str(folder))
   return list(damage), list(seen)
+
+
+def _cut(text: str) -> str:
+  """As much of a text as `agreement.texts` has room for, beside another one and a sum."""
+  return text.encode()[:900].decode(errors="ignore")
 
 
 def _copied(folder: Path) -> str:
@@ -207,8 +213,8 @@ def load(folder: Path, abstract, changes: Callable[[dict], list[str]] = lambda s
     ConfigError: as `check_fits`, which explains `changes`.
   """
   check_fits(folder, read_meta(folder), abstract, changes)
-  with _reading(folder):
-    found = arrays.read(files.kvstore(folder / STATE), named(abstract))
+  with _reading(folder), _database(folder) as place:
+    found = arrays.read(place, named(abstract))
   return jax.tree_util.tree_map_with_path(lambda path, _: found[name_of(path)], abstract)
 
 
@@ -232,27 +238,58 @@ def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
     for name, (shape, dtype) in ((name, known[name]) for name in names)
   }
-  with _reading(folder):
-    return arrays.read_here(files.kvstore(folder / STATE), wanted)
+  needed, most = sum(x.size * x.dtype.itemsize for x in wanted.values()), memory.most()
+  if needed > most:
+    raise CheckpointError(
+      f"{folder} names arrays of {needed:,} bytes, and this machine has {most:,} of memory."
+    )
+  with _reading(folder), _database(folder) as place:
+    return arrays.read_here(place, wanted)
+
+
+@contextlib.contextmanager
+def _database(folder: Path) -> Iterator[dict]:
+  """Where the arrays of a checkpoint are read.
+
+  Earlier versions left those of several hosts in a bucket unmerged; they are merged in a copy.
+  """
+  state = folder / STATE
+  if not isinstance(state, UrlPath) or files.is_file(state / MERGED):
+    yield files.kvstore(state)
+    return
+  with files.local_copy(state) as copy:
+    place, parts = files.kvstore(copy), files.matching(copy, f"{arrays.OF_PROCESS}*")
+    arrays.merge(place, len(parts), {})
+    yield place
+
+
+# How errors of TensorStore begin that tell nothing of the content.
+_NOT_NOW = (
+  *("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "ABORTED"),
+  *("RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN", "CANCELLED"),
+)
 
 
 @contextlib.contextmanager
 def _reading(folder):
-  """As `base.reading`, also for the errors of TensorStore, which quote the system's."""
+  """As `base.reading`, also for the errors of TensorStore, which quote the system's.
+
+  Raises:
+    CheckpointError: the files are as they were written, but hold other arrays.
+  """
   with reading(folder):
     try:
       yield
     except ValueError as error:
       if code := os_error_in(error):
         raise OSError(code, os.strerror(code), str(folder)) from error
-      if isinstance(folder, UrlPath):  # which was whole when its sums were compared
-        raise CannotReadError(errno.EIO, _words(error), str(folder)) from error
-      raise
-
-
-def _words(error) -> str:
-  """What TensorStore says, without the description of the array."""
-  return " ".join(str(error).partition("[")[0].split())
+      said = re.sub(r" \[\w+='.*", "", str(error), flags=re.DOTALL)  # what it describes beside
+      words = one_line(" ".join(said.split()))
+      if words.startswith(_NOT_NOW):
+        raise CannotReadError(errno.EIO, words, str(folder)) from error
+      raise CheckpointError(
+        f"{folder} is as it was written, but its arrays cannot be read: {words}."
+      ) from error
 
 
 def os_error_in(error: Exception) -> int:
@@ -264,6 +301,6 @@ def os_error_in(error: Exception) -> int:
 def read_meta(folder: Path) -> dict:
   """The checkpoint's config, class names and array descriptions.
 
-  Reads it without orbax, which would touch a device before the processes are connected.
+  Touches no device, so that it can be asked before the processes are connected.
   """
   return files.read_json(folder / META, most=MAX_BYTES)

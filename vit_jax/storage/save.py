@@ -1,5 +1,6 @@
 """Writes one checkpoint, into a temporary folder; `saving` says how processes and threads do it."""
 
+import errno
 import json
 import logging
 import os
@@ -35,9 +36,13 @@ class Save:
     self._state = agreement.of_first(self._make_folder)
     if self._state != DONE:
       return
-    described = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in named.items()}
-    mine, process = arrays.shares(named), jax.process_index()
-    complete = (lambda: self._complete(described)) if process == 0 else lambda: None
+    try:
+      mine, plans = arrays.shares(named), arrays.plans(named)
+    except Exception as error:  # `progress` tells the others; JAX has no common one
+      self._state = reason_of(error)
+      return
+    wanted = {name: (x.shape, plans[name].chunk) for name, x in named.items()}
+    complete = (lambda: self._complete(wanted)) if jax.process_index() == 0 else lambda: None
     if jax.process_count() == 1:  # nobody to wait for
       self._phases = [lambda: (self._write(mine), complete())]
     else:
@@ -69,9 +74,11 @@ class Save:
     """Sums what this process wrote, so that the first one need not read it."""
     manifest.write_part(self._folder, f"{STATE}/{arrays.OF_PROCESS}", jax.process_index())
 
-  def _complete(self, described):
+  def _complete(self, wanted):
     """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
-    arrays.merge(files.kvstore(self._folder / STATE), jax.process_count(), described)
+    arrays.merge(files.kvstore(self._folder / STATE), jax.process_count(), wanted)
+    if not files.is_file(self._folder / META):  # TensorStore makes anew what was removed
+      raise FileNotFoundError(errno.ENOENT, f"the folder {self._folder} was removed")
     manifest.write(self._folder)
     files.make_durable(self._folder)
     self._publish()

@@ -61,7 +61,7 @@ class Checkpoints:
     self._keep_last, self._keep_every = keep_last, keep_every
     self._saving: Save | None = None
     self._outcome: str | None = None
-    self._saves = self._failures = 0
+    self._saves = 0
     if jax.process_index() == 0:
       files.make_folder(self._directory)
       self._remove_half_written()
@@ -127,7 +127,6 @@ class Checkpoints:
     if reason == DONE:
       self._outcome = ""
       return
-    self._failures += 1
     workdirs.check_held(self._directory.parent)
     if jax.process_index() == 0:
       with contextlib.suppress(OSError):  # the next start removes what is left

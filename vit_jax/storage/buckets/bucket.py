@@ -22,9 +22,11 @@ from typing import BinaryIO
 
 import tensorstore as ts
 
+from vit_jax.storage import arrays
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp, Storage
 from vit_jax.storage.buckets.client import NEW, Client, Found, place
 from vit_jax.storage.buckets.entry import Entry
+from vit_jax.storage.buckets.errors import RefusedError
 from vit_jax.storage.buckets.growing import Parts, plain_name
 from vit_jax.storage.buckets.lease import Lease
 from vit_jax.storage.buckets.reading import Stream
@@ -60,7 +62,10 @@ class _Buckets(Client):
       self.stat(path)
       return FILE
     if self.anything_in(path):
-      return NOTHING if self.kind(_mark(path)) == FILE else FOLDER
+      with contextlib.suppress(FileNotFoundError):
+        self.stat(_mark(path))
+        return NOTHING
+      return FOLDER
     return FILE if self.anything_in(path.with_name(path.name + PARTS)) else NOTHING
 
   def stamp(self, path) -> Stamp:
@@ -163,12 +168,24 @@ class _Buckets(Client):
     Parts(self, path).remove()
     with contextlib.suppress(OSError):  # as far as possible; what is left is hidden
       mark = _mark(path)
-      if self.anything_in(path):
+      if self._anything_below(path):
         self.write(mark, b"")
-        self.delete_all(path, self.listed(path))
-      if self.anything_in(path):  # objects that stand for folders, which obstore has no keys for
-        ts.KvStore.open(self.kvstore(path)).result().delete_range(ts.KvStore.KeyRange()).result()
+        self._delete_below(path)
       self.delete(mark)
+
+  def _anything_below(self, path) -> bool:
+    try:
+      return self.anything_in(path)
+    except RefusedError:  # a key in it is no path
+      return True
+
+  def _delete_below(self, path):
+    """By TensorStore, which takes any key: obstore has none for objects that stand for folders."""
+    try:
+      store = ts.KvStore.open(self.kvstore(path), context=arrays.context()).result()
+      store.delete_range(ts.KvStore.KeyRange()).result()
+    except ValueError as error:
+      raise OSError(errno.EIO, str(error), str(path)) from error
 
   @contextlib.contextmanager
   def lock(self, path) -> Iterator[Lease]:

@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextlib
 import errno
-import functools
 import pathlib
 import random
 import threading
@@ -15,12 +14,14 @@ import obstore
 from obstore.store import ObjectStore
 
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage.buckets.errors import Reason, as_os_error, reason
+from vit_jax.storage.buckets.errors import Reason, as_os_error, reason, unusable
 from vit_jax.storage.paths import UrlPath
 
 PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds between two tries; each is drawn from half of it on
 WORKERS = 16  # requests at once of those that are made together
-IN_PARTS = 2**26  # bytes of a file from which on it is uploaded in parts
+IN_PARTS = 2**23  # bytes of a file from which on it is uploaded in parts
+PAGE = 1000  # objects of a listing that are taken over at once
+RETRIES = 4  # by obstore, of each page of a listing and each part of a file
 Answer = TypeVar("Answer")
 
 
@@ -44,24 +45,42 @@ class Client:
     self._service, self._stores, self._answered = service, {}, False
     self._making = threading.Lock()
 
-  def _store(self, bucket: str) -> ObjectStore:
+  def _store(self, bucket: str, retries: int) -> ObjectStore:
+    if store := self._stores.get((bucket, retries)):
+      return store
     with self._making:
-      if bucket not in self._stores:
-        self._stores[bucket] = self._service.store(bucket)
-      return self._stores[bucket]
+      if (bucket, retries) not in self._stores:
+        try:
+          self._stores[bucket, retries] = self._service.store(bucket, retries)
+        except ConfigError:
+          raise
+        except Exception as error:  # obstore reads key files and variables, and raises its own
+          raise unusable(error, bucket, self._service.who) from error
+      return self._stores[bucket, retries]
 
-  def request(self, path: UrlPath, ask: Callable[[ObjectStore], Answer]) -> Answer:
-    """What `ask` returns for the bucket of a path; its errors become OSErrors that name `path`."""
-    store = self._store(place(path)[0])
+  def request(
+    self, path: UrlPath, ask: Callable[[ObjectStore], Answer], *, retries: int = 0
+  ) -> Answer:
+    """What `ask` returns for the bucket of a path; its errors become OSErrors that name `path`.
+
+    Args:
+      path: what is asked for.
+      ask: makes one request, or several, such as for the pages of a listing.
+      retries: of each request by obstore itself, so that not all of them are made again.
+    """
+    store = self._store(place(path)[0], retries)
     for pause in (*PAUSES, None):
       try:
         answer = ask(store)
         self._answered = True
         return answer
+      except ConfigError:
+        raise
       except Exception as error:  # obstore raises its own and Python's
         why = Reason.PASSING if isinstance(error, _CutShortError) else reason(error)
-        passing = why is Reason.PASSING or (why is Reason.NO_TOKEN and self._answered)
-        if not passing or pause is None:
+        if why is Reason.NO_TOKEN and self._answered:  # who gave one before will give one again
+          why = Reason.PASSING
+        if why is not Reason.PASSING or pause is None:
           raise as_os_error(error, why, str(path), self._service.who) from error
       time.sleep(pause * random.uniform(0.5, 1.0))
     raise AssertionError
@@ -118,10 +137,11 @@ class Client:
       tries += 1
       return obstore.put(store, key, content, mode=_mode(expected), use_multipart=False)
 
-    asking = self._of_bucket if expected in (None, NEW) else self.request
     try:
-      written = asking(path, ask)
+      written = self.request(path, ask)
     except (FileExistsError, FileNotFoundError) as error:
+      if isinstance(error, FileNotFoundError) and expected in (None, NEW):
+        raise as_os_error(error, Reason.NO_BUCKET, str(path), self._service.who) from error
       if tries > 1:
         with contextlib.suppress(FileNotFoundError):
           found = self.stat(path)
@@ -131,21 +151,32 @@ class Client:
     return _found({"path": key, "size": len(content), **written})
 
   def listed(self, path: UrlPath) -> list[Found]:
-    """All objects below a folder, by their keys; a listing that fails goes on where it was."""
-    found: list[Found] = []
+    """All objects below a folder, by their keys."""
+    key = place(path)[1]
+    if not key:
+      self.in_folder(path)  # which refuses keys that begin with a slash; obstore leaves it out here
 
     def ask(store):
-      offset = {"offset": found[-1].key} if found else {}
-      for page in obstore.list(store, place(path)[1] or None, **offset):
-        found.extend(map(_found, page))
+      return [
+        _found(at) for page in obstore.list(store, key or None, chunk_size=PAGE) for at in page
+      ]
 
-    self._of_bucket(path, ask)
-    return [at for at in found if at.size or self._is_object(path, at.key)]
+    found: dict[str, Found] = {}
+    for at in self._of_bucket(path, ask):
+      known = found.get(at.key)
+      found[at.key] = at if known is None or at.size > known.size else known
+    empty = [at for at in found.values() if not at.size]
+    for at, there in zip(
+      empty, self.at_once(lambda at: self._is_object(path, at), empty), strict=True
+    ):
+      if not there:
+        del found[at.key]
+    return list(found.values())
 
-  def _is_object(self, folder: UrlPath, key: str) -> bool:
-    """Whether an empty object has this key, or one that stands for a folder: KEY and "/"."""
+  def _is_object(self, folder: UrlPath, at: Found) -> bool:
+    """Whether an empty object has its key, or is one that stands for a folder: KEY and "/"."""
     with contextlib.suppress(FileNotFoundError):
-      self.stat(UrlPath(f"{folder.scheme}://{folder.parts[1]}/{key}"))
+      self.stat(UrlPath(f"{folder.scheme}://{folder.parts[1]}/{at.key}"))
       return True
     return False
 
@@ -153,6 +184,9 @@ class Client:
     """The objects in a folder, and the keys of the folders in it."""
     key = place(path)[1]
     answer = self._of_bucket(path, lambda store: obstore.list_with_delimiter(store, key or None))
+    if "" in answer["common_prefixes"]:
+      error = ValueError('path "/"')
+      raise as_os_error(error, Reason.NO_PATH, str(path), self._service.who)
     found = map(_found, answer["objects"])
     return [at for at in found if at.key != key], answer["common_prefixes"]
 
@@ -162,9 +196,9 @@ class Client:
     return bool(self._of_bucket(path, ask))
 
   def _of_bucket(self, path: UrlPath, ask: Callable[[ObjectStore], Answer]) -> Answer:
-    """As `request`, for what fails only if the bucket is missing."""
+    """As `request`, for listings and writes, which find nothing only if the bucket is missing."""
     try:
-      return self.request(path, ask)
+      return self.request(path, ask, retries=RETRIES)
     except FileNotFoundError as error:
       raise as_os_error(error, Reason.NO_BUCKET, str(path), self._service.who) from error
 
@@ -184,9 +218,10 @@ class Client:
 
   def upload(self, path: UrlPath, file: str):
     """Writes an object with the content of a file of this machine."""
-    source = pathlib.Path(file)
-    put = functools.partial(obstore.put, use_multipart=source.stat().st_size >= IN_PARTS)
-    self._of_bucket(path, lambda store: put(store, place(path)[1], source))
+    source, key = pathlib.Path(file), place(path)[1]
+    # Few parts at once, so that each is sent in the time of an answer by a slow line too.
+    parts = dict(use_multipart=source.stat().st_size >= IN_PARTS, max_concurrency=4)
+    self._of_bucket(path, lambda store: obstore.put(store, key, source, **parts))
 
   def copy(self, path: UrlPath, key: str, target: str):
     """Copies an object within the bucket of `path`."""
@@ -206,7 +241,9 @@ def _mode(expected: Found | None):
 
 def _found(meta) -> Found:
   """What obstore tells of an object; only some services quote the ETag in listings."""
-  e_tag = (meta["e_tag"] or "").strip('"')
+  if not meta["e_tag"]:
+    raise ConfigError(f"The server gives no ETag of {meta['path']!r}, so a change is not seen.")
+  e_tag = meta["e_tag"].strip('"')
   return Found(meta["path"], meta["size"], e_tag, meta["version"] or "")
 
 

@@ -9,25 +9,46 @@ from obstore import exceptions
 from vit_jax.process.errors import ConfigError, RunError
 from vit_jax.storage.base import UnreachableError
 
+# What the services say beside the status of an answer.
 _CODES = {
   "NoSuchBucket": "NO_BUCKET",
   "InvalidAccessKeyId": "NO_CREDENTIALS",
   "SignatureDoesNotMatch": "NO_CREDENTIALS",
   "ExpiredToken": "NO_CREDENTIALS",
   "InvalidToken": "NO_CREDENTIALS",
+  "AuthorizationHeaderMalformed": "REGION",
+  "PermanentRedirect": "REGION",
   "RequestTimeTooSkewed": "CLOCK",
-  "ServiceQuotaExceeded": "QUOTA",
+  "InsufficientQuota": "QUOTA",
   "QuotaExceeded": "QUOTA",
-  "quotaExceeded": "QUOTA",
-  "dailyLimitExceeded": "QUOTA",
-  "storageQuotaExceeded": "QUOTA",
-  "rateLimitExceeded": "PASSING",
-  "userRateLimitExceeded": "PASSING",
-  "backendError": "PASSING",
+  "ServiceQuotaExceeded": "QUOTA",
+  "RequestTimeout": "PASSING",
 }
-_STATUS = re.compile(r"status code: (\d{3})")
-_TOKEN = "169.254."  # where a machine of a cloud asks for its credentials
-_KEY = re.compile('path "(.*?)"', re.IGNORECASE)
+_CLASSES = {
+  exceptions.InvalidPathError: "NO_PATH",
+  ValueError: "NO_PATH",  # of a key that is asked for
+  FileNotFoundError: "MISSING",
+  exceptions.AlreadyExistsError: "CHANGED",
+  exceptions.PreconditionError: "CHANGED",
+  exceptions.UnauthenticatedError: "NO_CREDENTIALS",
+  exceptions.PermissionDeniedError: "FORBIDDEN",
+}
+_STATUSES = {
+  401: "NO_CREDENTIALS",
+  403: "FORBIDDEN",
+  404: "MISSING",
+  412: "CHANGED",
+  416: "CHANGED",
+}
+# The answer is the last part of a text, which names keys and URLs before it.
+_ANSWER = re.compile(r".*Error performing [A-Z]+ (?P<url>\S+) in \S+ - (?P<answer>.*)", re.DOTALL)
+_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>(.*?)</Message>", re.DOTALL)
+_TOKEN = re.compile(
+  r"Generic \w+ error: (Error performing token request|.*credential)", re.IGNORECASE
+)
+_KEY = re.compile('path "(.*?)"', re.IGNORECASE | re.DOTALL)
 
 
 class Reason(enum.Enum):
@@ -47,33 +68,40 @@ class Reason(enum.Enum):
 
 
 def reason(error: Exception) -> Reason | None:
-  """Why a request failed; None: that is not known."""
-  text = str(error).partition("\n\nDebug source")[0]
-  found = _STATUS.search(text)
-  status = int(found[1]) if found else 0
+  """Why a request failed; None: that is not known.
+
+  Keys and buckets may have any name, so no text that has them is looked through.
+  """
+  text = _text(error)
+  found = _ANSWER.fullmatch(text)
+  url, answer = (found["url"], found["answer"]) if found else ("", "")
+  if url.startswith("http://169.254.") or _TOKEN.match(text):
+    return Reason.NO_TOKEN
+  if (code := _CODE.search(answer)) and code[1] in _CODES:
+    return Reason[_CODES[code[1]]]
+  if "incorrectly configured region" in answer:
+    return Reason.REGION
+  status = int(said[1]) if (said := _STATUS.match(answer)) else 0
   if status >= 500 or status in (408, 409, 429):
     return Reason.PASSING
-  for code, name in _CODES.items():
-    if re.search(rf"\b{code}\b", text):
-      return Reason[name]
-  if _TOKEN in text or "token request" in text or "credential" in text.lower():
-    return Reason.NO_TOKEN
-  if "incorrectly configured region" in text:
-    return Reason.REGION
-  kinds = (
-    (FileNotFoundError, Reason.MISSING),
-    ((exceptions.AlreadyExistsError, exceptions.PreconditionError), Reason.CHANGED),
-    ((exceptions.InvalidPathError, ValueError), Reason.NO_PATH),
-    (exceptions.UnauthenticatedError, Reason.NO_CREDENTIALS),
-    (exceptions.PermissionDeniedError, Reason.FORBIDDEN),
-  )
-  for kind, why in kinds:
+  for kind, name in _CLASSES.items():
     if isinstance(error, kind):
-      return why
-  by_status = {401: Reason.NO_CREDENTIALS, 403: Reason.FORBIDDEN, 404: Reason.MISSING}
+      return Reason[name]
   if status:
-    return by_status.get(status, Reason.CHANGED if status in (412, 416) else None)
+    return Reason[_STATUSES[status]] if status in _STATUSES else None
   return Reason.PASSING if isinstance(error, exceptions.BaseError) else None
+
+
+def _text(error: Exception) -> str:
+  """What obstore says of an error, without its own structures."""
+  return str(error).partition("\n\nDebug source")[0]
+
+
+def _detail(error: Exception) -> str:
+  """What the service says, or else obstore, without what may be secret."""
+  text = _text(error)
+  said = [found[1] for pattern in (_CODE, _MESSAGE) if (found := pattern.search(text))]
+  return " ".join((": ".join(said) or text).split())[:300]
 
 
 class RefusedError(UnreachableError, ConfigError):
@@ -90,6 +118,11 @@ class FailedError(UnreachableError, RunError):
     return f"{self.strerror} ({self.filename})"
 
 
+def unusable(error: Exception, bucket: str, who: str) -> ConfigError:
+  """The error for a bucket that obstore cannot be made to use, by a key file or a variable."""
+  return ConfigError(f"The bucket {bucket} cannot be used: {_detail(error)}; {who}.")
+
+
 def as_os_error(error: Exception, why: Reason | None, url: str, who: str) -> OSError:
   """The OSError for what obstore raised; its `strerror` says what to do.
 
@@ -99,7 +132,7 @@ def as_os_error(error: Exception, why: Reason | None, url: str, who: str) -> OSE
     url: of what was asked for.
     who: how to get credentials of the service, in a few words.
   """
-  detail = " ".join(str(error).partition("\n\nDebug source")[0].split())[:300]
+  detail = _detail(error)
   bucket = "/".join(url.split("/")[:3])
   match why:
     case Reason.MISSING:

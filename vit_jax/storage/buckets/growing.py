@@ -25,6 +25,7 @@ class Parts:
     """Makes no request; `bucket` is the `Client` of its service."""
     self._bucket, self._path = bucket, path
     self._next, self._last = 0, ""  # the number of the next part, the ETag of the last one
+    self._doubt: bytes | None = None  # the next piece, if it may have been written already
 
   @property
   def _folder(self):
@@ -60,8 +61,20 @@ class Parts:
       return None
 
   def _write(self, piece):
-    self._last = self._bucket.write(self._part(self._next), piece, NEW).e_tag
-    self._next += 1
+    part = self._part(self._next)
+    try:
+      self._last = self._bucket.write(part, piece, NEW).e_tag
+    except FileExistsError:
+      if piece != self._doubt:
+        raise
+      found = self._bucket.stat(part)  # it was written, and no answer came
+      if self._bucket.read(part, found, 0, found.size) != piece:
+        raise
+      self._last = found.e_tag
+    except OSError:
+      self._doubt = piece
+      raise
+    self._next, self._doubt = self._next + 1, None
 
   def add(self, piece: bytes):
     """Writes a piece, or nothing at all."""

@@ -101,7 +101,11 @@ class Lease:
       try:
         self._write(self._last)
       except FileExistsError:
-        self._lost = True
+        said, found = self._there()
+        if said.get("holder") == self._token:  # it was written, and no answer came
+          self._last = found
+        else:
+          self._lost = True
 
   def held(self) -> bool:
     """As `base.Lock`."""

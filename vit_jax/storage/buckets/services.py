@@ -1,5 +1,6 @@
 """Where the buckets of a service are, for obstore and for TensorStore: by its own variables."""
 
+import datetime
 import json
 import os
 import pathlib
@@ -16,8 +17,10 @@ except ImportError as error:
 
 from vit_jax.storage.buckets.bucket import storage
 
-_ONCE = {"max_retries": 0}  # requests are made again by `client`, for all services alike
-_TRUE = "1", "true", "yes", "on"
+_AGAIN = {"init_backoff": "200ms", "max_backoff": "2s", "base": 2}
+_TTL = datetime.timedelta(minutes=10)  # botocore gives credentials that last a quarter of an hour
+# What a profile has that gives credentials.
+_SOURCES = "aws_access_key_id", "sso_", "role_arn", "credential_process", "web_identity_token_file"
 
 
 class Service(Protocol):
@@ -29,8 +32,8 @@ class Service(Protocol):
 
   who: str
 
-  def store(self, bucket: str) -> ObjectStore:
-    """A bucket for obstore.
+  def store(self, bucket: str, retries: int) -> ObjectStore:
+    """A bucket for obstore, which makes a request that fails again so many times.
 
     Raises:
       ConfigError: what the variables of the environment say cannot be used.
@@ -62,17 +65,20 @@ class _Google:
     address = os.environ.get("STORAGE_EMULATOR_HOST", "")
     return address if not address or "://" in address else f"http://{address}"
 
-  def store(self, bucket) -> ObjectStore:
-    address = self._address()
+  def store(self, bucket, retries) -> ObjectStore:
+    address, retry = self._address(), _AGAIN | {"max_retries": retries}
+    # As they are stored: Google would unpack objects that were packed, and not tell their size.
+    options = _options(address) | {"default_headers": {"accept-encoding": "gzip"}}
     if not address:
-      return GCSStore(bucket, client_options=_options(""), retry_config=_ONCE)
+      return GCSStore(bucket, client_options=options, retry_config=retry)
     nobody = {"gcs_base_url": address, "disable_oauth": True, "client_email": ""}
     account = json.dumps(nobody | {"private_key": "", "private_key_id": ""})
     config = {"service_account_key": account}
-    return GCSStore(bucket, config=config, client_options=_options(address), retry_config=_ONCE)
+    return GCSStore(bucket, config=config, client_options=options, retry_config=retry)
 
   def kvstore(self, bucket, path) -> dict:
-    address, of_arrays = self._address(), os.environ.get("TENSORSTORE_GCS_HTTP_URL", "")
+    address = self._address() or os.environ.get("GOOGLE_BASE_URL", "")
+    of_arrays = os.environ.get("TENSORSTORE_GCS_HTTP_URL", "")
     if address != of_arrays:
       raise ConfigError(
         f"STORAGE_EMULATOR_HOST names the server {address or 'of Google'}, and "
@@ -91,12 +97,14 @@ class _Amazon:
   )
 
   def _address(self) -> str:
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    names = "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"
+    return next(filter(None, map(os.environ.get, names)), "")
 
-  def store(self, bucket) -> ObjectStore:
+  def store(self, bucket, retries) -> ObjectStore:
     address = self._address()
-    config = {"endpoint": address} if address else {}
-    options = dict(client_options=_options(address), retry_config=_ONCE)
+    # Of one key each, so that a refusal has a status, and servers without bulk deletion do.
+    config = {"disable_bulk_delete": True} | ({"endpoint": address} if address else {})
+    options = dict(client_options=_options(address), retry_config=_AGAIN | {"max_retries": retries})
     if _of_profile():
       options["credential_provider"] = _by_boto3()
     return S3Store(bucket, config=config, **options)
@@ -105,23 +113,33 @@ class _Amazon:
     found: dict = {"driver": "s3", "bucket": bucket, "path": path}
     if address := self._address():
       found["endpoint"] = address
-    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
-      found["aws_region"] = region
-    if os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in _TRUE:
+    profile = _by_boto3().config.get("region") if _of_profile() else None
+    names = "AWS_REGION", "AWS_DEFAULT_REGION"
+    given = next(filter(None, map(os.environ.get, names)), profile)
+    found["aws_region"] = given or "us-east-1"  # as obstore; TensorStore would ask, and only once
+    if _anonymous():
       found["aws_credentials"] = {"type": "anonymous"}
     elif os.environ.get("AWS_ACCESS_KEY_ID"):
       found["aws_credentials"] = {"type": "environment"}
     return found
 
 
+def _anonymous() -> bool:
+  return os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("1", "true", "yes", "y", "on")
+
+
 def _of_profile() -> bool:
   """Whether credentials are those of `aws configure`, which obstore does not read."""
-  named = "AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE"
-  if any(os.environ.get(name) for name in named):
+  named = (
+    *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+  )
+  if _anonymous() or any(os.environ.get(name) for name in named):
     return False
   places = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}
-  files = (os.environ.get(name, place) for name, place in places.items())
-  return "AWS_PROFILE" in os.environ or any(pathlib.Path(f).expanduser().is_file() for f in files)
+  paths = (pathlib.Path(os.environ.get(name, p)).expanduser() for name, p in places.items())
+  texts = [path.read_text(errors="replace") for path in paths if path.is_file()]
+  return "AWS_PROFILE" in os.environ or any(word in text for text in texts for word in _SOURCES)
 
 
 def _by_boto3():
@@ -132,7 +150,7 @@ def _by_boto3():
       f"Credentials of `aws configure` are read by the library boto3: pip install boto3 ({error})."
     ) from error
   try:
-    return Boto3CredentialProvider()
+    return Boto3CredentialProvider(ttl=_TTL)
   except Exception as error:  # of botocore, which has no common one: a profile that is not there...
     raise ConfigError(f"The credentials of `aws configure` cannot be read: {error}.") from error
 
