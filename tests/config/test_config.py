@@ -46,7 +46,8 @@ def test_round_trips_through_dict_config_dict_and_json():
 
 
 def test_a_whole_number_of_a_recipe_can_be_replaced_by_a_fraction():
-  recipe = c.from_dict(c.to_config_dict(c.Config(duration=c.Duration(epochs=7))))
+  values = c.to_config_dict(c.Config(duration=c.Duration(epochs=7)))
+  recipe = c.from_dict(values.to_dict())
   assert overrides.replaced(recipe, {"duration.epochs": "7.5"}).duration.epochs == 7.5
 
 
