@@ -96,7 +96,7 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
 def main(command: command_line.CommandLine):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
-  logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
+  logging.set_verbosity(logging.WARNING)  # otherwise TFDS logs each of its steps
   try:
     if _WRITE_RECIPE.value:
       write_recipe(local_path(_WRITE_RECIPE.value), command)

@@ -50,7 +50,7 @@ def parts(made):
 
 
 def saved(place, made):
-  arrays.write(place, 0, arrays.shares(made))
+  arrays.write(place, 0, arrays.shares(made, arrays.plans(made)))
   arrays.merge(place, 1, parts(made))
 
 
@@ -85,7 +85,7 @@ def test_each_part_is_written_once_and_the_devices_write_about_as_much(monkeypat
     for i in range(count)
     for kind, spec in (("a", P()), ("b", P("fsdp")))
   }
-  mine, loads = arrays.shares(made), dict.fromkeys(mesh.devices.flat, 0)
+  mine, loads = arrays.shares(made, arrays.plans(made)), dict.fromkeys(mesh.devices.flat, 0)
   assert mine.keys() == made.keys()
   for name, x in made.items():
     covered = np.zeros(x.shape, int)
@@ -111,7 +111,7 @@ def test_what_several_processes_wrote_is_one_state(place, made, monkeypatch):
   for process in range(4):  # two devices each
     own = {
       name: share._replace(pieces=share.pieces[process::4])
-      for name, share in arrays.shares(made).items()
+      for name, share in arrays.shares(made, arrays.plans(made)).items()
       if share.pieces[process::4]
     }
     monkeypatch.setattr(arrays, "AT_ONCE", 300)  # several groups
@@ -122,7 +122,7 @@ def test_what_several_processes_wrote_is_one_state(place, made, monkeypatch):
 
 
 def test_a_part_that_nobody_wrote_is_an_error_and_not_zeros(place, made):
-  mine = arrays.shares(made)
+  mine = arrays.shares(made, arrays.plans(made))
   mine["zeros"] = mine["zeros"]._replace(pieces=mine["zeros"].pieces[:-1])
   arrays.write(place, 0, mine)
   with pytest.raises(ValueError, match="Of zeros, 1 of 2 parts were written"):
@@ -155,7 +155,7 @@ def test_another_shape_or_type_is_an_error(place, made, change):
 
 def test_names_that_would_be_one_key_are_refused(made):
   with pytest.raises(ValueError, match="differ in a slash and a dot alone"):
-    arrays.shares({"a/b": made["half"], "a.b": made["half"]})
+    arrays.plans({"a/b": made["half"], "a.b": made["half"]})
 
 
 def test_orbax_reads_the_arrays_by_both_of_its_apis(tmp_path, made):

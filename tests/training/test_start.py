@@ -293,7 +293,7 @@ def test_the_model_of_another_run(tiny_run):
 
 
 def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
-  """Orbax would touch the devices before the processes of a run are connected."""
+  """It would touch the devices before the processes of a run are connected."""
   monkeypatch.setattr(checkpoint, "read", None)
   (step,) = (tiny_run / "checkpoints").iterdir()
   assert of_weights(tiny_run).model == of_weights(step).model

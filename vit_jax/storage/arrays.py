@@ -74,16 +74,13 @@ def plans(arrays: Mapping[str, jax.Array]) -> dict[str, Plan]:
   return found
 
 
-def shares(arrays: Mapping[str, jax.Array]) -> dict[str, Share]:
+def shares(arrays: Mapping[str, jax.Array], plans: Mapping[str, Plan]) -> dict[str, Share]:
   """What this process writes of the arrays that all hold; they may be donated once it returns.
 
   Each piece is written by one of the devices that hold it. They take turns, those of another
   process each time, so that all processes write about as much.
-
-  Raises:
-    ValueError: as `plans`.
   """
-  mine = {name: list(_mine(arrays[name], plan)) for name, plan in plans(arrays).items()}
+  mine = {name: list(_mine(arrays[name], plan)) for name, plan in plans.items()}
   for pieces in mine.values():
     for _, piece in pieces:
       piece.copy_to_host_async()
@@ -94,7 +91,7 @@ def shares(arrays: Mapping[str, jax.Array]) -> dict[str, Share]:
       plan.chunk,
       [(index, np.asarray(piece)) for index, piece in mine[name]],
     )
-    for name, plan in plans(arrays).items()
+    for name, plan in plans.items()
     if mine[name]
   }
 

@@ -37,7 +37,8 @@ class Save:
     if self._state != DONE:
       return
     try:
-      mine, plans = arrays.shares(named), arrays.plans(named)
+      plans = arrays.plans(named)
+      mine = arrays.shares(named, plans)
     except Exception as error:  # `progress` tells the others; JAX has no common one
       self._state = reason_of(error)
       return

@@ -86,6 +86,7 @@ def finish(folder, config, top1):
   sets = top1 if isinstance(top1, dict) else {"test": top1}
   step = config.duration.steps
   files.make_folder(folder / "checkpoints" / str(step))
+  files.write_text(folder / "checkpoints" / str(step) / "manifest.json", "{}")
   files.write_text(folder / "config.json", json.dumps(c.to_dict(config)))  # whole, as above
   lines = [
     {"step": step, "loss": 1.0, "data/epoch": 1.0, "step_seconds": 0.5},

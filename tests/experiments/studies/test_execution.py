@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -296,7 +297,7 @@ def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path
   store, first = RunStore(tmp_path), Job(stub.PRETRAINING, 0)
   run = store.run(first)
   stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
-  (run.folder / "checkpoints" / "10").rmdir()
+  shutil.rmtree(run.folder / "checkpoints" / "10")
   assert store.done(first)
   stub.done(tmp_path, some)
   assert [bool(one.init_from) for one in ran.called] == [False, True]
