@@ -143,7 +143,7 @@ def test_what_tensorstore_cannot_read_now_is_one_sentence(workdir):
     raise error
   with pytest.raises(CannotReadError, match="busy"), checkpoint._reading(folder):
     raise ValueError("UNAVAILABLE: busy [tensorstore_spec='{\"a\": [1]}']")
-  words = r"arrays cannot be read: NOT_FOUND: a of \[3\]\.$"
+  words = r"arrays cannot be read: NOT_FOUND: a of \[3\]\. Read it"
   with pytest.raises(checkpoint.CheckpointError, match=words), checkpoint._reading(folder):
     raise ValueError("NOT_FOUND: a of [3] [tensorstore_spec='{}']")
 

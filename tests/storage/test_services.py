@@ -129,6 +129,32 @@ ODD = "credential token request 169.254. NoSuchBucket status code: 500 <Code>Exp
     (of_status(403, kind=exceptions.PermissionDeniedError, key=ODD), Reason.FORBIDDEN),
     (exceptions.GenericError("HTTP error: error sending request"), Reason.PASSING),
     (
+      exceptions.GenericError(
+        "Generic S3 error: Error performing GET https://b/credential/a in 1ms - Server returned "
+        "non-2xx status code: 503 "
+      ),
+      Reason.PASSING,
+    ),
+    (
+      exceptions.GenericError("Generic External AWS credential provider error: it has expired"),
+      Reason.NO_TOKEN,
+    ),
+    (
+      exceptions.GenericError(
+        "Generic S3 error: Error performing PUT http://169.254.169.254/latest in 1.2s, after 4 "
+        "retries, max_retries: 4, retry_timeout: 60s  - HTTP error: error sending request"
+      ),
+      Reason.NO_TOKEN,
+    ),
+    (
+      exceptions.GenericError(
+        "Generic S3 error: Error performing GET https://b/a in 1.2s, after 4 retries, max_retries:"
+        " 4, retry_timeout: 60s  - Server returned non-2xx status code: 400 "
+        "<Error><Code>AuthorizationHeaderMalformed</Code></Error>"
+      ),
+      Reason.REGION,
+    ),
+    (
       exceptions.GenericError("Generic GCS error: Error performing token request: ..."),
       Reason.NO_TOKEN,
     ),

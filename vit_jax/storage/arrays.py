@@ -17,9 +17,8 @@ import tensorstore as ts
 OF_PROCESS = "ocdbt.process_"  # the folder of each process's database
 METADATA = "_METADATA"  # Orbax's file, by which its tools read the arrays
 AT_ONCE = 2**28  # bytes of arrays that are encoded or read at once
-SPLIT = (
-  2**24
-)  # bytes of a part of an array, from which on the devices that hold it share the writing
+# Bytes of a part of an array; of a larger one, the devices that hold it write a piece each.
+SPLIT = 2**24
 FILE = 2**28  # bytes of a file of encoded arrays, before the next one is begun
 _TRIES = {"max_retries": 5, "initial_delay": "200ms", "max_delay": "2s"}  # of requests to buckets
 
@@ -80,20 +79,17 @@ def shares(arrays: Mapping[str, jax.Array], plans: Mapping[str, Plan]) -> dict[s
   Each piece is written by one of the devices that hold it. They take turns, those of another
   process each time, so that all processes write about as much.
   """
-  mine = {name: list(_mine(arrays[name], plan)) for name, plan in plans.items()}
-  for pieces in mine.values():
-    for _, piece in pieces:
-      piece.copy_to_host_async()
-  return {
-    name: Share(
-      arrays[name].shape,
-      arrays[name].dtype,
-      plan.chunk,
-      [(index, np.asarray(piece)) for index, piece in mine[name]],
-    )
-    for name, plan in plans.items()
-    if mine[name]
-  }
+  found = {}
+  for names in _groups({name: arrays[name].nbytes for name in plans}):  # pieces need memory too
+    mine = {name: list(_mine(arrays[name], plans[name])) for name in names}
+    for pieces in mine.values():
+      for _, piece in pieces:
+        piece.copy_to_host_async()
+    for name, pieces in mine.items():
+      if pieces:
+        values = [(index, np.asarray(piece)) for index, piece in pieces]
+        found[name] = Share(arrays[name].shape, arrays[name].dtype, plans[name].chunk, values)
+  return found
 
 
 def _mine(array: jax.Array, plan: Plan) -> Iterator[tuple[tuple[slice, ...], jax.Array]]:
@@ -181,7 +177,9 @@ def merge(place: dict, processes: int, wanted: Mapping[str, tuple[Sequence[int],
   for name, (shape, chunk) in wanted.items():
     chunks = math.prod(-(-size // max(part, 1)) for size, part in zip(shape, chunk, strict=True))
     if found[_key(name)] != chunks + 1:  # and what describes it
-      raise ValueError(f"Of {name}, {found[_key(name)] - 1} of {chunks} parts were written.")
+      raise ValueError(
+        f"Of {name}, {max(found[_key(name)] - 1, 0)} of {chunks} parts were written."
+      )
   folder = ts.KvStore.open(place, context=asked).result()
   described = _metadata({name: shape for name, (shape, _) in wanted.items()})
   folder.write(METADATA, json.dumps(described)).result()

@@ -288,7 +288,8 @@ def _reading(folder):
       if words.startswith(_NOT_NOW):
         raise CannotReadError(errno.EIO, words, str(folder)) from error
       raise CheckpointError(
-        f"{folder} is as it was written, but its arrays cannot be read: {words}."
+        f"{folder} is as it was written, but its arrays cannot be read: {words}. Read it with the "
+        "version that wrote it, or move it away to continue from the one before."
       ) from error
 
 

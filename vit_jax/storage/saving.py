@@ -196,7 +196,7 @@ class Checkpoints:
       changes: as in `check_fits`.
 
     Raises:
-      CheckpointError: all checkpoints are damaged.
+      CheckpointError: all checkpoints are damaged, or the newest one has other arrays than it says.
       ConfigError: the arrays or the classes do not fit.
     """
     steps = sorted(files.numbers_in(self._directory), reverse=True)

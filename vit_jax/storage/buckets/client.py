@@ -20,6 +20,7 @@ from vit_jax.storage.paths import UrlPath
 PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds between two tries; each is drawn from half of it on
 WORKERS = 16  # requests at once of those that are made together
 IN_PARTS = 2**23  # bytes of a file from which on it is uploaded in parts
+LONGEST = 60  # seconds after which nothing is tried again
 PAGE = 1000  # objects of a listing that are taken over at once
 RETRIES = 4  # by obstore, of each page of a listing and each part of a file
 Answer = TypeVar("Answer")
@@ -69,6 +70,7 @@ class Client:
       retries: of each request by obstore itself, so that not all of them are made again.
     """
     store = self._store(place(path)[0], retries)
+    end = time.monotonic() + LONGEST
     for pause in (*PAUSES, None):
       try:
         answer = ask(store)
@@ -80,7 +82,7 @@ class Client:
         why = Reason.PASSING if isinstance(error, _CutShortError) else reason(error)
         if why is Reason.NO_TOKEN and self._answered:  # who gave one before will give one again
           why = Reason.PASSING
-        if why is not Reason.PASSING or pause is None:
+        if why is not Reason.PASSING or pause is None or time.monotonic() > end:
           raise as_os_error(error, why, str(path), self._service.who) from error
       time.sleep(pause * random.uniform(0.5, 1.0))
     raise AssertionError

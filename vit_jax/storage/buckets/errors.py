@@ -9,6 +9,7 @@ from obstore import exceptions
 from vit_jax.process.errors import ConfigError, RunError
 from vit_jax.storage.base import UnreachableError
 
+MOST = 4_000  # characters of a text that are looked through
 # What the services say beside the status of an answer.
 _CODES = {
   "NoSuchBucket": "NO_BUCKET",
@@ -23,6 +24,7 @@ _CODES = {
   "QuotaExceeded": "QUOTA",
   "ServiceQuotaExceeded": "QUOTA",
   "RequestTimeout": "PASSING",
+  "NoSuchUpload": "PASSING",  # of an upload in parts that has ended, where no answer came
 }
 _CLASSES = {
   exceptions.InvalidPathError: "NO_PATH",
@@ -41,12 +43,18 @@ _STATUSES = {
   416: "CHANGED",
 }
 # The answer is the last part of a text, which names keys and URLs before it.
-_ANSWER = re.compile(r".*Error performing [A-Z]+ (?P<url>\S+) in \S+ - (?P<answer>.*)", re.DOTALL)
+_ANSWER = re.compile(
+  r".*Error performing [A-Z]+ (?P<url>\S+) in [^\s,]+(, after \d+ retries, [^<]*?)? +- "
+  r"(?P<answer>.*)",
+  re.DOTALL,
+)
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
-_MESSAGE = re.compile(r"<Message>(.*?)</Message>", re.DOTALL)
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+# The beginnings of texts, before any name.
 _TOKEN = re.compile(
-  r"Generic \w+ error: (Error performing token request|.*credential)", re.IGNORECASE
+  r"Generic (External \w+ credential provider error|\w+ error: Error performing token request|"
+  r"\w+ error: [^:]*credential)"
 )
 _KEY = re.compile('path "(.*?)"', re.IGNORECASE | re.DOTALL)
 
@@ -94,7 +102,7 @@ def reason(error: Exception) -> Reason | None:
 
 def _text(error: Exception) -> str:
   """What obstore says of an error, without its own structures."""
-  return str(error).partition("\n\nDebug source")[0]
+  return str(error).partition("\n\nDebug source")[0][:MOST]
 
 
 def _detail(error: Exception) -> str:

@@ -17,7 +17,6 @@ except ImportError as error:
 
 from vit_jax.storage.buckets.bucket import storage
 
-_AGAIN = {"init_backoff": "200ms", "max_backoff": "2s", "base": 2}
 _TTL = datetime.timedelta(minutes=10)  # botocore gives credentials that last a quarter of an hour
 # What a profile has that gives credentials.
 _SOURCES = "aws_access_key_id", "sso_", "role_arn", "credential_process", "web_identity_token_file"
@@ -43,6 +42,13 @@ class Service(Protocol):
     """A folder of a bucket for TensorStore."""
 
 
+def _again(retries: int) -> dict:
+  """How obstore makes a request again that fails."""
+  seconds = lambda count: datetime.timedelta(seconds=count)
+  backoff = {"init_backoff": seconds(0.2), "max_backoff": seconds(2), "base": 2}
+  return {"max_retries": retries, "backoff": backoff, "retry_timeout": seconds(60)}
+
+
 def _options(address: str) -> dict:
   """Of a client; a server that is named by http:// is asked by HTTP."""
   return {
@@ -66,9 +72,8 @@ class _Google:
     return address if not address or "://" in address else f"http://{address}"
 
   def store(self, bucket, retries) -> ObjectStore:
-    address, retry = self._address(), _AGAIN | {"max_retries": retries}
-    # As they are stored: Google would unpack objects that were packed, and not tell their size.
-    options = _options(address) | {"default_headers": {"accept-encoding": "gzip"}}
+    address, retry = self._address(), _again(retries)
+    options = _options(address)
     if not address:
       return GCSStore(bucket, client_options=options, retry_config=retry)
     nobody = {"gcs_base_url": address, "disable_oauth": True, "client_email": ""}
@@ -104,7 +109,7 @@ class _Amazon:
     address = self._address()
     # Of one key each, so that a refusal has a status, and servers without bulk deletion do.
     config = {"disable_bulk_delete": True} | ({"endpoint": address} if address else {})
-    options = dict(client_options=_options(address), retry_config=_AGAIN | {"max_retries": retries})
+    options = dict(client_options=_options(address), retry_config=_again(retries))
     if _of_profile():
       options["credential_provider"] = _by_boto3()
     return S3Store(bucket, config=config, **options)
