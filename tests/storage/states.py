@@ -74,6 +74,16 @@ def saved(folder, *steps, **options):
   checkpoints.close()
 
 
+def until_it_is_saved(checkpoints, step):
+  """As a run does: a save of which TensorStore does not learn that it was written is made again."""
+  for _ in range(5):
+    checkpoints.save(at_step(step), META)
+    checkpoints.wait()
+    if not (failure := checkpoints.outcome()):
+      return
+  raise OSError(failure)
+
+
 def restore(folder, shapes=None):
   checkpoints = opened(folder)
   try:

@@ -427,7 +427,7 @@ def test_checkpoints_are_saved_kept_and_restored(run, proxy):
   with proxy.faulty(0.1):
     with contextlib.closing(states.opened(run, keep_last=2)) as checkpoints:
       for step in (3, 5, 7):
-        until_it_is_saved(checkpoints, step)
+        states.until_it_is_saved(checkpoints, step)
     assert checkpoint.available(run) == [5, 7]
     restored = states.restore(run)
   assert int(restored.step) == 7
@@ -437,16 +437,6 @@ def test_checkpoints_are_saved_kept_and_restored(run, proxy):
     for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True)
   )
   assert {name.split("/")[0] for name in below(run / "checkpoints")} == {"5", "7"}
-
-
-def until_it_is_saved(checkpoints, step):
-  """As a run does: a save of which TensorStore does not learn that it was written is made again."""
-  for _ in range(5):
-    checkpoints.save(states.at_step(step), states.META)
-    checkpoints.wait()
-    if not (failure := checkpoints.outcome()):
-      return
-  raise AssertionError(failure)
 
 
 @ONE

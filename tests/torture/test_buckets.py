@@ -111,17 +111,7 @@ def live(folder):
       for step in range(done + 1, LAST + 1):
         writer.write(step, {"loss": step / 7})
         if step % EVERY == 0:
-          until_it_is_saved(saving, step)
-
-
-def until_it_is_saved(saving, step):
-  """As a run does, which tries again to save."""
-  for _ in range(5):
-    saving.save(states.at_step(step), states.META)
-    saving.wait()
-    if not (failure := saving.outcome()):
-      return
-  raise OSError(failure)
+          states.until_it_is_saved(saving, step)
 
 
 def test_kill_9_leaves_no_trace(case, service, tmp_path, request):

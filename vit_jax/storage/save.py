@@ -61,9 +61,8 @@ class Save:
       files.remove(self._folder)  # a killed run may have left a part that nobody sees
       files.make_folder((self._folder / META).parent)
       files.make_folder(self._folder / STATE)
-      files.write_text(
-        self._folder / META, json.dumps(self._meta)
-      )  # so it is there in a bucket too
+      # First, so that the folder is there in a bucket too.
+      files.write_text(self._folder / META, json.dumps(self._meta))
     except OSError as error:
       return reason_of(error)
     return DONE

@@ -1,4 +1,4 @@
-"""What the errors of obstore mean, which are those of three services."""
+"""What the errors of obstore mean: texts, which name keys and URLs before they say why."""
 
 import enum
 import errno
