@@ -44,7 +44,7 @@ class Index:
     return int(self._begins[chunk]), int(self._begins[chunk + 1]), record - first
 
 
-def index(read: Callable[[int, int], bytes], size: int) -> Index:
+def index(read: Callable[[int, int], bytes | memoryview], size: int) -> Index:
   """The index of a file.
 
   Args:
@@ -70,7 +70,7 @@ def index(read: Callable[[int, int], bytes], size: int) -> Index:
   return Index(begins, counts)
 
 
-def records(content: bytes, begin: int) -> list[bytes]:
+def records(content: bytes | memoryview, begin: int) -> list[bytes]:
   """The records of a chunk.
 
   Args:
@@ -84,7 +84,7 @@ def records(content: bytes, begin: int) -> list[bytes]:
   return [values[start:end] for start, end in itertools.pairwise([0, *ends])]
 
 
-def record(content: bytes, begin: int, row: int) -> bytes:
+def record(content: bytes | memoryview, begin: int, row: int) -> bytes:
   """One record of a chunk, as `records`."""
   values, ends = _chunk(content, begin)
   if row >= len(ends):
@@ -92,7 +92,7 @@ def record(content: bytes, begin: int, row: int) -> bytes:
   return values[ends[row - 1] if row else 0 : ends[row]]
 
 
-def _chunk(content: bytes, begin: int) -> tuple[bytes, list[int]]:
+def _chunk(content: bytes | memoryview, begin: int) -> tuple[bytes, list[int]]:
   """The records of a chunk, one after the other, and where each ends."""
   content = _without_heads(content, begin)
   if len(content) < _CHUNK_HEAD.size:
@@ -114,7 +114,7 @@ def _chunk(content: bytes, begin: int) -> tuple[bytes, list[int]]:
   return values, ends
 
 
-def _without_heads(content: bytes, begin: int) -> bytes:
+def _without_heads(content: bytes | memoryview, begin: int) -> bytes:
   """The bytes from a place on, without the heads of blocks."""
   first, content = -begin % BLOCK, memoryview(content)  # where the first block begins
   pieces = [content[:first]]

@@ -36,7 +36,9 @@ class Copies:
     self.root, self.most = root, most
     self._each, self._usable = most // len(_FOLDERS), True
 
-  def read(self, name: str, size: int, fetch: Callable[[], bytes]) -> bytes:
+  def read(
+    self, name: str, size: int, fetch: Callable[[], bytes | memoryview]
+  ) -> bytes | memoryview:
     """The content of a name, from its copy, or else from `fetch`.
 
     Args:
@@ -66,7 +68,7 @@ class Copies:
     _log.warning("The copy of %s in %s is damaged, and is made again.", name, file)
     return None
 
-  def _keep(self, file: pathlib.Path, content: bytes):
+  def _keep(self, file: pathlib.Path, content: bytes | memoryview):
     partial = file.with_name(f"{secrets.token_hex(8)}.partial")
     try:
       file.parent.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import itertools
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -36,6 +37,7 @@ _log = logging.getLogger(__name__)
 _own = threading.local()
 _LARGEST_PART = 64  # largest number of images in a part; one thread decodes a part
 _REQUESTS = 4  # examples that are read at once for each decoding thread, if each read waits
+_PER_CORE = 2  # decoding threads, if none of them reads
 _AHEAD = 2  # host batches decoded ahead of the consumer
 _ENDLESS = 2**60  # number of parts; more than any run reads
 
@@ -277,6 +279,8 @@ class Batches:
     self._beyond = functools.partial(part, Now(read), count)
     if source.distant and threads:
       requests = _REQUESTS * threads
+      # Other threads wait for the reads; more that decode than cores would only compete for them.
+      threads = min(threads, _PER_CORE * len(os.sched_getaffinity(0)))
       rows_of = lambda index: examples_at(share.positions(index))
       further = -(-2 * requests // share.part)
       self._ahead = Ahead(read, rows_of, count=count, parts=further, threads=requests)

@@ -37,7 +37,7 @@ def kept() -> str:
   return f'Images from buckets are kept in "{_copies.root}": {held} GB now, {most} GB at most.'
 
 
-def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
+def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes | memoryview:
   """As `files.part`, from a copy on the disk if there is one."""
   fetch = functools.partial(files.part, path, stamp, start, stop)
   if not _copies.most or not distant(path):
@@ -73,7 +73,7 @@ def image(path: Path, stamp: Stamp | None) -> bytes:
     return files.read_bytes(path, most=image_files.MAX_BYTES)
   if stamp.size > image_files.MAX_BYTES:
     raise OSError(errno.EFBIG, f"It is larger than {image_files.MAX_BYTES:,} bytes", str(path))
-  return part(path, stamp, 0, stamp.size)
+  return bytes(part(path, stamp, 0, stamp.size))
 
 
 def stamps_of(paths: Sequence[Path]) -> tuple[list[Stamp], list[int]]:

@@ -145,7 +145,7 @@ class Storage(Protocol):
   def stamp(self, path: Path) -> Stamp:
     """The stamp of a file."""
 
-  def part(self, path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
+  def part(self, path: Path, stamp: Stamp, start: int, stop: int) -> bytes | memoryview:
     """The bytes from `start` to before `stop` of a file; fewer where it ends before.
 
     Raises:

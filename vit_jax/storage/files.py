@@ -82,7 +82,7 @@ def stamp(path: Path) -> Stamp:
     return storage_of(path).stamp(path)
 
 
-def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
+def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes | memoryview:
   """The bytes from `start` to before `stop` of a file.
 
   Raises:

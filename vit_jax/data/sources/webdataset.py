@@ -90,7 +90,7 @@ class WebDataset(table.Table):
     number, (begin, size) = self._files[index], self._places[index].tolist()
     stop = begin + min(size, image_files.MAX_BYTES)
     image = stored.part(self._paths[number], self._stamps[number], begin, stop)
-    return Example(image, self.labels(index), self.name(index))
+    return Example(bytes(image), self.labels(index), self.name(index))
 
   def name(self, index: int) -> str:
     """The path of the tar file, and the key of the example in it."""

@@ -72,10 +72,10 @@ class _Buckets(Client):
     found = self.stat(path)
     return Stamp(found.size, found.e_tag)
 
-  def part(self, path, stamp, start, stop) -> bytes:
+  def part(self, path, stamp, start, stop) -> memoryview:
     found = Found(place(path)[1], *stamp)
     try:
-      return self.read(path, found, start, min(stop, stamp.size))
+      return self.view(path, found, start, min(stop, stamp.size))
     except (FileNotFoundError, FileExistsError) as error:
       raise ChangedError(path) from error
 

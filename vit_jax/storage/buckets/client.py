@@ -100,15 +100,19 @@ class Client:
     return self.request(path, ask)
 
   def read(self, path: UrlPath, found: Found, start: int, stop: int) -> bytes:
+    """As `view`, copied into Python's own memory."""
+    return bytes(self.view(path, found, start, stop))
+
+  def view(self, path: UrlPath, found: Found, start: int, stop: int) -> memoryview:
     """A part of an object that was found; FileExistsError: it is another one now."""
     if start >= stop:
-      return b""
+      return memoryview(b"")
 
     def ask(store):
       answer = obstore.get(store, found.key, options={"range": (start, stop)})
       if _found(answer.meta).e_tag != found.e_tag:
         return None
-      content = bytes(answer.bytes())
+      content = memoryview(answer.bytes())
       if len(content) != stop - start:
         raise _CutShortError
       return content
@@ -251,6 +255,7 @@ def _found(meta) -> Found:
 
 def place(path) -> tuple[str, str]:
   """The bucket and the key of a path."""
-  if len(path.parts) < 2:
-    raise ConfigError(f"{path} names no bucket; give {path.parts[0]}//BUCKET/FOLDER.")
-  return path.parts[1], "/".join(path.parts[2:])
+  scheme, *parts = path.parts
+  if not parts:
+    raise ConfigError(f"{path} names no bucket; give {scheme}//BUCKET/FOLDER.")
+  return parts[0], "/".join(parts[1:])
