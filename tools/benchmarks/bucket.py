@@ -60,10 +60,10 @@ def measure(
     here["tfds:"] = (f"tfds:{next(root.rglob('dataset_info.json')).parent}", "train")
     _upload(root)
     options = dict(batch_size=batch_size, threads=Data().threads)
-    os.sched_setaffinity(0, first)  # before the first request, which starts the client's threads
+    runs = {name: _runs(name, here[name], str(root), delay, options) for name in NAMES}
+    runs = {title: run for some in runs.values() for title, run in some.items()}
+    os.sched_setaffinity(0, first)  # obstore's own threads have begun, and may take the others
     try:
-      runs = {name: _runs(name, here[name], str(root), delay, options) for name in NAMES}
-      runs = {title: run for some in runs.values() for title, run in some.items()}
       timed = dict(seconds=seconds, batch_size=batch_size, cpu=time.process_time)
       turns = [{n: jpegs.turn(m, **timed) for n, m in runs.items()} for _ in range(rounds)]
     finally:

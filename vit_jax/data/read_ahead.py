@@ -6,14 +6,12 @@ wait, for more of them than cores only disturb each other.
 """
 
 import concurrent.futures
-import functools
 import threading
 from collections.abc import Callable, Sequence
 
 from vit_jax.data.sources import Example
 
 Read = Callable[[], Example]
-_TASKS, _MOST_TOGETHER = 16, 4  # of a part; examples that a task reads, one after the other
 
 
 class Now:
@@ -61,37 +59,11 @@ class Ahead:
     del rows
     with self._lock:
       while self._next <= min(index + self._ahead, self._count - 1):
-        self._begun[self._next] = self._reads(self._rows_of(self._next))
+        reads = [self._pool.submit(self._read, row) for row in self._rows_of(self._next)]
+        self._begun[self._next] = [read.result for read in reads]
         self._next += 1
       return self._begun.pop(index)
-
-  def _reads(self, rows: Sequence[int]) -> list[Read]:
-    """Begins to read; a task for each example would take as much of a core as half a request."""
-    together = min(_MOST_TOGETHER, max(1, len(rows) // _TASKS))
-    reads = []
-    for begin in range(0, len(rows), together):
-      some = rows[begin : begin + together]
-      task = self._pool.submit(self._read_each, some)
-      reads.extend(functools.partial(_result, task, place) for place in range(len(some)))
-    return reads
-
-  def _read_each(self, rows: Sequence[int]) -> list[Example | Exception]:
-    found = []
-    for row in rows:
-      try:
-        found.append(self._read(row))
-      except Exception as error:  # that of one example
-        found.append(error)
-    return found
 
   def close(self):
     """Begins no further reads."""
     self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _result(task: concurrent.futures.Future, place: int) -> Example:
-  """An example of a task, or its error."""
-  found = task.result()[place]
-  if isinstance(found, Exception):
-    raise found
-  return found
