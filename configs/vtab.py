@@ -15,10 +15,10 @@ Not run here at full size: the weights and data are large.
 """
 
 from vit_jax.config import ConfigError, to_config_dict
-from vit_jax.data.sources.vtab_tasks import TASKS
+from vit_jax.extras.experiments.vtab_finetuning import PARTS, finetune_on_vtab
+from vit_jax.extras.sources.vtab_tasks import TASKS
 from vit_jax.recipes import choice
 from vit_jax.recipes.following import unchanged
-from vit_jax.recipes.vtab_finetuning import PARTS, finetune_on_vtab
 
 
 def get_config(argument="ViT-L/16,cifar-100", replace=unchanged):

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def checksum(x) -> int:
-  """The checksum that is defined in vit_jax/devices/checksums.py, by whole numbers in NumPy."""
+  """The checksum of vit_jax/extras/verification/checksums.py, by whole numbers in NumPy."""
   bits = np.ravel(x).view(f"uint{8 * x.dtype.itemsize}").astype(np.uint64)
   h = bits ^ np.arange(x.size, dtype=np.uint64) * np.uint64(0x9E3779B9) % 2**32
   for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):

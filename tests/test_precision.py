@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax.evaluation import few_shot, nearest_neighbours
-from vit_jax.inspection import maps
+from vit_jax.extras.inspection import maps
 from vit_jax.learning import corruption
 
 

@@ -20,8 +20,8 @@ from tests.data.numbered import jpegs
 from tests.racing import at_once, slow_disk
 from vit_jax import models, weights
 from vit_jax.config import ConfigError
-from vit_jax.data import cache
-from vit_jax.data.duplicates import find
+from vit_jax.extras import decoded_cache as cache
+from vit_jax.extras.duplicates import find
 from vit_jax.storage import files
 from vit_jax.weights.card import Card
 
@@ -107,7 +107,7 @@ def searches(place, monkeypatch):
   write_images(place / "in", {"ant": 9})
   source = folder(place / "in")
   monkeypatch.setattr(find.Opener, "source", lambda *_: source)
-  from vit_jax.data.duplicates import pipeline, report
+  from vit_jax.extras.duplicates import pipeline, report
 
   def pairs(sets, directory, **_):
     train = sets[0][0]

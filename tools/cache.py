@@ -26,7 +26,8 @@ def prepare(config: Config) -> None:
   Raises:
     ConfigError: config.data.cache is empty, or as `cache.prepare` and the sources.
   """
-  from vit_jax.data import cache, datasets
+  from vit_jax.data import datasets
+  from vit_jax.extras import decoded_cache as cache
   from vit_jax.training import checks
 
   data = config.data
@@ -64,7 +65,7 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    from vit_jax.experiments.facts import before_devices, decided
+    from vit_jax.extras.experiments.facts import before_devices, decided
 
     asked = recipes.resolve(args.config, overrides)
     prepare(decided(asked, before_devices(asked)))

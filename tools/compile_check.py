@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None):
   with ending("compile_check"):
     asked = recipes.resolve(args.config, overrides)
     from compiled import report, words
-    from vit_jax.experiments.facts import before_devices, decided
+    from vit_jax.extras.experiments.facts import before_devices, decided
 
     config = decided(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)

@@ -72,7 +72,7 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
     ConfigError: a value is out of its bounds, or the patches do not tile the image size.
   """
   from vit_jax.config.resolve import check_known
-  from vit_jax.experiments.facts import before_devices, decided
+  from vit_jax.extras.experiments.facts import before_devices, decided
   from vit_jax.training import checks
   from vit_jax.training.facts import LATER
 

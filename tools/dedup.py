@@ -68,7 +68,7 @@ def dataset(words: list[str], args) -> Dataset:
 
 def search(args, options: list[str]) -> dict:
   """Searches, writes the results, and returns the summary; raises as `find.search`."""
-  from vit_jax.data.duplicates import find
+  from vit_jax.extras.duplicates import find
 
   tests = [dataset(words, args) for words in args.test]
   sizes = dict(max_pixels=args.max_pixels, shown=args.shown)

@@ -53,7 +53,7 @@ def flags() -> ToolFlags:
 
 def images(args) -> str:
   """Makes a dataset of images; returns a report."""
-  from vit_jax.data.preparation import prepare, quality, splits
+  from vit_jax.extras.preparation import prepare, quality, splits
 
   opened = splits.open_splits(args.split, args.classes)
   with tqdm(unit=" images", unit_scale=True) as bar:
@@ -81,7 +81,7 @@ def of_tfds(args) -> str:
   Raises:
     RuntimeError: a package that this needs is not installed.
   """
-  from vit_jax.data.preparation import builders
+  from vit_jax.extras.preparation import builders
 
   try:
     if args.kind == "build":

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None):
     if files.is_folder(args.output):
       raise ConfigError(f"--output {args.output} is a folder; give the name of a file.")
     folder(args.output.parent, "--output")
-    from vit_jax.report import report
+    from vit_jax.extras.report import report
 
     report.write(args.workdirs, args.output, inside=True)
     print(one_line(f"Written to {args.output}; open it in a browser."))

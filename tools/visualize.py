@@ -98,8 +98,8 @@ def add_images(command: ToolFlags, what: str):
 def shown(args, settings: list[str]):
   """What there is to see; leaves with status 2 if the weights or the images are unusable."""
   from vit_jax.config.resolve import check_known
-  from vit_jax.experiments.facts import OF_COST, before_devices, decided
-  from vit_jax.inspection import augmentation, views
+  from vit_jax.extras.experiments.facts import OF_COST, before_devices, decided
+  from vit_jax.extras.inspection import augmentation, views
   from vit_jax.training.facts import LATER
 
   try:
@@ -147,8 +147,8 @@ def check_images(args):
 
 def model_of(args):
   """The model, for images of the given size where the size matters."""
+  from vit_jax.extras.inspection.attention import check_transparent
   from vit_jax.inference.model import read
-  from vit_jax.inspection.attention import check_transparent
 
   model = read(args.source, average=args.average)
   if args.what != "features":
@@ -162,7 +162,7 @@ def model_of(args):
 
 def images_of(args, count: int):
   """The images that the command line names, at most `count`."""
-  from vit_jax.inspection.gallery import gallery
+  from vit_jax.extras.inspection.gallery import gallery
 
   labelled = args.what == "features"
   return gallery(args.images, args.split, count, labelled=labelled, max_pixels=args.max_pixels)
@@ -181,7 +181,7 @@ def main(arguments: list[str] | None = None):
     parser.error(f"{settings[0]!r} is a setting of a recipe, which only augment takes")
   with ending("visualize"):
     folder(args.output, "--output")
-    from vit_jax.inspection.shown import write
+    from vit_jax.extras.inspection.shown import write
 
     written = write(shown(args, settings), args.output)
   if args.format == "json":

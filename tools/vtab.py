@@ -31,8 +31,8 @@ from argparse import Namespace
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, whole
-from vit_jax.experiments import vtab
-from vit_jax.experiments.studies import Study, command
+from vit_jax.extras.experiments import vtab
+from vit_jax.extras.experiments.studies import Study, command
 from vit_jax.process import console
 
 

@@ -19,20 +19,16 @@ from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
-from vit_jax.experiments import memory, pace
-from vit_jax.plots import curves
 from vit_jax.process import variables
 from vit_jax.process.retry import Retry
 from vit_jax.process.signals import StopRequest
-from vit_jax.report.messages import Messages
-from vit_jax.report.provenance import Provenance
-from vit_jax.report.report import Report
+from vit_jax.registry import CALLBACKS
 from vit_jax.storage import checkpoint, files, workdir
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, fingerprint, init_from, start, steps, together, verification
+from vit_jax.training import checks, fingerprint, init_from, memory, pace, start, steps, together
 from vit_jax.training import facts as run_facts
 from vit_jax.training import run as runs
 from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
@@ -140,7 +136,8 @@ def make_run(
     facts = {**facts, **run_facts.of_devices()}
     config = resolve(asked, facts, recorded.config)
     run = make(config)
-    verification.check(config, run.mesh.devices.flat[0])
+    for kind in CALLBACKS.values():
+      kind.check(config, run.mesh.devices.flat[0])
     if recorded.new and config.init_from:
       source = facts["start"](config).weights
       initial = init_from.read(config, run.objective, data.train.class_names, source)
@@ -220,17 +217,18 @@ def train(
           )
         writer.say(initial.report)
       with watchdog.guarded():
-        update = verification.update_of(run, session)
-        loop = Loop(run, update, callbacks(run, session), stop, session.monitor, watchdog)
-        return loop.train(state)
+        beside, update = callbacks(run, session), run.update
+        for callback in beside:
+          update = callback.update(update)
+        return Loop(run, update, beside, stop, session.monitor, watchdog).train(state)
 
 
 def callbacks(run: Run, session: Session) -> Sequence[Callback]:
   """What happens beside the steps, in the order that `vit_jax.training.loop` explains.
 
-  The first three only look on; they end last, when all is saved.
+  Those of the registry only look on; they end last, when all is saved.
   """
-  kinds = Messages, Report, Provenance, Metrics, Checkpointing, Evaluation, Profile
+  kinds = *CALLBACKS.values(), Metrics, Checkpointing, Evaluation, Profile
   return [kind(run, session) for kind in kinds]
 
 
@@ -286,8 +284,8 @@ def launch_evaluation(
   reader = reader_of(scored.settings)
   evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
   if jax.process_index() == 0:
-    with workdir.writing(folder):
-      curves.confusions(folder)
+    for kind in CALLBACKS.values():
+      kind.evaluated(folder)
 
 
 def reader_of(config: Config) -> Reader:

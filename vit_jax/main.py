@@ -79,9 +79,9 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
     ConfigError: the file exists, or cannot be written.
   """
   from vit_jax.config.resolve import resolve
-  from vit_jax.experiments.facts import before_devices
+  from vit_jax.training.start import known_at_start
 
-  facts = before_devices(command.config)
+  facts = known_at_start(command.config)
   text = as_recipe(resolve(command.config, facts), facts, f"Made from {command.recipe}.")
   try:
     new = path.suffix == ".py" and files.create(path, text)

@@ -80,9 +80,9 @@ OPTIMIZERS = Registry(
 
 WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a path is theirs
   {
-    "timm": "vit_jax.weights.timm_hub:TIMM",
-    "dinov2": "vit_jax.weights.dinov2:DINOV2",
-    "huggingface": "vit_jax.weights.huggingface:HUGGING_FACE",
+    "timm": "vit_jax.extras.formats.timm_hub:TIMM",
+    "dinov2": "vit_jax.extras.formats.dinov2:DINOV2",
+    "huggingface": "vit_jax.extras.formats.huggingface:HUGGING_FACE",
     "npz": "vit_jax.weights.npz:NPZ",
     "msgpack": "vit_jax.weights.msgpack:MSGPACK",
     "safetensors": "vit_jax.weights.safetensors:SAFETENSORS",
@@ -94,13 +94,13 @@ WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a pat
 SOURCES = Registry(
   {
     "tfds": "vit_jax.data.sources.tfds:Tfds",
-    "csv": "vit_jax.data.sources.csv_file:Csv",
-    "parquet": "vit_jax.data.sources.parquet:Parquet",
-    "wds": "vit_jax.data.sources.webdataset:WebDataset",
-    "hf": "vit_jax.data.sources.hugging_face:HuggingFace",
+    "csv": "vit_jax.extras.sources.csv_file:Csv",
+    "parquet": "vit_jax.extras.sources.parquet:Parquet",
+    "wds": "vit_jax.extras.sources.webdataset:WebDataset",
+    "hf": "vit_jax.extras.sources.hugging_face:HuggingFace",
     "folder": "vit_jax.data.sources.folder:Folder",
-    "objectnet": "vit_jax.data.sources.objectnet:ObjectNet",
-    "vtab": "vit_jax.data.sources.vtab_tasks:Vtab",
+    "objectnet": "vit_jax.extras.sources.objectnet:ObjectNet",
+    "vtab": "vit_jax.extras.sources.vtab_tasks:Vtab",
     "digits": "vit_jax.data.sources.digits:Digits",
     "synthetic": "vit_jax.data.sources.synthetic:Synthetic",
   }
@@ -109,8 +109,37 @@ SOURCES = Registry(
 STORAGES = Registry(
   {
     "file": "vit_jax.storage.local:LOCAL",
-    "gs": "vit_jax.storage.buckets.services:GOOGLE",
-    "s3": "vit_jax.storage.buckets.services:AMAZON",
+    "gs": "vit_jax.extras.buckets.services:GOOGLE",
+    "s3": "vit_jax.extras.buckets.services:AMAZON",
+  }
+)
+
+# What looks on while a run trains, in the order in which it is called; it ends in the opposite one.
+CALLBACKS = Registry(
+  {
+    "messages": "vit_jax.extras.report.messages:Messages",
+    "report": "vit_jax.extras.report.report:Report",
+    "provenance": "vit_jax.extras.report.provenance:Provenance",
+    "verification": "vit_jax.extras.verification.verification:Verification",
+  }
+)
+
+ARRAY_NAMES = Registry(  # of other libraries, in files of safetensors; the first one is written
+  {
+    "timm": "vit_jax.extras.formats.timm:NAMES",
+  }
+)
+
+TRAINING_VIEWS = Registry(  # what stands between the training images and those who read them
+  {
+    "decoded_cache": "vit_jax.extras.decoded_cache:cached",
+  }
+)
+
+MODEL_NAMES = Registry(  # of other libraries
+  {
+    "vit": "vit_jax.extras.formats.vit_names:translate",
+    "resnet": "vit_jax.extras.formats.resnet_names:translate",
   }
 )
 

@@ -10,7 +10,7 @@ the same for all seeds. Nothing is chosen: each piece has the strength that its 
 There is no larger scale: each piece is in one of the recipes that docs/from-scratch.md lists.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Stage, Study
 
 STEPS = {1000: 1000, 10_000: 2000, 60_000: 4000}  # images: steps of 64 images
 MODEL = {"model.name": "ViT-Ti/7", "model.width": 64, "model.mlp_dim": 128, "model.heads": 2}

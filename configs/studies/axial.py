@@ -21,7 +21,7 @@ that axial ViTs are more accurate than ViTs and need more computation, and that 
 is very slow on TPUs.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
 
 HALVES = "configs/fashion_halves.py:first"
 SMALL = {

@@ -16,7 +16,7 @@ The paper finds that ViTs need two to four times less compute than ResNets for t
 and that hybrids are a little better than ViTs where compute is small.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Paper, Stage, Study, transfer
+from vit_jax.extras.experiments.studies import Cell, Drawing, Paper, Stage, Study, transfer
 
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
 PROBE = {

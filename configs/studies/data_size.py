@@ -23,7 +23,16 @@ The paper finds that large ViTs need the large sets: on ImageNet ViT-L is worse 
 ResNets are better than ViTs; on JFT-300M it is the other way round.
 """
 
-from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, transfer
+from vit_jax.extras.experiments.studies import (
+  Cell,
+  Choice,
+  Drawing,
+  Paper,
+  Score,
+  Stage,
+  Study,
+  transfer,
+)
 
 TABLE = Paper("configs/studies/paper/table5.csv", "accuracy", "Table 5, accuracy after fine-tuning")
 VITS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14")

@@ -14,7 +14,7 @@ each with its own learning rate: 8e-4 for the class token and 3e-4 for the mean.
 over the epochs, as the figure here does, and gives no numbers.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
 
 HEADS = {"class token": "class_token", "mean": "gap"}
 SMALL = {

@@ -15,7 +15,7 @@ images, not its labels.
 There is no larger scale: the paper's pre-training is configs/masked_vit_b16_jft.py.
 """
 
-from vit_jax.experiments.studies import Cell, Choice, Drawing, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Choice, Drawing, Stage, Study
 
 MODEL = {"model.name": "ViT-Ti/7", "model.width": 64, "model.mlp_dim": 128, "model.heads": 2}
 STEPS = 2000  # without labels

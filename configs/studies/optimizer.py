@@ -17,7 +17,7 @@ BiT-HyperRule among them. JFT-300M is not public: write your own below, in JFT.
 The paper finds that Adam is better than SGD on most tasks, and on average.
 """
 
-from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Stage, Study, transfer
+from vit_jax.extras.experiments.studies import Cell, Choice, Drawing, Paper, Stage, Study, transfer
 from vit_jax.recipes import LENGTHS_OF_BIT
 
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}

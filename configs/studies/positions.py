@@ -11,7 +11,7 @@ Nothing is chosen: every cell has the settings of the recipe. The paper finds th
 embedding is better than none, and little difference between kinds and places.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Paper, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Paper, Score, Stage, Study
 
 CELLS = [
   ("none", "stem"),

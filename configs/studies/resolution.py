@@ -18,7 +18,7 @@ the training images that the trials leave out: 10%, at the paper's scale 1%. At 
 pre-training, which has the same images, leaves them out too.
 """
 
-from vit_jax.experiments.studies import Cell, Choice, Drawing, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Choice, Drawing, Stage, Study
 
 POSITIONS = {"interpolated": False, "new": True}  # config.new_positions
 RATES = tuple({"schedule.learning_rate": rate} for rate in (0.003, 0.01, 0.03, 0.06))

@@ -19,7 +19,7 @@ up to 64 blocks but less beyond 16; that width helps least; that smaller patches
 parameters; and that scaling all together helps too.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
 
 SMALL = {
   "model.name": "ViT-Ti/4",

@@ -20,7 +20,7 @@ The paper draws its results, and gives no numbers. It finds that ViTs lose more 
 smallest subset, and win on the largest.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
 
 MODELS = ("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2")
 SUBSETS = {"9M": 9_000_000, "30M": 30_000_000, "90M": 90_000_000, "all": 303_000_000}

@@ -13,7 +13,7 @@ scratch has the recipe of pre-training, since SGD is meant for parameters that a
 There is no larger scale: the paper's transfers are the studies of its tables.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Stage, Study
 
 SHAPE = {
   "batch_size": 64,

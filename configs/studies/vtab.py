@@ -19,7 +19,7 @@ are beside the results. Of BiT-L (R152x4) the paper prints only the mean of all 
 2); Figure 2 draws its groups without numbers.
 """
 
-from vit_jax.experiments.studies import Cell, Drawing, Paper, Stage, Study, transfer
+from vit_jax.extras.experiments.studies import Cell, Drawing, Paper, Stage, Study, transfer
 
 TABLE = Paper(
   "configs/studies/paper/table9.csv",

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.data.test_resampling import photo
 from vit_jax.data.images import evaluate_image
-from vit_jax.weights import huggingface_images
+from vit_jax.extras.formats import huggingface_images
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 IMAGENET = dict(image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225])

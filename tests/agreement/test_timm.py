@@ -13,7 +13,8 @@ import pytest
 
 from tests import modules
 from tests.golden import weights as golden
-from vit_jax import inspection, models, weights
+from vit_jax import models, weights
+from vit_jax.extras import inspection
 from vit_jax.storage.tree import flatten
 
 CLASSES, SIDE = 7, 64

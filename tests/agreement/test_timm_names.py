@@ -15,9 +15,10 @@ from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.config import Model, model_names
+from vit_jax.extras.formats import timm
 from vit_jax.inference.model import of_weights, read
 from vit_jax.models.description import differences
-from vit_jax.weights import Weights, timm
+from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
 BOUND = 1e-5

@@ -1,19 +1,11 @@
-"""Fixtures that several test files use."""
+"""A fixture for all tests of data."""
 
 import pytest
 
 from vit_jax.data import patience
-from vit_jax.data.preparation import prepare
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
   """What fails is read again without a pause."""
   monkeypatch.setattr(patience, "PAUSES", (0.0, 0.0, 0.0))
-
-
-@pytest.fixture
-def small_files(monkeypatch, tmp_path):
-  monkeypatch.setattr(prepare, "_FILE_BYTES", 20_000)  # several files
-  monkeypatch.setattr(prepare, "_SAMPLE", 4)
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))

@@ -6,8 +6,8 @@ import numpy as np
 
 from tests.data.tfds_fixture import jpeg_of
 from vit_jax.data import sources
-from vit_jax.data.preparation import prepare
 from vit_jax.data.sources.folder import Folder
+from vit_jax.extras.preparation import prepare
 
 
 def write_images(root, counts, seed=0):

@@ -7,10 +7,10 @@ import pytest
 
 from vit_jax.data import classes
 from vit_jax.data.imagenet import imagenet_classes
-from vit_jax.data.preparation.splits import OfClasses
 from vit_jax.data.sources import SourceError
-from vit_jax.data.sources.csv_file import Csv
 from vit_jax.data.sources.folder import Folder
+from vit_jax.extras.preparation.splits import OfClasses
+from vit_jax.extras.sources.csv_file import Csv
 from vit_jax.weights.card import Card
 
 WORDNET = tuple(f"n{i:08d}" for i in range(21_843))

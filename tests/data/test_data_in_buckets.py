@@ -15,10 +15,11 @@ from tests.data.opened import assert_same, every, open_source
 from tests.data.test_every_source import CUT, assert_equal, batches
 from vit_jax.config import ConfigError
 from vit_jax.data import leakage, pipeline, sources, stored
-from vit_jax.data.sources import Mixed, SourceError, Subset, webdataset
+from vit_jax.data.sources import Mixed, SourceError, Subset
+from vit_jax.extras.buckets import client
+from vit_jax.extras.sources import webdataset
 from vit_jax.storage import files
 from vit_jax.storage.base import ChangedError
-from vit_jax.storage.buckets import client
 from vit_jax.storage.paths import path_of
 
 FORMATS = {"gs": ("folder", "csv", "parquet", "wds", "tfds"), "s3": ("folder", "tfds")}

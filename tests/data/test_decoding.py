@@ -22,7 +22,7 @@ from tests.data.pictures import (
 )
 from tests.data.tiff import tiff
 from vit_jax.data import image_files, images, jpeg_segments
-from vit_jax.data.preparation import quality
+from vit_jax.extras.preparation import quality
 
 
 def coloured(indices, colours, **options):

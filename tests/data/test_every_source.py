@@ -8,11 +8,13 @@ import pytest
 from tests.data import digit_files, numbered
 from tests.data.digit_files import COUNT, MAKERS
 from tests.data.opened import open_source
-from vit_jax.data import by_label, cache, identity, images, leakage, order, pipeline
-from vit_jax.data.duplicates import fingerprint
+from vit_jax.data import by_label, identity, images, leakage, order, pipeline
 from vit_jax.data.order import MixedSource
-from vit_jax.data.sources import Listed, Mixed, Remaining, Selected, Subset, webdataset
+from vit_jax.data.sources import Listed, Mixed, Remaining, Selected, Subset
 from vit_jax.data.sources.subset import write_exclusions
+from vit_jax.extras import decoded_cache as cache
+from vit_jax.extras.duplicates import fingerprint
+from vit_jax.extras.sources import webdataset
 
 CUT = functools.partial(
   images.train_image, size=8, area=(0.5, 1), aspect=(1, 1), flip=True, max_pixels=100

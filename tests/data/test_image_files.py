@@ -10,9 +10,10 @@ import pytest
 
 from vit_jax.config import RunError
 from vit_jax.data import image_files, records, sources
-from vit_jax.data.sources import SourceError, objectnet, subset
-from vit_jax.data.sources.csv_file import Csv
+from vit_jax.data.sources import SourceError, subset
 from vit_jax.data.sources.folder import Folder
+from vit_jax.extras.sources import objectnet
+from vit_jax.extras.sources.csv_file import Csv
 from vit_jax.storage import files
 
 

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import tensorflow_datasets as tfds
 
-from tests.data import objectnet_fixture, tfds_fixture
+from tests.data import tfds_fixture
+from tests.extras.sources import objectnet_fixture
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data import images

@@ -10,7 +10,7 @@ from tests.racing import at_once, slow_disk
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import results
 from vit_jax.evaluation.spec import Result
-from vit_jax.report import scored_set
+from vit_jax.extras.report import scored_set
 from vit_jax.storage import workdir
 
 

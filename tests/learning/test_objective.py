@@ -14,7 +14,7 @@ from tests import resolved
 from tests.learning.hidden_channel import Hidden, HiddenChannel
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
-from vit_jax.experiments import step_program
+from vit_jax.extras.experiments import step_program
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD

@@ -11,7 +11,8 @@ import pytest
 
 from tests import modules, reference
 from tests.models.test_flops import counted
-from vit_jax import config, inspection, models
+from vit_jax import config, models
+from vit_jax.extras import inspection
 from vit_jax.models.positions import PositionEmbedding
 from vit_jax.models.residual import Branches, StochasticDepth
 from vit_jax.models.stacking import stack_blocks, unstack_blocks

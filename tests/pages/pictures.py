@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-from vit_jax.experiments.studies import figure, loading, report, results
+from vit_jax.extras.experiments.studies import figure, loading, report, results
 
 ROOT = pathlib.Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"

@@ -6,7 +6,7 @@ import re
 from tests import programs, resolved
 from tests.recipes.paper import docstring, load
 from vit_jax import recipes
-from vit_jax.experiments.studies.loading import functions
+from vit_jax.extras.experiments.studies.loading import functions
 
 
 def test_pre_training_has_the_settings_of_the_recipe_on_all_classes():

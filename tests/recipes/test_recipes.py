@@ -16,9 +16,9 @@ from vit_jax.config import Dataset
 from vit_jax.config.facts import Labels
 from vit_jax.data import leakage
 from vit_jax.data.sources.base import Block
+from vit_jax.extras.experiments.vtab_finetuning import PARTS
 from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.recipes.finetuning import TASKS
-from vit_jax.recipes.vtab_finetuning import PARTS
 from vit_jax.training import checks
 from vit_jax.weights.card import Card
 

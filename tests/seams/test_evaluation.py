@@ -15,10 +15,10 @@ from vit_jax.config.page import page
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import features
 from vit_jax.evaluation.spec import EvaluationSpec, Evaluator, Metric, Result
-from vit_jax.experiments import holdout
+from vit_jax.extras.experiments import holdout
+from vit_jax.extras.report import report
 from vit_jax.launch import launch
 from vit_jax.process.signals import StopRequest
-from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
 
 pytestmark = pytest.mark.usefixtures("one_device")

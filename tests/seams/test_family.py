@@ -17,10 +17,10 @@ from vit_jax import config as c
 from vit_jax import inference, models, recipes, registry
 from vit_jax.config import ConfigError
 from vit_jax.config.resolve import resolve, with_value
+from vit_jax.extras.report import report
 from vit_jax.models.family import Family, Network
 from vit_jax.models.layers import Head
 from vit_jax.recipes import cost
-from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import facts
 

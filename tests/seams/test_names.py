@@ -39,34 +39,37 @@ ALLOWED = {
   },
   "EVALUATIONS": {("vit_jax.config.run", "classification")},
   "FAMILIES": {  # formats of other libraries; they read names of parameters
-    ("vit_jax.weights.huggingface", "vit"),
+    ("vit_jax.extras.formats.huggingface", "vit"),
   },
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
   "SOURCES": {
-    ("vit_jax.data.sources.vtab_tasks", "tfds"),  # its tasks are datasets of TFDS
-    ("vit_jax.data.sources.objectnet", "folder"),  # a folder with other names of its classes
-    ("vit_jax.data.sources.csv_file", "folder"),  # whose images are in the same places
+    ("vit_jax.extras.sources.vtab_tasks", "tfds"),  # its tasks are datasets of TFDS
+    ("vit_jax.extras.sources.objectnet", "folder"),  # a folder with other names of its classes
+    ("vit_jax.extras.sources.csv_file", "folder"),  # whose images are in the same places
     ("vit_jax.data.image_files", "folder"),  # the word, not the source
     ("vit_jax.storage.base", "folder"),
-    ("vit_jax.experiments.vtab", "vtab"),  # the benchmark
+    ("vit_jax.extras.experiments.vtab", "vtab"),  # the benchmark
     ("vit_jax.inference.predict", "csv"),  # the form of a report
   },
   "STORAGES": {  # paths that are no URL; "file" also says what is at a path
     ("vit_jax.storage.base", "file"),
-    ("vit_jax.data.sources.csv_file", "file"),  # a usual name of a column
+    ("vit_jax.extras.sources.csv_file", "file"),  # a usual name of a column
     ("vit_jax.storage.paths", "file"),
   },
   "WEIGHT_FORMATS": {  # folders with a file of that format
-    ("vit_jax.weights.huggingface", "safetensors"),
-    ("vit_jax.weights.timm_hub", "safetensors"),
-    ("vit_jax.weights.dinov2", "safetensors"),
-    ("vit_jax.weights.dinov2", "huggingface"),  # folders with the same files
+    ("vit_jax.extras.formats.huggingface", "safetensors"),
+    ("vit_jax.extras.formats.timm_hub", "safetensors"),
+    ("vit_jax.extras.formats.dinov2", "safetensors"),
+    ("vit_jax.extras.formats.dinov2", "huggingface"),  # folders with the same files
     ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
     ("vit_jax.models.stem", "timm"),
-    ("vit_jax.weights.timm", "timm"),
-    ("vit_jax.models.vit_elsewhere", "timm"),
-    ("vit_jax.models.vit_elsewhere", "dinov2"),  # a word in names of models
-    ("vit_jax.training.verification", "safetensors"),  # the form of the values that it keeps
+    ("vit_jax.extras.formats.timm", "timm"),
+    ("vit_jax.extras.formats.vit_names", "timm"),
+    ("vit_jax.extras.formats.vit_names", "dinov2"),  # a word in names of models
+    (
+      "vit_jax.extras.verification.verification",
+      "safetensors",
+    ),  # the form of the values that it keeps
   },
 }
 

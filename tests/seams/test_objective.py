@@ -10,8 +10,8 @@ from tests.seams import program
 from vit_jax import recipes, registry
 from vit_jax.config import ConfigError
 from vit_jax.config.page import page
+from vit_jax.extras.report import report
 from vit_jax.recipes import cost
-from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
 
 TOY = (

@@ -13,7 +13,7 @@ from tests.seams import program
 from vit_jax import registry
 from vit_jax.config import Optimizer
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.report import report
+from vit_jax.extras.report import report
 from vit_jax.storage import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_device")

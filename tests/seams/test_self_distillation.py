@@ -24,7 +24,7 @@ from vit_jax.config.fields import name_of_kind
 from vit_jax.data.batches import train_transform
 from vit_jax.data.device import normalize
 from vit_jax.devices import mesh as meshes
-from vit_jax.experiments import step_program
+from vit_jax.extras.experiments import step_program
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
 from vit_jax.learning.optimizers.sgd import SGD

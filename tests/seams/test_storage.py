@@ -18,12 +18,12 @@ from tools import export, report
 from vit_jax import main, registry, weights
 from vit_jax.config import command_line
 from vit_jax.data import sources
+from vit_jax.extras.buckets.entry import Entry
+from vit_jax.extras.formats import timm
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import FILE, ChangedError
-from vit_jax.storage.buckets.entry import Entry
 from vit_jax.storage.local import LOCAL
 from vit_jax.storage.paths import UrlPath, path_of
-from vit_jax.weights import timm
 
 pytestmark = pytest.mark.usefixtures("one_device")
 

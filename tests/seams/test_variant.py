@@ -15,14 +15,15 @@ from tests.golden import weights as golden
 from tests.models.test_flops import counted
 from tests.seams import program
 from tools import export
-from vit_jax import inference, inspection, models, registry, weights
+from vit_jax import inference, models, registry, weights
+from vit_jax.extras import inspection
+from vit_jax.extras.formats import timm
+from vit_jax.extras.report import report
 from vit_jax.learning.masked_patches import encoded
 from vit_jax.models import vit_names
 from vit_jax.models.family import Family
 from vit_jax.models.vit import ViT
-from vit_jax.report import report
 from vit_jax.storage import checkpoint
-from vit_jax.weights import timm
 
 pytestmark = pytest.mark.usefixtures("one_device")
 

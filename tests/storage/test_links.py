@@ -3,12 +3,12 @@
 import pytest
 from PIL import Image
 
-from tests.report import made_run
+from tests.extras.report import made_run
 from vit_jax import launch
 from vit_jax.config import ConfigError
-from vit_jax.inspection import records
+from vit_jax.extras.inspection import records
+from vit_jax.extras.report import report
 from vit_jax.process.signals import StopRequest
-from vit_jax.report import report
 from vit_jax.storage import workdir
 
 READERS = (

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import accelerator, bucket, formats, input, processes, step
 from tools import benchmark
-from vit_jax.data.sources import webdataset
-from vit_jax.experiments import timing
+from vit_jax.extras.experiments import timing
+from vit_jax.extras.sources import webdataset
 
 
 def test_what_could_not_be_measured_says_why():

@@ -13,7 +13,7 @@ from compiled.platform import known
 from compiled.table import ROOT
 from tests.pages.blocks import blocks, split
 from vit_jax import recipes
-from vit_jax.experiments import step_program
+from vit_jax.extras.experiments import step_program
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
 

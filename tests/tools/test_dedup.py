@@ -86,7 +86,9 @@ def arguments(words, tmp_path):
 
 def test_without_beam_it_says_how_to_install_it(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, "apache_beam", None)
-  monkeypatch.delitem(sys.modules, "vit_jax.data.duplicates.pipeline", raising=False)
-  monkeypatch.delattr("vit_jax.data.duplicates.pipeline", raising=False)  # imported by other tests
+  monkeypatch.delitem(sys.modules, "vit_jax.extras.duplicates.pipeline", raising=False)
+  monkeypatch.delattr(
+    "vit_jax.extras.duplicates.pipeline", raising=False
+  )  # imported by other tests
   with pytest.raises(c.ConfigError, match=r"apache_beam is not installed; .*'\.\[dedup\]'"):
     dedup.search(arguments("--train digits train --test digits test", tmp_path), [])

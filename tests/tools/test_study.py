@@ -11,11 +11,11 @@ import subprocess
 import pytest
 
 from tests import programs
-from tests.experiments.studies import stub
+from tests.extras.experiments.studies import stub
 from tools import study as tool
 from vit_jax.config import ConfigError
-from vit_jax.experiments import runs
-from vit_jax.experiments.studies import jobs, loading, plan, results
+from vit_jax.extras.experiments import runs
+from vit_jax.extras.experiments.studies import jobs, loading, plan, results
 
 STUDIES = sorted((programs.ROOT / "configs" / "studies").glob("*.py"))
 
@@ -132,7 +132,7 @@ def test_an_empty_only_is_no_cell(here, tmp_path, capsys):
 
 
 MINE = """
-from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Stage, Study
 
 TINY = {
   "batch_size": 32, "model.depth": 1, "model.width": 16, "model.mlp_dim": 32, "model.heads": 2,

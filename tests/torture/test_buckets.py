@@ -13,9 +13,9 @@ from tests import buckets, programs
 from tests.ends import assert_equal_ends
 from tests.faults import faulty
 from tests.storage import states
+from vit_jax.extras.buckets import client, lease
 from vit_jax.process.errors import RunError
 from vit_jax.storage import checkpoint, files, metrics_log, workdir
-from vit_jax.storage.buckets import client, lease
 from vit_jax.storage.paths import path_of
 
 CASES = (0, 20)  # storage/test_buckets.py has single faults in every test run

@@ -16,9 +16,9 @@ import safetensors.numpy
 from tests import miscomputing, resolved, tiny_run
 from vit_jax import config as c
 from vit_jax.devices import sharding
+from vit_jax.extras.verification import verification
 from vit_jax.learning import state as states
 from vit_jax.process.errors import Miscomputed
-from vit_jax.training import verification
 
 KINDS = ("parameters", "replica", "gradients", "once")
 CASES = (4, 400)

@@ -19,8 +19,8 @@ from vit_jax.data.datasets import check_same_classes, of_run
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.experiments import holdout
-from vit_jax.report import messages
+from vit_jax.extras.experiments import holdout
+from vit_jax.extras.report import messages
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import checks, steps
 from vit_jax.training import run as runs

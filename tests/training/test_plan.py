@@ -12,8 +12,8 @@ from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax.config import overrides
 from vit_jax.config.resolve import resolve
-from vit_jax.data import cache
 from vit_jax.evaluation.classification import Classification
+from vit_jax.extras import decoded_cache as cache
 from vit_jax.learning.classification import Settings
 from vit_jax.training import facts
 from vit_jax.training import run as runs

@@ -16,9 +16,9 @@ from vit_jax.data.images import BadImage
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import evaluations, spec
 from vit_jax.evaluation.evaluations import NotScored
+from vit_jax.extras.report import run as reported
 from vit_jax.process import agreement
 from vit_jax.process.signals import StopRequest
-from vit_jax.report import run as reported
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import run as runs
 from vit_jax.training import start

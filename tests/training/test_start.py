@@ -19,13 +19,13 @@ from vit_jax import launch, models, recipes, weights
 from vit_jax.config.resolve import GIVEN, check_known, left, resolve
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
+from vit_jax.extras.formats import timm
+from vit_jax.extras.report import messages
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.description import differences
 from vit_jax.process.signals import StopRequest
-from vit_jax.report import messages
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import facts, start
-from vit_jax.weights import timm
 from vit_jax.weights.card import Card
 
 

@@ -8,8 +8,8 @@ import importlib
 
 import pytest
 
+from vit_jax.extras.formats import dinov2, huggingface, timm, timm_hub
 from vit_jax.models.layers import EPSILON
-from vit_jax.weights import dinov2, huggingface, timm, timm_hub
 
 VIT = dict(
   hidden_act="gelu",

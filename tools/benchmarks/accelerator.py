@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from benchmarks import step as training_step
 from benchmarks.processes import in_process
-from vit_jax.experiments import timing
+from vit_jax.extras.experiments import timing
+from vit_jax.process.memory import out_of_memory
 
 MAX_BATCH = 1024
 
@@ -114,7 +115,7 @@ def _largest(context, case: Case, *, largest: int) -> dict:
   batch = largest
   while True:
     measured = in_process(context, _time, case, batch) | {"batch": batch}
-    if "error" not in measured or batch == 1 or not timing.out_of_memory(measured["error"]):
+    if "error" not in measured or batch == 1 or not out_of_memory(measured["error"]):
       return measured
     batch //= 2
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import input as jpegs
 from vit_jax.data import sources
-from vit_jax.data.preparation import prepare
+from vit_jax.extras.preparation import prepare
 from vit_jax.process.errors import ConfigError
 
 _ROWS = (10, 100)  # of a Parquet row group

@@ -5,8 +5,8 @@ import pathlib
 
 from benchmarks.case import INFERENCE, TRAINING, Case
 from benchmarks.survey import RESULTS, fits, largest, of_case
-from vit_jax.experiments.studies import report
-from vit_jax.plots import charts
+from vit_jax.extras.experiments.studies import report
+from vit_jax.extras.plots import charts
 from vit_jax.process.text import aligned, cells
 from vit_jax.storage import files, workdir
 

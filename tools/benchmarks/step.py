@@ -16,7 +16,7 @@ import sys
 import types
 
 from benchmarks.processes import in_process
-from vit_jax.experiments import timing
+from vit_jax.extras.experiments import timing
 
 MODEL, BATCH, SIDE, CLASSES = "ViT-S/16", 16, 224, 1000
 MATMUL = 2048  # rows and columns of the matmul that is the measure of the machine
@@ -96,7 +96,7 @@ def jax_step(model: str, *, side: int, batch: int, **options):
   import jax
 
   from vit_jax import config as c
-  from vit_jax.experiments import step_program
+  from vit_jax.extras.experiments import step_program
   from vit_jax.learning.optimizers.adam import Adam
 
   config = c.Config(
@@ -109,7 +109,7 @@ def jax_step(model: str, *, side: int, batch: int, **options):
     data=c.Data(image_size=side),
   )
   run = step_program.planned(config, jax.devices()[:1])
-  shapes = run.abstract, step_program.abstract_batch(run)
+  shapes = run.abstract, run.abstract_batch()
   return step_program.stepper(run, run.update.lower(*shapes).compile())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks.case import Case
 from vit_jax.config import ConfigError
-from vit_jax.experiments.studies import results
+from vit_jax.extras.experiments.studies import results
 from vit_jax.storage import files, workdir
 
 RESULTS = "results.csv"

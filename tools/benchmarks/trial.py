@@ -9,8 +9,10 @@ from benchmarks.case import TRAINING, Case
 from compiled import compilation
 from vit_jax.data.device import normalize
 from vit_jax.devices import mesh as meshes
-from vit_jax.experiments import step_program, timing
+from vit_jax.extras.experiments import step_program, timing
 from vit_jax.learning import state
+from vit_jax.process.memory import lacks_memory
+from vit_jax.training.memory import peak_bytes
 from vit_jax.training.run import Run
 
 
@@ -39,13 +41,13 @@ def measured(case: Case, batch: int, memory: int) -> dict:
   function, shapes = program(case.what, run)
   try:
     compiled = function.lower(*shapes).compile()
-    if on_cpu and step_program.peak_bytes(compiled.memory_analysis()) > memory:
+    if on_cpu and peak_bytes(compiled.memory_analysis()) > memory:
       return dict(fits=False, seconds=None)
     if on_cpu:
       processes.limit_data(memory)
     return dict(fits=True, seconds=timing.median_seconds(stepper(case.what, run, compiled)))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
-    if not timing.lacks_memory(error):
+    if not lacks_memory(error):
       raise
     return dict(fits=False, seconds=None)
 
@@ -56,7 +58,7 @@ def estimated(case: Case, batch: int, devices) -> dict:
   try:
     compiled = compilation.program(run, *program(case.what, run))
   except jax.errors.JaxRuntimeError as error:
-    if not timing.lacks_memory(error):
+    if not lacks_memory(error):
       raise
     return dict(fits=False, seconds=None)
   return dict(fits=compiled.fits, seconds=compiled.step_seconds)
@@ -64,7 +66,7 @@ def estimated(case: Case, batch: int, devices) -> dict:
 
 def program(what: str, run: Run):
   """The jitted function of a case, and the shapes of its arguments."""
-  batch = step_program.abstract_batch(run)
+  batch = run.abstract_batch()
   if what == TRAINING:
     return run.update, (run.abstract, batch)
   function = jax.jit(meshes.on(run.mesh, functools.partial(logits, run.model)))

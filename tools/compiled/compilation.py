@@ -15,8 +15,9 @@ from vit_jax.config import AUTO, Config
 from vit_jax.config.resolve import with_value
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import sharding
-from vit_jax.experiments import step_program
+from vit_jax.extras.experiments import step_program
 from vit_jax.training import run as runs
+from vit_jax.training.memory import copies_of_state, peak_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +86,7 @@ def step_name(config: Config, devices) -> str:
 
 def _arguments(run: runs.Run) -> tuple:
   """The shapes of the arguments of a training step."""
-  return run.abstract, step_program.abstract_batch(run)
+  return run.abstract, run.abstract_batch()
 
 
 def _name(lowered) -> str:
@@ -111,7 +112,7 @@ def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> P
     if temporaries is None:
       raise
     held = sharding.bytes_per_device(arguments)
-    second = sharding.bytes_per_device(run.abstract) if config.verify_every else 0
+    second = copies_of_state(config) * sharding.bytes_per_device(run.abstract)
     return Program(
       **common,
       second_state_bytes=second,
@@ -131,8 +132,8 @@ def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> P
   )
   cycles = program_text.cycles(text)
   unrolled = not config.model.scan and config.parts == 1
-  second = step_program.second_state_bytes(config, memory)
-  peak = step_program.peak_bytes(memory) + second
+  second = copies_of_state(config) * memory.alias_size_in_bytes
+  peak = peak_bytes(memory) + second
   return Program(
     **common,
     argument_bytes=memory.argument_size_in_bytes,

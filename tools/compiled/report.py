@@ -10,7 +10,7 @@ from compiled.platform import known
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, ConfigError, Optimizer, RunError
 from vit_jax.devices import mesh as meshes
-from vit_jax.experiments import step_program
+from vit_jax.extras.experiments import step_program
 from vit_jax.recipes import cost
 from vit_jax.training import checks
 

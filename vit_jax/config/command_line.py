@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from absl import flags
 
-from vit_jax.config import overrides, python_file, recorded
+from vit_jax.config import overrides, plugins, python_file, recorded
 from vit_jax.config.run import Config
 from vit_jax.process import console, exit_status
 from vit_jax.process.errors import ConfigError
@@ -36,6 +36,7 @@ def parse(argv: list[str]) -> CommandLine:
   """Parses the command line; if it is wrong, prints one message and exits with status 2."""
   try:
     texts, others = overrides.split(argv[1:])
+    plugins.load(texts.get("plugins", ""))
     rest = flags.FLAGS([argv[0], *others])
     if len(rest) > 1:
       raise ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")

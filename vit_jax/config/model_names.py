@@ -40,7 +40,7 @@ def translated(name: str) -> Translated | None:
   families = [*registry.FAMILIES.values()]
   if any(family.fields(name) is not None for family in families):
     return None
-  found = (family.translate(name.lower()) for family in families)
+  found = (translate(name.lower()) for translate in registry.MODEL_NAMES.values())
   return next((meaning for meaning in found if meaning is not None), None)
 
 

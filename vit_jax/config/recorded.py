@@ -5,6 +5,7 @@ import json
 import pathlib
 from collections.abc import Mapping
 
+from vit_jax.config import plugins
 from vit_jax.config.fields import AUTO
 from vit_jax.config.parsing import from_dict, to_dict
 from vit_jax.config.resolve import GIVEN
@@ -45,7 +46,11 @@ def updated(settings: Mapping) -> dict:
   """Recorded settings, also of earlier versions, as those of this version.
 
   0 and empty become AUTO only where they meant that a value is derived: evaluate_resize=0 is one.
+
+  Raises:
+    ConfigError: they need a plugin that this command has not imported.
   """
+  plugins.check(settings.get("plugins", ""))
   settings = json.loads(json.dumps(settings))
   for key, earlier, now in EARLIER:
     node, name = _place(settings, key)

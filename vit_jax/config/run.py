@@ -288,6 +288,11 @@ class Config:
     "pairs (setting, where a recipe took its value from), which a run shows when it starts",
   )
   derived: tuple = setting((), "names of the settings whose values follow from rules in a run")
+  plugins: str = setting(
+    "",
+    "modules of your own, separated by commas, that are imported before settings are read and add "
+    "to vit_jax.registry; only the command line can name them (docs/extending.md)",
+  )
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
 
   @property

@@ -5,6 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
+from vit_jax.config import plugins
 from vit_jax.config.suggestions import similar
 from vit_jax.process import console, exit_status
 from vit_jax.process.errors import ConfigError
@@ -51,6 +52,12 @@ class ToolFlags(argparse.ArgumentParser):
       help=f"a workdir, a checkpoint, or weights of the formats {', '.join(WEIGHT_FORMATS)}",
       **options,
     )
+    self.add_argument(
+      "--plugins",
+      type=plugin,
+      metavar="MODULES",
+      help="modules that the run was trained with, as config.plugins; they are imported",
+    )
 
   def add_average(self):
     """Adds --no-average, for tools that use weights as they are."""
@@ -92,6 +99,10 @@ class ToolFlags(argparse.ArgumentParser):
     flags, rest = self.parse_known_args(args)
     settings = [word for word in rest if word.startswith(SETTING) and "=" in word]
     self._refuse([word for word in rest if word not in settings])
+    for word in settings:
+      name, _, value = word.partition("=")
+      if name == f"{SETTING}plugins":
+        plugin(value)
     return flags, settings
 
   def error(self, message: str):
@@ -140,6 +151,12 @@ def _checked(read, text):
     return read(text)
   except ConfigError as error:
     raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def plugin(text: str) -> str:
+  """Imports plugins; for `type=`."""
+  _checked(plugins.load, text)
+  return text
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:

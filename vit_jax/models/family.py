@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.config.fields import AUTO
-from vit_jax.config.model_names import Translated
 from vit_jax.devices.sharding import ALL_LARGEST
 
 
@@ -29,7 +28,6 @@ class Family:
     recognise: (parameters, blocks unstacked) -> the fields that they determine; None: they are of
       another family. Errors of access, such as KeyError, mean that a parameter is missing.
     alike: (module) -> names of models like it, among which `models.settings_of` takes the nearest.
-    translate: (a name in another library, in lower case) -> what it means here; None: not known.
   """
 
   module: type
@@ -37,7 +35,6 @@ class Family:
   fields: Callable[[str], dict | None]
   recognise: Callable[[dict], dict | None]
   alike: Callable[["Network"], list[str]] = lambda module: []
-  translate: Callable[[str], Translated | None] = lambda name: None
 
 
 class Network:

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import config
-from vit_jax.config.model_names import Translated
 from vit_jax.models import flops
 from vit_jax.models.backbone import Backbone
 from vit_jax.models.convolution import STAGES, check_root, check_stages, map_size, stride_of
@@ -156,26 +155,6 @@ def alike(module: ResNet) -> list[str]:
   return [f"Axial-R{depth}" if module.heads else f"R{depth}x{factor}" for depth in STAGES]
 
 
-_SAME = (  # timm's names, and those of the published files
-  r"(?:timm/)?resnetv2_(?P<depth>50|101|152)x(?P<factor>\d)_bit[ms]?(?:[_.].*)?",
-  r"bit-[sm]-r(?P<depth>50|101|152)x(?P<factor>\d)(?:-.*)?(?:\.npz)?",
-)
-_ALIKE = r".*\bbit-?(?P<depth>50|101|152)\b.*"
-_OTHERS = r"(?:.*/)?resnet(?:v2_|-)?(?P<depth>50|101|152)(?!\d).*"
-
-
-def translate(name: str) -> Translated | None:
-  """As `Family.translate`."""
-  for pattern in _SAME:
-    if match := re.fullmatch(pattern, name):
-      return Translated("R{depth}x{factor}".format(**match.groupdict()))
-  if match := re.fullmatch(_ALIKE, name):
-    return Translated(f"R{match['depth']}x1", sure=False)
-  if match := re.fullmatch(_OTHERS, name):
-    return Translated(f"R{match['depth']}x1", lacking="another stem or normalisation than BiT")
-  return None
-
-
 FAMILY = Family(
   module=ResNet,
   names=(
@@ -185,5 +164,4 @@ FAMILY = Family(
   fields=fields_of_name,
   recognise=recognise,
   alike=alike,
-  translate=translate,
 )

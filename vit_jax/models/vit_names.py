@@ -2,7 +2,6 @@
 
 import re
 
-from vit_jax.models import vit_elsewhere
 from vit_jax.models.convolution import STAGES
 from vit_jax.models.family import Family
 from vit_jax.models.recognition import UnlikeError, child_count, outputs
@@ -136,5 +135,4 @@ FAMILY = Family(
   fields=fields_of_name,
   recognise=recognise,
   alike=alike,
-  translate=vit_elsewhere.translate,
 )

@@ -75,3 +75,15 @@ def _counts(path: pathlib.Path) -> dict[str, int]:
 
 def _number(path: pathlib.Path) -> int:
   return int(path.read_text(encoding="utf-8"))
+
+
+def lacks_memory(error: Exception) -> bool:
+  """Whether an error says that memory is too small, as that of the matmul library on CPUs."""
+  words = f"{type(error).__name__}: {error}"
+  lacking = out_of_memory(words) or "YNNPACK operation failed" in words
+  return lacking or isinstance(error, MemoryError)
+
+
+def out_of_memory(error: str) -> bool:
+  """Whether an error says that the memory of a device is too small."""
+  return "RESOURCE_EXHAUSTED" in error or "out of memory" in error.lower()

@@ -7,6 +7,8 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
+from collections.abc import Iterable
 
 PACKAGES = (
   *("vit_jax", "jax", "jaxlib", "flax", "optax", "tensorstore", "grain", "numpy"),
@@ -49,9 +51,20 @@ def deciding(given: dict[str, str]) -> dict[str, str]:
   return {key: value for key, value in shared.items() if value}
 
 
-def fingerprint() -> dict[str, str]:
-  """What decides the numbers that this program computes, but for settings and data."""
-  return {"the code": code()} | versions() | deciding(variables())
+def fingerprint(plugins: Iterable[str] = ()) -> dict[str, str]:
+  """What decides the numbers that this program computes, but for settings and data.
+
+  Args:
+    plugins: the names of imported modules that are a part of it.
+  """
+  own = {f"the code of {name}": of_module(name) for name in plugins}
+  return {"the code": code()} | own | versions() | deciding(variables())
+
+
+def of_module(name: str) -> str:
+  """A sum of the source of an imported module; "" if it has no file."""
+  file = getattr(sys.modules[name], "__file__", None)
+  return hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()[:16] if file else ""
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """What a kind of storage must do, so that a run can be kept on it.
 
 A new kind is one file with an instance of a class with the members of `Storage`, and one line in
-`registry.STORAGES` that leads to the instance: `"gs": "vit_jax.storage.buckets.services:GOOGLE"`
+`registry.STORAGES` that leads to the instance: `"gs": "vit_jax.extras.buckets.services:GOOGLE"`
 serves all paths gs://... Only `storage.files` calls these members; everything else calls
-`storage.files`. For another service of buckets, write a `Service` (`storage/buckets/services.py`)
+`storage.files`. For another service of buckets, write a `Service` (`extras/buckets/services.py`)
 instead: all that is below follows from it.
 
 What each kind must promise, because a checkpoint and the details of an evaluation rely on it:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 
-from vit_jax.config import Config, to_dict
+from vit_jax.config import Config, plugins, to_dict
 from vit_jax.data.identity import Identity
 from vit_jax.devices.comparison import UNKNOWN
 from vit_jax.process import program
@@ -30,7 +30,7 @@ def of_start(config: Config, step: int, data: Mapping[str, Identity]) -> dict[st
   for key, identity in data.items():
     known = {field: str(value) or UNKNOWN for field, value in identity._asdict().items()}
     facts |= {f"{key} ({field})": value for field, value in known.items()}
-  return facts | program.fingerprint()
+  return facts | program.fingerprint(plugins.names_in(config.plugins))
 
 
 def of_settings(config: Config) -> dict[str, str]:

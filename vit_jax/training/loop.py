@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import jax
 
+from vit_jax.config import Config
 from vit_jax.devices.watchdog import Watchdog
 from vit_jax.learning.state import TrainState
 from vit_jax.process.signals import StopRequest
+from vit_jax.storage.paths import Path
 from vit_jax.training.speed import Monitor
 
 if TYPE_CHECKING:  # a run holds data and models, which the loop only passes on
@@ -40,8 +42,26 @@ class Moment:
 class Callback:
   """Something that happens beside the steps; a method that is not overridden does nothing.
 
-  Every process calls the same methods at the same steps.
+  It is made of the run and of what is open while it trains: `Run` and `callbacks.Session`. Every
+  process calls the same methods at the same steps. `registry.CALLBACKS` lists those that look on.
   """
+
+  @classmethod
+  def check(cls, config: Config, device: jax.Device):
+    """Refuses settings that do not suit the devices; `device` is one of them."""
+
+  @classmethod
+  def copies_of_state(cls, config: Config) -> int:
+    """How many copies of the state it has on the devices."""
+    return 0
+
+  @classmethod
+  def evaluated(cls, folder: Path):
+    """After --mode=evaluate has written its results to a workdir; on the first process."""
+
+  def update(self, update: Callable) -> Callable:
+    """What computes a step, (state, batch) -> (state, metrics), in place of `update`."""
+    return update
 
   def start(self, moment: Moment):
     """Before the first step of this command."""

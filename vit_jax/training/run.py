@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import optax
 
-from vit_jax.config import AUTO, Config, ConfigError, Schedule, to_dict
-from vit_jax.config import Data as DataSettings
-from vit_jax.data import cache, datasets, fields, history, identity, sources
+from vit_jax.config import AUTO, Config, ConfigError, Schedule, plugins, to_dict
+from vit_jax.data import datasets, fields, history, identity, sources
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import NamedDataset, Opener, Training
 from vit_jax.data.history import History
@@ -27,6 +26,7 @@ from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.process import program
 from vit_jax.process.text import listed, shown
+from vit_jax.registry import TRAINING_VIEWS
 from vit_jax.training import steps as durations
 from vit_jax.training.steps import ImageCount, Steps
 
@@ -105,13 +105,24 @@ class Run:
       "trained_on": history.written((*self.data.earlier, *self.data.current)),
       "images": list(self.begun),
       "data": {key: known._asdict() for key, known in self.data.identities.items()},
-      "program": program.fingerprint(),
+      "program": self.program(),
     }
+
+  def program(self) -> dict[str, str]:
+    """What decides the run's numbers beside its settings and data, such as versions."""
+    return program.fingerprint(plugins.names_in(self.config.plugins))
 
   @property
   def attention(self) -> str:
     """Whose attention computes, "cudnn" or "xla"; "" if the model has none."""
     return getattr(self.model, "attention", "") if getattr(self.model, "heads", 0) else ""
+
+  def abstract_batch(self) -> dict:
+    """Shapes, types and shardings of a batch."""
+    sharding, size = meshes.batch_sharding(self.mesh), self.config.batch_size
+    named = {**self.reader.layout(self.data.train).fields, "mask": fields.Field()}
+    shape = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
+    return {name: shape((size, *field.shape), field.dtype) for name, field in named.items()}
 
   def parameter_count(self) -> int:
     """Number of parameters; every scalar of an array counts."""
@@ -254,7 +265,8 @@ def open_data(
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
   check_fields(config, training)
-  train = cached(train, config.data)
+  for view in TRAINING_VIEWS.values():
+    train = view(train, config.data)
   needed = config.objective.fields(config.data)
   train = Kept(train if labelled else sources.Unlabelled(train), needed)
   opened = (*training.datasets, *evaluations.datasets)
@@ -313,14 +325,3 @@ def check_batch(size: int, repeats: int, training: Training):
         f"{named.key}.weight={part.weight:g}; lower this weight, or make config.batch_size at most "
         f"{math.floor(part.examples * weights / part.weight) * repeats}."
       )
-
-
-def cached(train: sources.Source, data: DataSettings) -> sources.Source:
-  """The training examples, read from the cache if config.data.cache names one.
-
-  Raises:
-    SourceError: the cache is missing, not complete, or of other images.
-  """
-  if not data.cache:
-    return train
-  return cache.Cached(train, data.cache, side=data.cache_side, max_pixels=data.max_pixels)

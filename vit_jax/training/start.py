@@ -15,21 +15,22 @@ from vit_jax.config import (
   to_dict,
 )
 from vit_jax.config.recorded import changes, updated
-from vit_jax.config.resolve import with_value
+from vit_jax.config.resolve import Facts, with_value
 from vit_jax.data import history, identity
 from vit_jax.data.history import History
 from vit_jax.data.identity import Identity
+from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import results
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
-from vit_jax.process import program
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping, fingerprint
 from vit_jax.training.early_stopping import Best
-from vit_jax.training.run import Run
+from vit_jax.training.facts import of_data, of_start
+from vit_jax.training.run import Run, open_training
 from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import START, ImageCount, taken
 
@@ -104,6 +105,15 @@ def read(folder: Path) -> Recorded:
     return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
+
+
+def known_at_start(config: Config) -> Facts:
+  """What the weights and the data tell, before devices are touched; of data, if it is there."""
+  try:
+    training, _ = open_training(config)
+  except SourceError:
+    return of_start()
+  return {**of_start(), **of_data(training, config)}
 
 
 def history_of(place: str, step: int = 0) -> History:
@@ -289,7 +299,7 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   differing, since = changes(meta["config"], config), SinceLine.recorded(meta)
   known = identity.read(meta.get("data"))
   differing += data_changes(meta["config"], known, run.config, run.data.identities)
-  differing += fingerprint.changes(meta.get("program", {}), program.fingerprint())
+  differing += fingerprint.changes(meta.get("program", {}), run.program())
   best = early_stopping.recorded(meta, run.config.early_stopping.metric)
   return StartState(
     state,

@@ -2,8 +2,9 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from vit_jax.storage.paths import Path
 from vit_jax.weights import card
 from vit_jax.weights.card import Card
 
@@ -28,6 +29,26 @@ class Weights:
 
 
 @dataclasses.dataclass(frozen=True)
+class ArrayNames:
+  """The names that another library gives the arrays of its models: a line in the registry.
+
+  Attributes:
+    library: what it is called.
+    recognised: (names) -> whether they are its.
+    load: (arrays by name, attention heads or 0, whether this project wrote the file) -> our
+      parameters; ValueError: they are of a model that is none of ours.
+    save: (our parameters) -> arrays by name; ValueError: the library has no such model.
+    card: (path, our parameters, names) -> what the library's models have in common.
+  """
+
+  library: str
+  recognised: Callable[[Iterable[str]], bool]
+  load: Callable[[dict, int, bool], dict]
+  save: Callable[[dict], dict]
+  card: Callable[[pathlib.Path, dict, Iterable[str]], Card]
+
+
+@dataclasses.dataclass(frozen=True)
 class WeightFormat:
   """One way to store weights: a file that ends in a `WeightFormat`, and a line in the registry.
 
@@ -45,6 +66,7 @@ class WeightFormat:
       is recorded alone. Default: what its card beside it says.
     beside: names of files beside a file of weights that `card` and `load` read too.
     notes: what whoever exports such parameters should know of the result.
+    refusal: why weights of the same library at a path are not read; "": there are none.
   """
 
   words: str
@@ -55,6 +77,7 @@ class WeightFormat:
   card: Callable[[pathlib.Path, dict | None], Card | None] = card.read_beside
   beside: tuple[str, ...] = ()
   notes: Callable[[dict], list[str]] = lambda params: []
+  refusal: Callable[[Path], str] = lambda path: ""
 
   def is_at(self, path: pathlib.Path) -> bool:
     """Whether the existing `path` has this format."""

@@ -4,23 +4,22 @@ A file of this project repeats its card inside, so that it stays complete withou
 """
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vit_jax.config import Model
+from vit_jax.registry import ARRAY_NAMES
 from vit_jax.storage.files import write_whole
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import arrays, card, prefixes, published, timm
+from vit_jax.weights import arrays, card, prefixes, published
 from vit_jax.weights.card import Card
-from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.format import ArrayNames, WeightFormat
 
 DTYPES = ("F64", "F32", "F16", "BF16")
 CARD, HEADS = "vit_jax_card", "vit_jax_heads"  # keys of a file's metadata
@@ -32,8 +31,8 @@ _log = logging.getLogger(__name__)
 
 def _load(path: pathlib.Path) -> dict:
   flat, metadata = _arrays(path), _header(path)[1]
-  if timm.recognised(flat):
-    return timm.from_timm(arrays.checked(flat), _heads(metadata), ours=_ours(metadata))
+  if library := _named_by(flat):
+    return library.load(arrays.checked(flat), _heads(metadata), _ours(metadata))
   if any(name.startswith(TRANSFORMERS) for name in flat):
     raise ValueError("its names are those of transformers; give the folder with its config.json")
   return published.from_published(flat)
@@ -41,12 +40,11 @@ def _load(path: pathlib.Path) -> dict:
 
 def _save(path: pathlib.Path, params: dict, known: Card | None):
   metadata = {CARD: json.dumps(card.values_of(known))} if known else {}
-  try:
-    flat = timm.to_timm(params)
+  flat = None
+  with contextlib.suppress(ValueError):  # the library has no such model
+    flat = _written_names().save(params)
     metadata |= {HEADS: str(heads)} if (heads := _heads_in(params)) else {}
-  except ValueError:  # timm has no such model
-    flat = published.to_published(params)
-  save_arrays(path, flat, metadata)
+  save_arrays(path, flat or published.to_published(params), metadata)
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:
@@ -57,29 +55,29 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
       return card.of_values(json.loads(metadata[CARD]), path)
   if beside := card.read_beside(path):
     return beside
-  if not params or HEADS in metadata or not timm.recognised(names) or not _heads_in(params):
+  library = _named_by(names)
+  if not params or HEADS in metadata or not library or not _heads_in(params):
     return None
-  _log.warning(
-    "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
-    "GELU, as many heads as models of this width have, the mean of the patches where there is no "
-    "class token, square images, resized bicubically, as (pixel - 127.5) / 127.5. If they are not "
-    "(DeiT, DINO and MAE have other images), put timm's config.json beside it.",
-    path,
-  )
-  usual = dict(
-    model=Model(activation=timm.ACTIVATION, stem_norms=timm.stem_norms(params)),
-    resampling=timm.RESAMPLING,
-    position_resizing=timm.position_resizing(names),
-  )
-  return dataclasses.replace(card.inferred(params), **usual)
+  return library.card(path, params, names)
 
 
 def _notes(params: dict) -> list[str]:
+  library = _written_names()
   try:
-    timm.to_timm(params)
+    library.save(params)
   except ValueError as error:
-    return [f"timm cannot read it: {error}. Its arrays have the published names."]
+    return [f"{library.library} cannot read it: {error}. Its arrays have the published names."]
   return []
+
+
+def _named_by(names: Iterable[str]) -> ArrayNames | None:
+  """The library whose names these are."""
+  return next((each for each in ARRAY_NAMES.values() if each.recognised(names)), None)
+
+
+def _written_names() -> ArrayNames:
+  """The library whose names are written."""
+  return next(iter(ARRAY_NAMES.values()))
 
 
 def load_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

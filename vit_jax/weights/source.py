@@ -12,7 +12,7 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, inside
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import arrays, card, pickled, workdir
+from vit_jax.weights import arrays, card, workdir
 from vit_jax.weights.fixed_positions import with_table, without_table
 from vit_jax.weights.format import WeightFormat, Weights
 
@@ -138,9 +138,10 @@ def _format_of(place: pathlib.Path, path: Path) -> WeightFormat:
   if not files.exists(place):
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   form = _recognised(place)
-  if form is None and (advice := pickled.advice(path) or pickled.advice_in(path)):
-    raise ConfigError(advice)
   if form is None:
+    for other in _formats().values():
+      if refusal := other.refusal(path):
+        raise ConfigError(refusal)
     known = ", ".join(form.words for form in _formats().values())
     raise ConfigError(f"{path} holds no weights in a known format: {known}, the workdir of a run.")
   return form

@@ -17,7 +17,7 @@ from vit_jax import models
 from vit_jax.config.resolve import resolve
 from vit_jax.devices import mesh
 from vit_jax.evaluation.evaluations import Evaluations
-from vit_jax.experiments import step_program
+from vit_jax.extras.experiments import step_program
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.training import run as runs
 from vit_jax.training.facts import of_devices

@@ -27,7 +27,7 @@ from vit_jax.evaluation import (
   reconstruction,
 )
 from vit_jax.evaluation.spec import EvalContext
-from vit_jax.experiments import step_program
+from vit_jax.extras.experiments import step_program
 from vit_jax.inference import predict
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam

@@ -1,0 +1,102 @@
+"""What counts as a change of a study, and what tells its cells and its weights apart."""
+
+import dataclasses
+import math
+import os
+
+import pytest
+
+from tests.extras.experiments.studies import stub
+from vit_jax.config import RunError
+from vit_jax.extras.experiments.studies import (
+  Cell,
+  Drawing,
+  Stage,
+  Study,
+  changes,
+  report,
+  store,
+)
+
+
+def clear():
+  """Forgets what was read, as a new process has."""
+  store.sum_of_weights.cache_clear()
+  store.fingerprint.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _new():
+  clear()
+
+
+def test_a_new_candidate_is_no_change(tmp_path, monkeypatch):
+  ran = stub.Runs(monkeypatch)
+  few = dataclasses.replace(stub.CHOSEN, options=stub.RATES[:2])
+  stub.done(tmp_path, stub.study(0.0, choice=few))
+  count = len(ran.called)
+  stub.done(tmp_path, stub.study(0.0))
+  assert [one.schedule.learning_rate for one in ran.called[count:]] == [1e-2]  # its trial
+  assert not (tmp_path / changes.EARLIER).exists()
+
+
+def test_nothing_is_chosen_if_no_candidate_has_a_number(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch, score=lambda one: math.nan)
+  with pytest.raises(RunError, match=r"Nothing can be chosen for 'tuning': test/top1 is not a num"):
+    stub.done(tmp_path, stub.study(0.0))
+
+
+def weights_study(path):
+  stage = Stage(stub.DIGITS, {**stub.STEPS, "init_from": str(path)}, name="tuning")
+  return Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=1)
+
+
+@pytest.mark.parametrize("kind", ["file", "card", "workdir", "huggingface"])
+def test_other_weights_at_the_same_path_are_other_runs(tmp_path, monkeypatch, kind):
+  ran = stub.Runs(monkeypatch)
+  path, changing = {
+    "file": (tmp_path / "w.npz", tmp_path / "w.npz"),
+    "card": (tmp_path / "w.npz", tmp_path / "w.npz.json"),
+    "workdir": (tmp_path / "w", tmp_path / "w/checkpoints/9/manifest.json"),
+    "huggingface": (tmp_path / "w", tmp_path / "w/model.safetensors"),
+  }[kind]
+  changing.parent.mkdir(parents=True, exist_ok=True)
+  if kind == "card":
+    path.touch()
+  changing.write_text("1")
+  for text, runs in (("1", 1), ("2", 2), ("1", 2)):
+    changing.write_text(text)
+    os.utime(changing, (0, 0))  # neither time nor size tells them apart
+    clear()
+    stub.done(tmp_path / "study", weights_study(path))
+    assert len(ran.called) == runs
+
+
+def test_of_a_workdir_the_newest_checkpoint_counts(tmp_path):
+  for step, text in ((9, "nine"), (10, "ten")):
+    folder = tmp_path / "checkpoints" / str(step)
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(text)
+  both = store.sum_of_weights(str(tmp_path))
+  assert both == store.sum_of_weights(str(tmp_path / "checkpoints/10"))
+  assert both != store.sum_of_weights(str(tmp_path / "checkpoints/9"))
+  assert store.sum_of_weights(str(tmp_path / "none")) == ""
+
+
+def result(cell, factors):
+  return report.CellResult(cell, factors, 0.5, None, 1, "{}", None)
+
+
+def test_cells_have_their_labels_where_factors_do_not_tell_them_apart():
+  alike = report.table("", [result("adam", {}), result("sgd", {})])
+  assert ([row[0] for row in alike.rows], alike.texts) == (["cell", "adam", "sgd"], 1)
+  apart = report.table("", [result("a", {"x": "1"}), result("b", {"x": "2"})])
+  assert [row[0] for row in apart.rows] == ["x", "1", "2"]
+
+
+@pytest.mark.parametrize(
+  ("text", "shown"),
+  [("_x_", r"\_x\_"), ("weight_decay", "weight_decay"), ("a~b", r"a\~b"), ("&amp;", r"\&amp;")],
+)
+def test_markup_in_names_is_shown_as_it_is(text, shown):
+  assert report.escaped(text) == shown

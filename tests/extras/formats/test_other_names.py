@@ -1,0 +1,156 @@
+"""Arrays under the names of trainers and of other files than timm's, and timm's config.json."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.weights import families
+from vit_jax import weights
+from vit_jax.extras.formats import timm
+from vit_jax.storage.tree import flatten
+from vit_jax.weights import position_count
+from vit_jax.weights.card import Card
+from vit_jax.weights.published import POSITIONS
+
+HEADS = {"architecture": "mine", "model_args": {"num_heads": 2}}
+HALF = dict(mean=[0.5] * 3, std=[0.5] * 3)
+
+
+def stored(folder, flat, config=None, name="checkpoint.safetensors"):
+  """A file with these arrays, and timm's config.json beside it."""
+  contiguous = {key: np.ascontiguousarray(x) for key, x in flat.items()}
+  safetensors.numpy.save_file(contiguous, folder / name)
+  if config is not None:
+    (folder / "config.json").write_text(json.dumps(HEADS | HALF | config))
+  return folder / name
+
+
+@pytest.mark.parametrize(
+  "prefix", ["module.", "model.", "backbone.", "encoder.", "_orig_mod.", "module._orig_mod.model."]
+)
+def test_a_prefix_is_left_out_and_said(tmp_path, caplog, prefix):
+  params = families.params("vit")
+  flat = {prefix + name: x for name, x in timm.to_timm(params).items()}
+  families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
+  assert f"without their prefix '{prefix}'." in caplog.text
+  assert "Left out" not in caplog.text
+
+
+def test_other_parts_of_a_trainers_model_are_left_out_and_named(tmp_path, caplog):
+  params = families.params("vit")
+  flat = {f"backbone.{name}": x for name, x in timm.to_timm(params).items()}
+  flat |= {"head.mlp.0.weight": np.zeros((2, 2), np.float32), "queue": np.zeros(1, np.int64)}
+  families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
+  assert "do not begin with it: 'head.mlp.0.weight', 'queue'." in caplog.text
+
+
+def test_several_models_in_one_file_are_refused(tmp_path):
+  flat = timm.to_timm(families.params("vit"))
+  both = {f"{part}.{name}": x for part in ("student", "teacher") for name, x in flat.items()}
+  with pytest.raises(ValueError, match=r"holds 2 models, .* 'student\.', 'teacher\.'; keep"):
+    weights.load(stored(tmp_path, both, {}))
+
+
+def test_hybrids_and_bit_have_no_prefix(tmp_path, caplog):
+  for family in ("hybrid", "bit"):
+    flat = timm.to_timm(families.params(family))
+    wrapped = {f"module.{name}": x for name, x in flat.items()}
+    again = weights.load(stored(tmp_path, wrapped, HEADS, f"{family}.safetensors"))
+    families.assert_same_bits(again, families.params(family))
+
+
+def test_names_of_dinov2_itself(tmp_path, caplog):
+  """Registers have no position embeddings; blocks are in chunks where training was sharded."""
+  params = families.params("later")
+  table = params["Transformer"]["posembed_input"]["pos_embedding"]
+  table[:, 1:4] = 0
+  flat = timm.to_timm(params)
+  registers = flat.pop("reg_token")
+  flat |= {"register_tokens": registers, "mask_token": np.zeros((1, 32), np.float32)}
+  flat["pos_embed"] = np.delete(table, [1, 2, 3], axis=1)
+  flat = {name.replace("blocks.", "blocks.0."): x for name, x in flat.items()}
+  families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
+  assert (
+    "Left out, because only training with masked patches needs it: 'mask_token'." in caplog.text
+  )
+  with pytest.raises(ValueError, match="two arrays are the registers"):
+    weights.load(stored(tmp_path, flat | {"reg_token": registers}, {}))
+  twice = flat | {"blocks.1.norm1.bias": flat["blocks.0.1.norm1.bias"]}
+  with pytest.raises(ValueError, match=r"two arrays mean blocks\.1\.norm1\.bias"):
+    weights.load(stored(tmp_path, twice, {}))
+
+
+def test_positions_are_resized_by_the_rule_of_the_files_own_code():
+  usual = ["blocks.0.norm1.weight", "pos_embed"]
+  assert timm.position_resizing(usual) == "bicubic_antialiased"
+  assert timm.position_resizing([*usual, "mask_token"]) == "bicubic_offset"
+  assert timm.position_resizing([*usual, "mask_token", "decoder_pos_embed"]) == "bicubic"
+  assert timm.position_resizing([*usual, "mask_token", "register_tokens"]) == "bicubic_antialiased"
+
+
+def test_the_representation_layer_of_earlier_timm(tmp_path):
+  params = families.params("representation")
+  layer = params["pre_logits"]
+  flat = timm.to_timm({name: x for name, x in params.items() if name != "pre_logits"})
+  flat |= {"pre_logits.fc.weight": layer["kernel"].T, "pre_logits.fc.bias": layer["bias"]}
+  families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
+
+
+def test_a_config_is_honoured_beside_any_name_of_file(tmp_path):
+  params = families.params("vit")
+  flat, other = timm.to_timm(params), dict(mean=[0.4] * 3, crop_pct=0.8)
+  file = stored(tmp_path, flat)
+  with pytest.raises(ValueError, match=r'put a config\.json .*"model_args": \{"num_heads": HEADS'):
+    weights.load(file)
+  stored(tmp_path, flat, other)
+  for path in (file, tmp_path):
+    read = weights.read(path)
+    assert (read.card.image_size, read.card.resize) == (16, 20)
+    assert not np.array_equal(read.params["embedding"]["bias"], params["embedding"]["bias"])
+  weights.write(tmp_path / "ours.safetensors", weights.Weights(params, Card(16)))
+  (tmp_path / "ours.safetensors.json").unlink()
+  families.assert_same_bits(weights.load(tmp_path / "ours.safetensors"), params)
+  with pytest.raises(ValueError, match=r"'checkpoint.safetensors', 'ours.safetensors'; name one"):
+    weights.load(tmp_path)
+
+
+# Position embeddings, images in config.json, and what is said.
+@pytest.mark.parametrize(
+  ("count", "config", "message"),
+  [
+    (25, dict(input_size=[3, 16, 24]), "its images are 16 x 24 pixels"),
+    (17, dict(input_size=[3, 8, 32]), "its images are 8 x 32 pixels"),
+    (25, dict(model_args=dict(num_heads=2, img_size=16)), "may be of 5 x 5 .* of 4 x 6 patches"),
+    (19, {}, "its 19 position embeddings are of no square grid"),
+    (25, dict(input_size=[3, 18, 18]), "cannot be cut into patches of 4 x 4"),
+  ],
+)
+def test_images_that_are_not_square_are_refused(tmp_path, count, config, message):
+  table = np.ones((1, count, 32), np.float32)
+  flat = timm.to_timm(families.params("vit")) | {"pos_embed": table}
+  with pytest.raises(ValueError, match=message):
+    weights.load(stored(tmp_path, flat, config))
+
+
+@pytest.mark.parametrize(
+  ("count", "before", "side", "zeros"),
+  [(26, 1, 0, 0), (25, 1, 20, 1), (25, 1, 0, 1), (26, 1, 16, 0), (16, 1, 16, 1), (16, 0, 0, 0)],
+)
+def test_zeros_for_tokens_without_positions(caplog, count, before, side, zeros):
+  params = families.params("vit" if before else "gap")
+  table = np.ones((1, count, 32), np.float32)
+  params["Transformer"]["posembed_input"] = {"pos_embedding": table}
+  padded = flatten(position_count.for_all_tokens(params, side))[POSITIONS]
+  assert padded.shape[1] == count + zeros
+  assert (padded == 0).sum() == 32 * zeros
+  ambiguous = (count, side) == (25, 0)
+  assert (
+    "of 4 x 6 patches of images that are not square. Taken as 5 x 5" in caplog.text
+  ) == ambiguous
+  caplog.clear()
+  with caplog.at_level(logging.WARNING):
+    position_count.for_all_tokens(params, side, sure=True)
+  assert not caplog.text

@@ -1,0 +1,100 @@
+"""The worst mistakes, from the files that an evaluation writes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from vit_jax.config import ConfigError
+from vit_jax.evaluation import details, results
+from vit_jax.extras.inspection import views
+from vit_jax.extras.inspection.gallery import Gallery
+from vit_jax.extras.inspection.records import evaluated, mistakes
+from vit_jax.storage import files
+
+HOSTILE = 'a,"b\n$x'
+
+
+@pytest.fixture
+def workdir(tmp_path):
+  known = details.Details(
+    ("cat", HOSTILE, "dog"),
+    labels=np.array([0, 1, 2, 0]),
+    predictions=np.array([0, 2, 1, 1]),
+    probabilities=np.array([0.9, 0.4, 0.8, 0.6]),
+    name=lambda row: f"image {row}",
+  )
+  details.write(tmp_path / "evaluation" / "1" / "test", known)
+  return tmp_path
+
+
+def test_the_most_confident_comes_first(workdir):
+  (path,) = evaluated(workdir)
+  found, total = mistakes(path)
+  assert total == 4
+  assert [one.name for one in found] == ["image 2", "image 3", "image 1"]
+  assert found[0] == ("image 2", "dog", HOSTILE, 0.8)
+
+
+def test_a_probability_of_nan_comes_last(workdir):
+  (path,) = evaluated(workdir)
+  path.write_text(path.read_text().replace("0.8", "nan").replace("0.4", "NaN"))
+  found, _ = mistakes(path)
+  assert [one.name for one in found] == ["image 3", "image 1", "image 2"]
+
+
+def test_an_image_whose_name_is_no_text_is_found(workdir):
+  name = "image \udcff"  # as Python reads the name of a file that is not UTF-8
+  known = details.Details(("cat", "dog"), np.array([0]), np.array([1]), np.ones(1), lambda _: name)
+  details.write(workdir / "evaluation" / "1" / "test", known)
+  shown = views.mistakes(workdir, 4, Gallery([name], lambda _: np.zeros((4, 4, 3), np.uint8)))
+  assert "test: 1 of 1 image is wrong" in shown.text
+  assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
+
+
+def test_mistakes_say_of_which_images_and_weights_they_are(workdir):
+  origin = {"step": 40, "average": True, "dataset": "digits test"}
+  files.write_text(workdir / "evaluation/1/test" / results.METRICS, json.dumps(origin))
+  names = [f"image {i}" for i in range(4)]
+  shown = views.mistakes(workdir, 4, Gallery(names, lambda _: np.zeros((4, 4, 3), np.uint8)))
+  whose = "test: digits test, step 40, moving average of the parameters"
+  assert shown.text.startswith(f"{whose}: 3 of 4 images are wrong;")
+  assert shown.pictures[0][1].get_suptitle().replace("\n", " ") == whose
+  files.write_text(workdir / "evaluation/1/test" / results.METRICS, "[")
+  with pytest.raises(ValueError, match=r"test/metrics.json does not hold metrics of an evaluation"):
+    views.mistakes(workdir, 4)
+
+
+@pytest.mark.parametrize("source", ["weights.npz", "run/checkpoints/40", "nothing"])
+def test_what_is_no_workdir(tmp_path, source):
+  (tmp_path / "run/checkpoints/40").mkdir(parents=True)
+  (tmp_path / "weights.npz").touch()
+  with pytest.raises(ConfigError, match=r"is not the workdir of a run: it has no config.json"):
+    evaluated(tmp_path / source)
+
+
+def test_a_workdir_without_evaluation(tmp_path):
+  (tmp_path / "config.json").write_text("{}")
+  with pytest.raises(ConfigError, match=r"holds no evaluation.*--mode=evaluate --workdir="):
+    evaluated(tmp_path)
+
+
+def test_an_evaluation_without_predictions_is_not_asked_for_again(workdir):
+  """Sets with several labels an image, probes and reconstructions have metrics alone."""
+  (path,) = evaluated(workdir)
+  path.with_name("metrics.json").write_text("{}")
+  assert evaluated(workdir) == [path]
+  path.unlink()
+  (workdir / "config.json").write_text("{}")
+  with pytest.raises(ConfigError, match=r"have no predictions.csv: only the sets of"):
+    evaluated(workdir)
+
+
+@pytest.mark.parametrize(
+  "text", ["", "name,label\n", "a,b,c,d\n", "name,label,prediction,probability\nx,a,b\n", "\0\n"]
+)
+def test_another_file(workdir, text):
+  (path,) = evaluated(workdir)
+  path.write_text(text)
+  with pytest.raises(ConfigError, match="does not hold predictions"):
+    mistakes(path)

@@ -1,0 +1,140 @@
+"""Curves of runs, however short the run is."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from vit_jax.evaluation import catalogue, details
+from vit_jax.extras.plots import captions, charts, curves
+from vit_jax.storage import metrics_log
+
+TRAINED = [{"step": step, "loss": 1 / step, "learning_rate": 0.1 * step} for step in (1, 2, 3)]
+SCORED = [{"step": 3, "val/top1": 0.5, "val/loss": 2.0}]
+
+
+def drawn(folder, lines):
+  """For each of the three plots, from the top, whether it has coloured lines."""
+  (folder / metrics_log.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+  curves.curves(folder, catalogue.curve)
+  with Image.open(folder / curves.CURVES) as image:
+    pixels = np.asarray(image.convert("RGB")).astype(int)
+  coloured = np.ptp(pixels, axis=2) > 50
+  thirds = np.array_split(coloured, 3)
+  return [bool(part[len(part) // 4 : -len(part) // 4].any()) for part in thirds]
+
+
+@pytest.mark.parametrize(
+  ("lines", "expected"),
+  [
+    ([], [False, False, False]),
+    (SCORED, [True, True, False]),  # it ended before it logged anything
+    (TRAINED, [True, False, True]),
+    (TRAINED + SCORED, [True, True, True]),
+  ],
+)
+def test_what_there_is_is_drawn(tmp_path, lines, expected):
+  assert drawn(tmp_path, lines) == expected
+
+
+def test_a_constant_top5_leaves_the_scale_to_the_others():
+  axes = Figure().subplots()
+  curves._accuracy(axes, "test/top1", [(1, 0.8), (2, 0.9)])
+  curves._accuracy(axes, "test/top5", [(1, 0.999), (2, 1.0)])
+  curves._accuracy(axes, "other/top5", [(1, 0.5), (2, 0.9)])
+  assert [len(line.get_xdata()) for line in axes.lines] == [2, 0, 2]
+  assert axes.lines[1].get_label() == "test top-5: 100.0%, not drawn"
+
+
+@pytest.mark.parametrize("low", [0.002, 0.93, 2.1])
+@pytest.mark.parametrize("ratio", [1.01, 1.6, 2.3, 9, 11, 299, 301, 1e6])
+def test_a_logarithmic_axis_has_numbers(low, ratio):
+  axes = Figure().subplots()
+  axes.set(yscale="log", ylim=(low, low * ratio))
+  charts.round_log_ticks(axes.yaxis)
+  marked = axes.yaxis.get_majorticklocs()
+  within = marked[(marked >= low) & (marked <= low * ratio)]
+  assert 2 <= len(within) <= 8
+  assert len(set(axes.yaxis.get_major_formatter().format_ticks(within))) == len(within)
+
+
+def test_the_legend_covers_nothing():
+  figure = Figure(figsize=(4, 3), layout="constrained")
+  axes = figure.subplots()
+  for i in range(7):
+    axes.plot([0, 1], [0, i], label=f"line number {i}")
+  charts.legend_above(axes)
+  figure.savefig(io.BytesIO())
+  box = axes.get_legend().get_window_extent()
+  assert box.y0 >= axes.bbox.y1
+  assert (box.x1, box.y1) <= (figure.bbox.x1, figure.bbox.y1)
+
+
+@pytest.mark.parametrize(("classes", "counted"), [(3, True), (curves._MAX_COUNTS + 1, False)])
+def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, classes, counted):
+  figures = []
+  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
+  matrix = np.arange(classes**2).reshape(classes, classes)
+  curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)], "")
+  texts = [text.get_text() for text in figures[0].axes[0].texts]
+  assert texts == ([str(i) for i in range(classes**2)] if counted else [])
+
+
+@pytest.mark.parametrize("classes", [2, 20])
+def test_the_confusion_matrix_has_room_beside_long_names(tmp_path, monkeypatch, classes):
+  figures = []
+  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
+  names = [f"a flower, 'red' & blue, {i}" for i in range(classes)]
+  curves.confusion(tmp_path, np.eye(classes), names, "own: " * 20)
+  figures[0].savefig(io.BytesIO())
+  matrix, drawn = figures[0].axes[0].bbox, figures[0].get_tightbbox()
+  assert matrix.width / figures[0].dpi > 1 + 0.25 * classes  # inches
+  width, height = figures[0].get_size_inches()
+  assert drawn.width <= width
+  assert drawn.height <= height
+
+
+def test_the_confusion_matrices_that_an_evaluation_left_are_drawn(tmp_path):
+  """A thousand classes too; one that is damaged is left out."""
+  for number, count in enumerate((3, 1000, 2), 1):
+    folder = tmp_path / f"evaluation/{number}/test"
+    classes = np.arange(count)
+    names = [f"$x$, {i}" for i in classes]
+    details.write(folder, details.Details(names, classes, classes, np.ones(count), str))
+  (folder / details.CONFUSION).write_text("label / prediction,a,b\na,1,x\nb,1,1\n")
+  curves.confusions(tmp_path)
+  drawn = sorted(tmp_path.glob("evaluation/*/test/confusion.png"))
+  assert [path.parts[-3] for path in drawn] == ["1", "2"]
+  assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+  assert drawn[1].stat().st_size < 10**6
+
+
+def test_the_caption_of_the_confusion_matrix_is_whole(tmp_path, monkeypatch):
+  figures = []
+  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
+  said = "test: tfds:fashion_mnist test, step 488, moving average of the parameters"
+  curves.confusion(tmp_path, np.eye(3), ["a", "b", "c"], said)
+  assert figures[0].get_suptitle().replace("\n", " ") == said
+
+
+def test_long_names_of_neighbours_stay_in_their_picture():
+  """They would cover the next picture, and push the headings out of the figure."""
+  images = np.zeros((24, 48, 48, 3), np.uint8)
+  figure = captions.table([images] * 6, [["name of many letters" + " x" * 9] * 6] * 24)
+  figure.draw_without_rendering()
+  axes = figure.axes[0]
+  (first, second, *_), width = axes.texts, figure.bbox.width
+  assert first.get_window_extent().x1 < second.get_window_extent().x0
+  assert all(0 < head.get_window_extent().x0 < width for head in axes.get_xticklabels())
+  assert axes.get_xticklabels()[0].get_window_extent().y1 <= figure.bbox.height
+
+
+def test_a_neighbour_of_another_class_is_marked():
+  images = np.zeros((2, 8, 8, 3), np.uint8)
+  figure = captions.table([images, images], [["cat", "cat"], ["dog", "cat"]])
+  texts = [(t.get_text(), t.get_bbox_patch().get_facecolor()[0] > 0) for t in figure.axes[0].texts]
+  assert texts == [("cat", False), ("cat", False), ("dog", False), ("cat", True)]
+  assert not captions.table([images, images], []).axes[0].texts

@@ -1,0 +1,87 @@
+"""Pictures of what a model has learned: every value has its place, whatever the sizes are."""
+
+import io
+
+import numpy as np
+import pytest
+
+from vit_jax.data import tiles
+from vit_jax.data.crops import Box
+from vit_jax.extras.plots import captions, inside, overlay
+from vit_jax.extras.plots.labels import label
+
+
+@pytest.mark.parametrize("count", [1, 7, 9, 28])
+def test_tiles_fill_rows_of_seven(count):
+  drawn = np.linspace(0, 1, count * 12).reshape(count, 2, 2, 3)
+  picture = inside.filters(drawn)
+  columns = min(count, 7)
+  side = tiles.LEAST + 2 * tiles.GAP
+  assert picture.shape == (-(-count // 7) * side, columns * side, 3)
+  row, column = divmod(count - 1, columns)
+  corner = picture[row * side + tiles.GAP, column * side + tiles.GAP]
+  np.testing.assert_array_equal(corner, np.round(255 * drawn[-1, 0, 0]))
+
+
+def test_a_grid_of_grids():
+  """In row i and column j the map of patch (i, j)."""
+  values = np.arange(2 * 3 * 4 * 5.0).reshape(2, 3, 4, 5)
+  picture = inside.grid_of_grids(values)
+  assert picture.shape == (2 * 5 - 1, 3 * 6 - 1)
+  assert np.isnan(picture).sum() == picture.size - values.size
+  np.testing.assert_array_equal(picture[5:9, 12:17], values[1, 2])
+
+
+def test_the_overlay_is_bright_where_the_map_is_high():
+  image = np.full((30, 60, 3), 100, np.uint8)
+  drawn = overlay.overlay(image, np.array([[0.0, 0.0], [0.0, 0.2]]))
+  assert drawn.shape == image.shape
+  assert drawn[-1, -1].astype(int).sum() > drawn[0, 0].astype(int).sum() + 200
+  np.testing.assert_array_equal(drawn[0, 0], drawn[0, -1])
+
+
+def test_a_few_very_high_patches_leave_the_others_visible():
+  """As in DINOv2, of whose 1,369 patches one gets 20 times the attention of the 27th."""
+  image, usual = np.zeros((74, 74, 3), np.uint8), np.linspace(0, 0.05, 37 * 37).reshape(37, 37)
+  outliers = usual.copy()
+  outliers[0, :9] = 1.0
+  plain, drawn = (overlay.overlay(image, each).astype(int) for each in (usual, outliers))
+  assert np.abs(plain[4:] - drawn[4:]).max() <= 8  # of 255
+  assert (drawn[0, :15] == drawn[-1, -1]).all()
+  one = np.zeros((37, 37))
+  one[5, 5] = 1
+  assert overlay.overlay(image, one)[10, 10].sum() > 100
+
+
+def test_what_the_model_does_not_see_is_dark():
+  image = np.full((30, 60, 3), 200, np.uint8)
+  drawn = overlay.overlay(image, np.ones((2, 2)), Box(0, 15, 30, 30))
+  assert (drawn[:, :15] == round(200 * overlay.UNSEEN)).all()
+  assert (drawn[:, 15:45] == drawn[0, 20]).all()
+
+
+def test_a_map_of_zeros_and_an_image_of_one_pixel():
+  drawn = overlay.pair(np.zeros((1, 1, 3), np.uint8), np.zeros((3, 3)))
+  assert drawn.shape == (overlay.LEAST, 2 * overlay.LEAST + overlay.GAP, 3)
+
+
+@pytest.mark.parametrize(
+  "figure",
+  [
+    lambda: inside.attention_distances(np.array([[1.0, np.nan], [2.0, 3.0]])),
+    lambda: inside.attention_distances(np.ones((2, 3, 4))),
+    lambda: inside.similarities({"stem": np.ones((2, 2, 2, 2))}),
+    lambda: inside.similarities({f"layer {i}": np.ones((3, 1, 7)) for i in range(5)}),
+    lambda: captions.figure([np.zeros((9, 9, 3), np.uint8)] * 5, ["$x", "a\nb", "", "d", "e"]),
+    lambda: captions.figure([np.zeros((900, 9, 3), np.uint8)], [label("$\\nothing{$")]),
+  ],
+)
+def test_figures_are_drawn_without_a_warning(figure):
+  for form in ("png", "svg"):
+    figure().savefig(stream := io.BytesIO(), format=form, dpi=50)
+    assert stream.getvalue()
+
+
+def test_names_in_pictures_are_short_and_plain():
+  assert label("a\x1bb$c") == r"a\x1bb\$c"
+  assert len(label("x" * 1000)) == 24

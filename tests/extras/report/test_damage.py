@@ -1,0 +1,101 @@
+"""The report of a workdir with damaged files, and of a run whose numbers are not finite."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from tests.extras.report import made_run
+from tests.extras.report.made_run import step_line
+from tests.extras.report.read_page import Page
+from vit_jax.evaluation import details
+from vit_jax.extras.report import report
+from vit_jax.storage import starts
+
+METRICS = "Metrics"
+
+
+def page(folder):
+  return Page(report.html([folder], inside=False))
+
+
+def test_damaged_files_are_named_and_left_out(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder)
+  with (folder / "metrics.jsonl").open("a") as file:
+    file.write('{"step": 101, "loss"\n')
+  (folder / "evaluation/1/test/classes.csv").write_text('class\n"a\0')
+  (folder / "starts.jsonl").write_bytes(b"\xff[[[\n3\n")
+  found = page(folder)
+  assert "1 damaged line(s) of metrics.jsonl are left out." in found.text
+  assert "evaluation/1/test cannot be read and are left out" in found.text
+  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+  (folder / "config.json").write_text("{")
+  (folder / "metrics.jsonl").unlink()
+  assert "The settings are left out" in page(folder).text
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 30, "-1"])
+@pytest.mark.parametrize("table", [details.CLASSES, details.CONFUSION])
+def test_a_number_that_no_evaluation_counts_is_damage(tmp_path, table, number):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder)
+  path = folder / "evaluation/1/test" / table
+  path.write_text(re.sub(r",\d+", f",{number}", path.read_text(), count=1))
+  assert "is no number of images." in page(folder).text
+
+
+def test_values_that_are_not_finite(tmp_path):
+  lines = [step_line(1), step_line(2, loss="nan", images_per_second="inf"), step_line(3)]
+  found = page(made_run.write(tmp_path / "run", lines=lines))
+  assert found.values[METRICS, "loss"] == [2 / 3, 3, 2 / 3, 3]
+
+
+@pytest.mark.parametrize(
+  ("changes", "said"),
+  [
+    (dict(name="no-model"), "is no model"),
+    (dict(name="ViT-B/7", patch=7), "cannot be cut into patches"),
+  ],
+)
+def test_settings_of_no_model_are_left_out(tmp_path, changes, said):
+  settings = made_run.replaced(model=dataclasses.replace(made_run.CONFIG.model, **changes))
+  found = page(made_run.write(tmp_path / "run", settings=settings))
+  assert "The settings are left out" in found.text
+  assert said in found.text
+  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+
+
+def test_starts_that_cannot_be_read_are_left_out(tmp_path, monkeypatch):
+  """As in the workdir of another user."""
+  folder = made_run.write(tmp_path / "run")
+  monkeypatch.setattr(starts, "read", lambda _: tmp_path.read_bytes())  # a folder: an OSError
+  found = page(folder)
+  assert "starts.jsonl cannot be read: " in found.text
+  assert "Command" not in {row[0] for row in found.tables["The run"]}
+  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+
+
+def test_probabilities_that_are_not_finite(tmp_path):
+  """The predictions of a run that diverged have a probability of NaN."""
+  folder = made_run.write(tmp_path / "run")
+  labels, _, probabilities = made_run.write_set(folder)
+  path = folder / "evaluation/1/test/predictions.csv"
+  rows = path.read_text().splitlines()
+  bad = [f"{row.rpartition(',')[0]},nan" for row in rows[1:11]]
+  path.write_text("\n".join([rows[0], *bad, *rows[11:]]) + "\n")
+  bins = page(folder).tables["Calibration in bins of probability"][1:]
+  assert sum(int(row[-1]) for row in bins) == len(labels) - 10
+  count, _ = np.histogram(probabilities[10:], np.arange(16) / 15)
+  assert [int(row[-1]) for row in bins] == [n for n in count if n]
+  path.write_text("\n".join([rows[0], *bad]) + "\n")
+  assert "Calibration" not in {title for _, title in page(folder).headings}
+
+
+def test_one_image_and_one_class(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder, names=("cat",), count=1)
+  found = page(folder)
+  assert "On 1 image." in found.text
+  assert found.values["Accuracy of 1 class, the lowest first", "cat"] == [1, 1]

@@ -1,0 +1,29 @@
+"""What a run says at its end."""
+
+import json
+import shlex
+
+from vit_jax.config import EarlyStopping
+from vit_jax.extras.report import messages
+from vit_jax.training import early_stopping
+
+
+def test_an_evaluation_that_was_not_finite(tmp_path):
+  line = {"step": 3, "val/top1": 0.5, "val/top5": 0.75, "val/loss": "nan", "val/examples": 8}
+  (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+  watch = early_stopping.EarlyStopping(EarlyStopping(), early_stopping.Best())
+  account = {"steps": 1.0}
+  said = messages.conclusion(
+    tmp_path, finished=True, last=3, account=account, early_stopping=watch, head=True
+  )
+  assert "Reached: val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
+
+
+def test_the_next_command_can_be_pasted(tmp_path):
+  folder = tmp_path / "my run"
+  watch = early_stopping.EarlyStopping(EarlyStopping(), early_stopping.Best())
+  for head, word in (
+    (True, str(folder / "params.npz")),
+    (False, f"--config=configs/finetune.py:{folder},DATA"),
+  ):
+    assert word in shlex.split(messages.next_command(folder, watch, head=head))

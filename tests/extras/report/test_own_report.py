@@ -1,0 +1,161 @@
+"""The report that a run writes at its end, and what the tool adds: one small run on the digits."""
+
+import contextlib
+import csv
+import json
+import shutil
+import types
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import programs, resolved
+from tests.extras.report.read_page import Page
+from tools import report as tool
+from vit_jax.config import recorded
+from vit_jax.data import datasets
+from vit_jax.evaluation import examples
+from vit_jax.extras.report import inside, report, run
+from vit_jax.storage import metrics_log, starts
+from vit_jax.storage import workdir as workdirs
+
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+  """A finished run: its workdir and what it printed."""
+  workdir = tmp_path_factory.mktemp("digits")
+  lengths = {"duration": STEPS, "evaluate_every": STEPS, "checkpoint.every": STEPS}
+  steps = [f"--config.{key}.steps={value}" for key, value in lengths.items()]
+  done = programs.run(programs.digits(workdir, *steps, "--config.report=True"))
+  assert done.returncode == 0, done.stderr
+  return workdir, done.stdout
+
+
+def test_a_run_writes_its_report(digits):
+  workdir, output = digits
+  assert f"Report:     {workdir}/report.html (open it in a browser)" in output
+  found = Page((workdir / report.REPORT).read_text())
+  last = {key: x for line in metrics_log.read(workdir) for key, x in line.items()}
+  assert found.values["Metrics", "test/top1"] == [last["test/top1"], STEPS] * 2
+  assert f"{STEPS} of {STEPS} steps" in found.text
+  assert [title for level, title in found.headings if level == 2] == [
+    "In short",
+    "What came out",
+    "What it cost",
+    "What was run",
+  ]
+
+
+def test_the_start_is_recorded(digits):
+  (start,) = starts.read(digits[0])
+  assert start["step"] == 0
+  assert start["steps"] == STEPS
+  assert start["batch_size"] == recorded.read(digits[0]).batch_size
+  assert "--config=configs/vit_digits.py" in start["command"]
+  assert start["training_images"] == 1437
+  assert start["classes"] == 10
+  assert start["versions"]["jax"]
+  with (digits[0] / workdirs.IMAGES / starts.CLASSES).open(newline="") as file:
+    classes = [row["classes"] for row in csv.DictReader(file)]
+  images = [Image.open(digits[0] / workdirs.IMAGES / f"{i}.png") for i in range(len(classes))]
+  assert {image.size for image in images} == {(16, 16)}
+  assert len({image.tobytes() for image in images}) == len(classes) == 8
+  assert {*classes} <= set("0123456789")
+  assert start["parameters"] == start["trained_parameters"] > 1000
+
+
+def test_details_are_those_of_the_last_evaluation(digits):
+  workdir = digits[0]
+  folder = workdir / "evaluation/1/test"
+  metrics = json.loads((folder / "metrics.json").read_text())
+  line = metrics_log.read(workdir)[-1]
+  assert metrics == {"dataset": "digits test (16 x 16 px)"} | {
+    k.removeprefix("test/"): x for k, x in line.items()
+  }
+  with (folder / "predictions.csv").open(newline="") as file:
+    rows = list(csv.DictReader(file))
+  right = np.mean([row["label"] == row["prediction"] for row in rows])
+  assert right == pytest.approx(line["test/top1"])
+  config = recorded.read(workdir)
+  source = datasets.of_run(config.data).labelled("x", config.evaluate["test"]).source
+  columns = [np.array([row[key] for row in rows]) for key in ("label", "prediction")]
+  kept = examples.chosen(*columns, np.array([float(row["probability"]) for row in rows]))
+  assert {int(path.stem) for path in (folder / "images").iterdir()} == set(kept)
+  shown = np.asarray(Image.open(folder / f"images/{kept[-1]}.png"))
+  assert np.abs(shown[::2, ::2].astype(int) - source[kept[-1]].image[..., None]).mean() < 40
+
+
+def test_the_tool_looks_inside(digits, tmp_path, capsys):
+  tool.main([str(digits[0]), "--output", str(tmp_path / "new/r.html")])
+  assert "open it in a browser" in capsys.readouterr().out
+  found = Page((tmp_path / "new/r.html").read_text())
+  inner = [title for _, title in found.headings][-2:]
+  assert inner == [
+    "What it looks like inside",
+    "Attention Rollout of images of test: digits test (16 x 16 px)",
+  ]
+  assert f"The checkpoint after step {STEPS}, moving average of the parameters." in found.text
+  assert "Mean attention distance of every head, over 8 images of test: digits test" in found.text
+  assert sum("rollout" in picture["alt"] for picture in found.pictures) == 8
+
+
+def test_predictions_beside_rollouts_are_those_of_the_evaluation(digits):
+  (one,) = run.read_all([digits[0]])
+  scored = one.sets[0]
+  section = inside.section(one, "")
+  captions = [picture.caption for picture in section.sections[0].pictures]
+  for row, caption in zip(examples.evenly(360), captions, strict=True):
+    share = f"{scored.probabilities[row]:.0%}"
+    assert caption.startswith(f"{scored.labels[row]}, predicted {scored.predictions[row]} (")
+    assert float(caption.split("(")[1].rstrip("%)")) == pytest.approx(float(share[:-1]), abs=1.1)
+
+
+def test_the_step_is_that_of_the_checkpoint_that_was_read(digits, tmp_path):
+  folder = shutil.copytree(digits[0], tmp_path / "run")
+  newest = shutil.copytree(folder / "checkpoints" / str(STEPS), folder / "checkpoints/9999")
+  (newest / "manifest.json").write_text("{}")
+  words = inside.section(run.read_all([folder])[0], "").words
+  assert words == [f"The checkpoint after step {STEPS}, moving average of the parameters."]
+
+
+def test_a_damaged_image_is_no_end_of_the_report(digits, tmp_path):
+  """A wrong checksum in a PNG file, for which Pillow raises a SyntaxError."""
+  folder = shutil.copytree(digits[0], tmp_path / "run")
+  image = min(folder.glob("evaluation/*/*/images/*.png"), key=lambda path: int(path.stem))
+  data = bytearray(image.read_bytes())
+  data[data.index(b"IHDR") + 4 + 13] ^= 1  # the checksum after width, height and three bytes
+  image.write_bytes(data)
+  (one,) = run.read_all([folder])
+  assert inside.section(one, "").words[0].startswith("The newest checkpoint cannot be looked into:")
+  assert report.html([folder], inside=True)
+
+
+def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+  lines = []
+  session = types.SimpleNamespace(
+    folder=tmp_path,
+    writer=types.SimpleNamespace(say=lines.append),
+    monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
+  )
+  monkeypatch.setattr(report, "write", lambda *args, **options: 1 / 0)
+  run = types.SimpleNamespace(config=resolved.config())
+  report.Report(run, session).end(types.SimpleNamespace(stopping=True))  # it goes on later
+  assert not list(tmp_path.iterdir())
+  report.Report(run, session).end(types.SimpleNamespace(stopping=False))
+  assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
+  assert "(ZeroDivisionError: division by zero). The run itself is complete." in lines[0]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_newest_checkpoint_is_looked_into(tiny_run, tmp_path, damaged):
+  folder = shutil.copytree(tiny_run, tmp_path / "run")
+  if damaged:
+    (folder / "checkpoints/5/state/manifest.ocdbt").write_bytes(b"x")
+  section = inside.section(run.read_all([folder])[0], "")
+  assert len(section.pictures) == (0 if damaged else 3)
+  assert section.words[0].startswith(
+    "The newest checkpoint cannot be looked into: " if damaged else "The checkpoint after step 5, "
+  )

@@ -1,0 +1,302 @@
+"""The page against the files that it is made of: numbers, texts, what is missing or hostile."""
+
+import base64
+import itertools
+import json
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from tests.extras.report import made_run
+from tests.extras.report.made_run import LINES, NAMES, scored_line, step_line
+from tests.extras.report.read_page import Page
+from tests.programs import ROOT
+from vit_jax.config import ConfigError, EarlyStopping
+from vit_jax.evaluation import details, examples
+from vit_jax.evaluation.reconstruction import Reconstruction
+from vit_jax.extras.report import report
+from vit_jax.learning.masked_patches import Masked
+from vit_jax.storage import starts
+
+METRICS, SPEED = "Metrics", "Speed and computation"
+HOSTILE = '<script>alert("x")</script>&amp;\x1b[2J\u202e$\\frac{1}{2}$'
+
+
+def page(*folders, inside=False):
+  return Page(report.html(folders, inside=inside))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """A run with everything that needs no device: its page, and what was scored."""
+  folder = made_run.write(tmp_path_factory.mktemp("whole") / "run")
+  scored = made_run.write_set(folder)
+  return page(folder), scored
+
+
+def test_metrics_are_those_of_the_files(whole):
+  found, _ = whole
+  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+  assert found.values[METRICS, "test/loss"] == [0.25, 100, 0.125, 50]
+  assert found.values[METRICS, "loss"] == [2 / 100, 100, 2 / 100, 100]
+  assert found.tables[METRICS][1:][1] == ["test/loss", "0.25", "100", "0.125", "50"]
+  assert "test top-1 75.00% at the end" in found.text
+  assert "100 of 100 steps" in found.text
+
+
+@pytest.mark.parametrize(
+  ("metric", "told"), [("test/top1", True), ("test/loss", True), ("", False)]
+)
+def test_the_best_evaluation_of_early_stopping_is_named(tmp_path, metric, told):
+  """Figures at the end and details are not those of the checkpoint that was kept as the best."""
+  settings = made_run.replaced(early_stopping=EarlyStopping(metric=metric))
+  found = page(made_run.write(tmp_path / "run", settings=settings))
+  said = f"Early stopping looks at {metric}: the best value"
+  assert (said in found.text) == told
+  assert ("after step 50 (checkpoints/50), not at the end, after step 100." in found.text) == told
+  risen = (made_run.scored_line(50, 0.5), made_run.scored_line(100, 0.75))
+  assert said not in page(made_run.write(tmp_path / "risen", settings=settings, lines=risen)).text
+
+
+def test_a_run_that_was_stopped_says_after_which_step_it_was_evaluated(tmp_path):
+  lines = (*made_run.LINES, step_line(120))
+  text = page(made_run.write(tmp_path / "run", lines=lines)).text
+  assert "120 of 100 steps; test top-1 75.00% after step 100;" in text
+
+
+def test_what_the_run_was(whole):
+  rows = dict(row for row in whole[0].tables["The run"][1:])
+  assert rows["Recipe"] == "configs/vit_digits.py"
+  assert rows["Command"].endswith("--config=configs/vit_digits.py --config.batch_size=32")
+  assert rows["Parameters"] == "12,345"
+  assert rows["Devices"] == "8 x TPU v3"
+  assert rows["Git revision"] == "0123456789abcdef"
+  assert rows["Notes on the data"] == "Left out of 'pets': 1 <hidden>."
+  assert rows["Versions"] == "python 3.11.7, jax 0.10.2"
+  assert rows["Training data"] == "digits train"
+  given = whole[0].tables["Settings that the command line gives, in place of the recipe's"]
+  assert given[1:] == [["batch_size", "32"]]
+
+
+def test_what_the_run_cost(whole):
+  found, _ = whole
+  assert found.values["Time of all starts, up to the last line of metrics.jsonl", "all"] == [103]
+  assert found.values[SPEED, "Images per second, median"] == [395]
+  assert found.values[SPEED, "Images seen"] == [3200]
+  (exaflops,) = found.values[SPEED, "exaFLOPs"]
+  macs = found.values["The run", "GMACs of an image"][0] * 1e9
+  assert exaflops == pytest.approx(6 * macs * 3200 / 1e18)
+
+
+@pytest.mark.parametrize(
+  ("times", "total"),
+  [
+    ([(0.0, 10.0), (0.0, 20.0), (0.0, 4.0), (0.0, 8.0)], (20 + 3) + (8 + 3)),
+    ([(3.0, 1.0), (3.0, 2.0), (9.0, 2.5), (9.0, 4.0)], (3 + 2 + 3) + (9 + 4 + 3)),
+  ],
+)
+def test_each_start_counts_its_time_from_zero(tmp_path, times, total):
+  """Also one that took longer to start up than the one before in all."""
+  lines = [
+    step_line(i, **{"time/start-up": start, "time/steps": steps})
+    for i, (start, steps) in enumerate(times, 1)
+  ]
+  found = page(made_run.write(tmp_path / "run", lines=lines))
+  key = "Time of all starts, up to the last line of metrics.jsonl"
+  assert found.values[key, "all"] == [total]
+
+
+def test_details_are_those_that_were_scored(whole):
+  found, (labels, predictions, probabilities) = whole
+  for k, name in enumerate(NAMES):
+    share = (predictions[labels == k] == k).mean()
+    of_class = found.values["Accuracy of 3 classes, the lowest first", name]
+    assert of_class == pytest.approx([share, (labels == k).sum()])
+  matrix = [
+    found.values["Images of each label (rows) by prediction (columns)", name] for name in NAMES
+  ]
+  np.testing.assert_array_equal(matrix, details.confusion(labels, predictions, 3))
+  rows = found.tables["Wrong predictions with the highest probability"][1:]
+  worst = examples.worst(labels, predictions, probabilities)
+  assert [row[0] for row in rows] == [f"image {row}.png" for row in worst]
+  bins = found.tables["Calibration in bins of probability"][1:]
+  assert sum(int(row[-1]) for row in bins) == len(labels)
+  assert "Expected calibration error: 6.25%" in found.text
+
+
+def test_worst_mistakes_are_wrong_and_the_surest():
+  labels, predictions = np.array([0, 1, 2, 0]), np.array([0, 2, 1, 1])
+  assert examples.worst(labels, predictions, np.array([1, 0.5, 0.9, 0.7])) == [2, 3, 1]
+
+
+def test_the_page_can_be_heard(whole):
+  """Text for every picture, headings in order, scopes, a language."""
+  found, _ = whole
+  assert ("html", {"lang": "en"}) in found.tags
+  assert all(len(picture["alt"]) > 10 for picture in found.pictures)
+  levels = [level for level, _ in found.headings]
+  assert levels[0] == 1
+  assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+  heads = [attributes for tag, attributes in found.tags if tag == "th"]
+  assert {attributes["scope"] for attributes in heads} == {"col", "row"}
+  alt = next(one["alt"] for one in found.pictures if one["alt"].startswith("Accuracy, test"))
+  assert "from 0.875 at step 50 to 0.75 at step 100" in alt
+
+
+def test_nothing_is_loaded_from_elsewhere(whole):
+  found, _ = whole
+  assert not {tag for tag, _ in found.tags} & {"script", "iframe", "object", "form"}
+  policy = next(x["content"] for tag, x in found.tags if "http-equiv" in x)
+  assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+  places = [x.get("src") or x.get("href") for _, x in found.tags if {"src", "href"} & x.keys()]
+  assert places
+  assert all(place.startswith(("data:", "#")) for place in places)
+
+
+def test_hostile_names_are_escaped(tmp_path):
+  folder = made_run.write(
+    tmp_path / "<b>&run", lines=[*made_run.LINES, {"step": 100, "<i>/top1": 0.5}]
+  )
+  made_run.write_set(folder, names=(HOSTILE, "_b", "c"), image=lambda row: f"<img src=x>{row}")
+  starts.add(folder, made_run.START | {"command": ["main.py", f"--config={HOSTILE}"]})
+  text = report.html([folder], inside=False)
+  found = Page(text)
+  assert not {tag for tag, _ in found.tags} & {"script", "b", "i"}
+  assert {picture["src"][:11] for picture in found.pictures} == {"data:image/"}
+  assert '<script>alert("x")</script>&amp;\\x1b[2J\\u202e' in found.text
+  assert "\x1b" not in text
+  assert "\u202e" not in text
+  assert "<img src=x>" in found.text
+  for picture in found.pictures:  # what they are drawn of is well-formed too
+    kind, data = picture["src"].split(";base64,")
+    if kind.endswith("svg+xml"):
+      ElementTree.fromstring(base64.b64decode(data).decode().replace("var(--ink)", "#000"))
+
+
+@pytest.mark.parametrize("start", [None, {}, {"command": 3, "versions": [], "devices": "x"}])
+def test_what_a_run_lacks_is_left_out(tmp_path, start):
+  found = page(made_run.write(tmp_path / "run", lines=[], start=start))
+  titles = [title for _, title in found.headings]
+  assert titles[:4] == ["Run run", "In short", "What was run", "Settings"]
+  assert "What came out" not in titles
+  assert "What it cost" not in titles
+  assert "Devices" not in found.text
+  assert found.pictures == []
+  assert all(len(rows) > 1 for rows in found.tables.values())
+  assert "None" not in found.text.replace("None,", "")
+
+
+def test_several_runs_side_by_side(tmp_path):
+  other = made_run.replaced(seed=7)
+  first = made_run.write(tmp_path / "a")
+  second = made_run.write(tmp_path / "_b", lines=made_run.LINES[:2], settings=other, start=None)
+  found = page(first, second)
+  assert found.tables["Settings that differ"] == [["setting", "a", "_b"], ["seed", "0", "7"]]
+  assert found.values["Last metrics, with their steps", "test/top1"] == [0.75, 0.875]
+  assert found.values["Best metrics, with their steps", "test/top1"] == [0.875, 0.875]
+  assert ["test/top1", "87.50% (50)", "87.50% (50)"] in found.tables[
+    "Best metrics, with their steps"
+  ]
+  assert found.values[SPEED, "Images seen"] == [3200, 1600]
+  rows = {row[0]: row[1:] for row in found.tables["The runs"][1:]}
+  assert rows["Parameters"][0] == "12,345"
+  assert rows["Git revision"] == ["0123456789abcdef", ""]
+  loss = next(one for one in found.pictures if one["alt"].startswith("Loss"))
+  assert "a training: " in loss["alt"]
+  svg = base64.b64decode(loss["src"].split(",")[1]).decode()
+  assert "_b training" in svg  # a legend of Matplotlib leaves out names that begin with _
+
+
+def test_runs_of_different_models_and_of_equal_names(tmp_path):
+  model = made_run.replaced(model=made_run.replaced().model.__class__(name="R50x1", num_classes=3))
+  paths = [tmp_path / "x/run", tmp_path / "y/run"]
+  found = page(made_run.write(paths[0]), made_run.write(paths[1], settings=model))
+  assert found.tables["Settings that differ"][0] == ["setting", *map(str, paths)]
+  row = next(row for row in found.tables["Settings that differ"] if row[0] == "model.name")
+  assert row == ["model.name", "'ViT-Ti/4'", "'R50x1'"]
+  paper = "exaFLOPs in the paper (Table 6): 7 epochs of JFT-300M at 224 px"
+  assert found.values[SPEED, paper] == [50]
+
+
+def test_masked_patches_and_pictures_of_an_evaluation(tmp_path):
+  settings = made_run.replaced(objective=Masked(), evaluate={"held": Reconstruction("digits")})
+  lines = [step_line(5), {"step": 5, "held/patch_loss": 0.5, "held/accuracy": 0.25}, step_line(9)]
+  folder = made_run.write(tmp_path / "run", settings=settings, lines=lines)
+  made_run.write_set(folder, set_name="other")
+  (folder / "evaluation/1/held").mkdir()
+  shutil.copy(ROOT / "docs/images/digits_confusion.png", folder / "evaluation/1/held/patches.png")
+  found = page(folder)
+  assert "held: patches" in found.text
+  assert found.values[METRICS, "held/patch_loss"] == [0.5, 5, 0.5, 5]
+
+
+def test_large_runs_stay_small_pages(tmp_path):
+  """Thousands of lines, 1,000 classes, several runs."""
+  names = [f"class number {i} with a long name" for i in range(1000)]
+  folders = [tmp_path / name for name in "abc"]
+  for folder in folders:
+    lines = [step_line(i, loss=1 + np.sin(i) / i) for i in range(1, 4000)]
+    made_run.write(folder, lines=lines)
+    made_run.write_set(folder, names=names, count=5000)
+  text = report.html(folders, inside=False)
+  assert len(text.encode()) < 3e6
+  found = Page(text)
+  caption = next(one for one in found.tables if one.startswith("Accuracy of"))
+  assert caption.endswith("the lowest first: the 20 lowest and the 20 highest")
+  assert len(found.tables[caption]) == 3 * 41
+
+
+def test_what_is_no_workdir(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  with pytest.raises(ConfigError, match="is no folder"):
+    report.html([tmp_path / "none"], inside=False)
+  with pytest.raises(ConfigError, match="it has neither"):
+    report.html([tmp_path], inside=False)
+  with pytest.raises(ConfigError, match="given twice"):
+    report.html([folder, folder], inside=False)
+  with pytest.raises(ConfigError, match="41 workdirs are too many"):
+    report.html([folder] * 41, inside=False)
+
+
+def test_starts_survive_damage(tmp_path):
+  assert starts.read(tmp_path) == []
+  starts.add(tmp_path, {"step": 0})
+  with (tmp_path / starts.STARTS).open("ab") as file:
+    file.write(b'{"step"\n\xff\n')
+  starts.add(tmp_path, {"step": 5})
+  assert starts.read(tmp_path) == [{"step": 0}, {"step": 5}]
+  assert json.loads((tmp_path / starts.STARTS).read_bytes().splitlines()[0]) == {"step": 0}
+  assert re.fullmatch(r"\w+\.jsonl", starts.STARTS)
+
+
+def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
+  """The same run scored with an average, with its own parameters, and on other images.
+
+  Of the same images with the same parameters, another result stays, and the same one does not.
+  """
+  folder = made_run.write(tmp_path / "run", lines=(*LINES, scored_line(100, 0.5) | {"average": 1}))
+  of_average = "digits test, step 100, moving average of the parameters"
+  made = {
+    of_average: dict(dataset="digits test", average=True, top1=0.5),
+    "digits test, step 100": dict(dataset="digits test", average=False, top1=0.75),
+    "photos [90%:], step 100": dict(dataset="photos [90%:]", average=False, top1=0.25),
+  }
+  written = [*made, of_average, of_average]
+  for number, (whose, loss) in enumerate(zip(written, (1, 1, 1, 2, 2), strict=True), 1):
+    made_run.write_set(folder, number=number, loss=float(loss), examples=60, **made[whose])
+  found = page(folder)
+  sections = [title for _, title in found.headings if title.startswith("Evaluation ")]
+  shown = {f"{written[n - 1]}, evaluation/{n}": made[written[n - 1]] for n in (5, 3, 2, 1)}
+  assert sections == [f"Evaluation test: {whose}" for whose in shown]
+  for whose, metrics in shown.items():
+    own = [caption for caption in found.captions if caption.endswith(f"(test: {whose})")]
+    assert len(own) == 5
+    score = f"top-1 {metrics['top1']:.2%}, loss {1 + whose.endswith('5')}.0000 on 60 images"
+    row = next(
+      row for row in found.tables["Evaluations, by their images and parameters"] if whose in row
+    )
+    assert score in row[2]
+  assert "test top-1 50.00% at the end (moving average of the parameters)" in found.text

@@ -1,0 +1,110 @@
+"""A module of a user adds its own parts, without a fork: config.plugins."""
+
+import json
+import sys
+
+import pytest
+
+from tests.seams import program
+from vit_jax import registry
+from vit_jax.config import ConfigError, command_line, plugins, recorded
+from vit_jax.config.tool_flags import ToolFlags
+from vit_jax.storage import checkpoint
+from vit_jax.training import start
+
+pytestmark = pytest.mark.usefixtures("one_device")
+
+NAME = "plugin_of_a_user"
+TEXT = """
+import dataclasses
+from vit_jax import registry
+from vit_jax.config import Augmentation
+from vit_jax.config.fields import name_of_kind, setting
+from vit_jax.training.loop import Callback
+
+@dataclasses.dataclass(frozen=True)
+class Dark(Augmentation):
+  kind: str = name_of_kind("dark", "less light")
+  by: int = setting(2, "divisor", low=1, high=8)
+
+  def draw(self, rng, side):
+    return [lambda pixels: pixels // self.by]
+
+class Steps(Callback):
+  def __init__(self, run, session):
+    self._folder = session.folder
+
+  def end(self, moment):
+    (self._folder / "steps.txt").write_text(str(moment.step))
+
+registry.AUGMENTATIONS["dark"] = f"{__name__}:Dark"
+registry.CALLBACKS["steps"] = f"{__name__}:Steps"
+"""
+WORDS = (
+  f"--config.plugins={NAME}",
+  "--config.data.augment=[{'kind': 'dark', 'by': 3}]",
+  "--config.duration.epochs=0",
+  "--config.duration.steps=2",
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+  (tmp_path / f"{NAME}.py").write_text(TEXT)
+  monkeypatch.syspath_prepend(tmp_path)
+  yield tmp_path
+  forget()
+
+
+def forget():
+  """As in another process, which has not imported the module."""
+  sys.modules.pop(NAME, None)
+  registry.AUGMENTATIONS.pop("dark", None)
+  registry.CALLBACKS.pop("steps", None)
+
+
+def parsed(*words):
+  return command_line.parse(["main", "--config=configs/vit_digits.py", *words]).config
+
+
+def test_what_it_registers_is_named_checked_used_and_recorded(tmp_path):
+  assert parsed(*WORDS).data.augment[0].by == 3
+  with pytest.raises(SystemExit):
+    parsed(*WORDS, "--config.data.augment=[{'kind': 'dark', 'by': 9}]")
+  run = tmp_path / "run"
+  assert program.run(run, *WORDS)
+  assert (run / "steps.txt").read_text() == "2"
+  assert json.loads((run / "config.json").read_text())["plugins"] == NAME
+  assert f"the code of {NAME}" in checkpoint.described(run)[1]["program"]
+  assert recorded.read(run).data.augment[0].by == 3
+
+
+def test_a_record_imports_nothing(tmp_path):
+  plugins.load(NAME)
+  run = tmp_path / "run"
+  assert program.run(run, *WORDS)
+  forget()
+  for read in (recorded.read, lambda folder: start.read(folder).config):
+    with pytest.raises(ConfigError, match=rf"recorded with --config\.plugins={NAME}, and this"):
+      read(run)
+  assert NAME not in sys.modules
+  flags = ToolFlags("predict")
+  flags.add_source()
+  assert flags.parse_args(["--source", str(run), "--plugins", NAME]).plugins == NAME
+  assert recorded.read(run).plugins == NAME
+
+
+@pytest.mark.parametrize(
+  ("text", "message"),
+  [
+    ("no_such_module", "no module no_such_module; install it"),
+    ("a/b", "is no name of a module"),
+    ("plugin_with_error", "plugin_with_error cannot be imported: ZeroDivisionError"),
+    ("plugin_without_library", "cannot be imported: No module named 'no_such_library'"),
+  ],
+)
+def test_a_module_that_cannot_be_imported_is_named(text, message, folder):
+  (folder / "plugin_with_error.py").write_text("1 / 0")
+  (folder / "plugin_without_library.py").write_text("import no_such_library")
+  with pytest.raises(ConfigError, match=message):
+    plugins.load(text)

@@ -1,0 +1,261 @@
+"""Requests for objects by their paths, each made again if it fails for a passing reason."""
+
+import concurrent.futures
+import contextlib
+import errno
+import pathlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+import obstore
+from obstore.store import ObjectStore
+
+from vit_jax.extras.buckets.errors import Reason, as_os_error, reason, unusable
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage.paths import UrlPath
+
+PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds between two tries; each is drawn from half of it on
+WORKERS = 16  # requests at once of those that are made together
+IN_PARTS = 2**23  # bytes of a file from which on it is uploaded in parts
+LONGEST = 60  # seconds after which nothing is tried again
+PAGE = 1000  # objects of a listing that are taken over at once
+RETRIES = 4  # by obstore, of each page of a listing and each part of a file
+Answer = TypeVar("Answer")
+
+
+class Found(NamedTuple):
+  """An object as it was found; its ETag differs with the content."""
+
+  key: str
+  size: int
+  e_tag: str
+  generation: str = ""  # of Google's; listings do not tell it
+
+
+NEW = Found("", 0, "")  # what is expected where nothing is to be overwritten
+
+
+class Client:
+  """Requests to one service. All members raise OSErrors, or a ConfigError."""
+
+  def __init__(self, service):
+    """Makes the client of a `services.Service`, which asks for nothing before the first request."""
+    self._service, self._stores, self._answered = service, {}, False
+    self._making = threading.Lock()
+
+  def _store(self, bucket: str, retries: int) -> ObjectStore:
+    if store := self._stores.get((bucket, retries)):
+      return store
+    with self._making:
+      if (bucket, retries) not in self._stores:
+        try:
+          self._stores[bucket, retries] = self._service.store(bucket, retries)
+        except ConfigError:
+          raise
+        except Exception as error:  # obstore reads key files and variables, and raises its own
+          raise unusable(error, bucket, self._service.who) from error
+      return self._stores[bucket, retries]
+
+  def request(
+    self, path: UrlPath, ask: Callable[[ObjectStore], Answer], *, retries: int = 0
+  ) -> Answer:
+    """What `ask` returns for the bucket of a path; its errors become OSErrors that name `path`.
+
+    Args:
+      path: what is asked for.
+      ask: makes one request, or several, such as for the pages of a listing.
+      retries: of each request by obstore itself, so that not all of them are made again.
+    """
+    store = self._store(place(path)[0], retries)
+    end = time.monotonic() + LONGEST
+    for pause in (*PAUSES, None):
+      try:
+        answer = ask(store)
+        self._answered = True
+        return answer
+      except ConfigError:
+        raise
+      except Exception as error:  # obstore raises its own and Python's
+        why = Reason.PASSING if isinstance(error, _CutShortError) else reason(error)
+        if why is Reason.NO_TOKEN and self._answered:  # who gave one before will give one again
+          why = Reason.PASSING
+        if why is not Reason.PASSING or pause is None or time.monotonic() > end:
+          raise as_os_error(error, why, str(path), self._service.who) from error
+      time.sleep(pause * random.uniform(0.5, 1.0))
+    raise AssertionError
+
+  def stat(self, path: UrlPath) -> Found:
+    """The object at a path."""
+    key = place(path)[1]
+
+    def ask(store):
+      try:
+        return _found(obstore.head(store, key))
+      except obstore.exceptions.PermissionDeniedError:  # whose answer has no words
+        return _found(obstore.get(store, key).meta)
+
+    return self.request(path, ask)
+
+  def read(self, path: UrlPath, found: Found, start: int, stop: int) -> bytes:
+    """As `view`, copied into Python's own memory."""
+    return bytes(self.view(path, found, start, stop))
+
+  def view(self, path: UrlPath, found: Found, start: int, stop: int) -> memoryview:
+    """A part of an object that was found; FileExistsError: it is another one now."""
+    if start >= stop:
+      return memoryview(b"")
+
+    def ask(store):
+      answer = obstore.get(store, found.key, options={"range": (start, stop)})
+      if _found(answer.meta).e_tag != found.e_tag:
+        return None
+      content = memoryview(answer.bytes())
+      if len(content) != stop - start:
+        raise _CutShortError
+      return content
+
+    content = self.request(path, ask)
+    if content is None:
+      raise FileExistsError(errno.EEXIST, "Another process has written it", str(path))
+    return content
+
+  def write(self, path: UrlPath, content: bytes, expected: Found | None = None) -> Found:
+    """Writes an object if it is the expected one; returns it.
+
+    An answer that is lost leaves open whether the object was written. The next try then finds that
+    it has changed, and looks whether its content is the one to write.
+
+    Args:
+      path: where.
+      content: its bytes.
+      expected: what is there, `NEW` for nothing; None: whatever is there.
+
+    Raises:
+      FileExistsError: another one is there.
+    """
+    key, tries = place(path)[1], 0
+
+    def ask(store):
+      nonlocal tries
+      tries += 1
+      return obstore.put(store, key, content, mode=_mode(expected), use_multipart=False)
+
+    try:
+      written = self.request(path, ask)
+    except (FileExistsError, FileNotFoundError) as error:
+      if isinstance(error, FileNotFoundError) and expected in (None, NEW):
+        raise as_os_error(error, Reason.NO_BUCKET, str(path), self._service.who) from error
+      if tries > 1:
+        with contextlib.suppress(FileNotFoundError):
+          found = self.stat(path)
+          if found.size == len(content) and self.read(path, found, 0, found.size) == content:
+            return found
+      raise FileExistsError(errno.EEXIST, "Another process has written it", str(path)) from error
+    return _found({"path": key, "size": len(content), **written})
+
+  def listed(self, path: UrlPath) -> list[Found]:
+    """All objects below a folder, by their keys."""
+    key = place(path)[1]
+    if not key:
+      self.in_folder(path)  # which refuses keys that begin with a slash; obstore leaves it out here
+
+    def ask(store):
+      return [
+        _found(at) for page in obstore.list(store, key or None, chunk_size=PAGE) for at in page
+      ]
+
+    found: dict[str, Found] = {}
+    for at in self._of_bucket(path, ask):
+      known = found.get(at.key)
+      found[at.key] = at if known is None or at.size > known.size else known
+    empty = [at for at in found.values() if not at.size]
+    for at, there in zip(
+      empty, self.at_once(lambda at: self._is_object(path, at), empty), strict=True
+    ):
+      if not there:
+        del found[at.key]
+    return list(found.values())
+
+  def _is_object(self, folder: UrlPath, at: Found) -> bool:
+    """Whether an empty object has its key, or is one that stands for a folder: KEY and "/"."""
+    with contextlib.suppress(FileNotFoundError):
+      self.stat(UrlPath(f"{folder.scheme}://{folder.parts[1]}/{at.key}"))
+      return True
+    return False
+
+  def in_folder(self, path: UrlPath) -> tuple[list[Found], list[str]]:
+    """The objects in a folder, and the keys of the folders in it."""
+    key = place(path)[1]
+    answer = self._of_bucket(path, lambda store: obstore.list_with_delimiter(store, key or None))
+    if "" in answer["common_prefixes"]:
+      error = ValueError('path "/"')
+      raise as_os_error(error, Reason.NO_PATH, str(path), self._service.who)
+    found = map(_found, answer["objects"])
+    return [at for at in found if at.key != key], answer["common_prefixes"]
+
+  def anything_in(self, path: UrlPath) -> bool:
+    """Whether a folder has anything in it."""
+    ask = lambda store: next(iter(obstore.list(store, place(path)[1] or None)), [])
+    return bool(self._of_bucket(path, ask))
+
+  def _of_bucket(self, path: UrlPath, ask: Callable[[ObjectStore], Answer]) -> Answer:
+    """As `request`, for listings and writes, which find nothing only if the bucket is missing."""
+    try:
+      return self.request(path, ask, retries=RETRIES)
+    except FileNotFoundError as error:
+      raise as_os_error(error, Reason.NO_BUCKET, str(path), self._service.who) from error
+
+  def delete(self, path: UrlPath, key: str = ""):
+    """Deletes the object at a path, or at a key in its bucket, if there is one."""
+    with contextlib.suppress(FileNotFoundError):
+      self.request(path, lambda store: obstore.delete(store, key or place(path)[1]))
+
+  def delete_all(self, path: UrlPath, found: Iterable[Found]):
+    """Deletes objects in the bucket of `path`."""
+    self.at_once(lambda at: self.delete(path, at.key), found)
+
+  def at_once(self, ask: Callable[[Found], Answer], found: Iterable[Found]) -> list[Answer]:
+    """What `ask` returns for each object, asked by several threads."""
+    with concurrent.futures.ThreadPoolExecutor(WORKERS, "bucket") as pool:
+      return list(pool.map(ask, found))
+
+  def upload(self, path: UrlPath, file: str):
+    """Writes an object with the content of a file of this machine."""
+    source, key = pathlib.Path(file), place(path)[1]
+    # Few parts at once, so that each is sent in the time of an answer by a slow line too.
+    parts = dict(use_multipart=source.stat().st_size >= IN_PARTS, max_concurrency=4)
+    self._of_bucket(path, lambda store: obstore.put(store, key, source, **parts))
+
+  def copy(self, path: UrlPath, key: str, target: str):
+    """Copies an object within the bucket of `path`."""
+    self.request(path, lambda store: obstore.copy(store, key, target))
+
+
+class _CutShortError(Exception):
+  """An answer has too few bytes."""
+
+
+def _mode(expected: Found | None):
+  if expected is None or expected == NEW:
+    return "overwrite" if expected is None else "create"
+  known = {"e_tag": f'"{expected.e_tag}"', "version": expected.generation}
+  return {name: value for name, value in known.items() if value}
+
+
+def _found(meta) -> Found:
+  """What obstore tells of an object; only some services quote the ETag in listings."""
+  if not meta["e_tag"]:
+    raise ConfigError(f"The server gives no ETag of {meta['path']!r}, so a change is not seen.")
+  e_tag = meta["e_tag"].strip('"')
+  return Found(meta["path"], meta["size"], e_tag, meta["version"] or "")
+
+
+def place(path) -> tuple[str, str]:
+  """The bucket and the key of a path."""
+  scheme, *parts = path.parts
+  if not parts:
+    raise ConfigError(f"{path} names no bucket; give {scheme}//BUCKET/FOLDER.")
+  return parts[0], "/".join(parts[1:])

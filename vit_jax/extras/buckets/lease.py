@@ -1,0 +1,152 @@
+"""A lock in a bucket: an object that its holder writes again every few seconds.
+
+No operating system frees it. Another process takes it over if the holder has not written it for
+`SECONDS`, or at once if the holder was a process of this machine and is gone. Each write expects
+the object that the holder wrote last, so that of two holders the first one learns that it is none.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import pathlib
+import secrets
+import threading
+import time
+
+from vit_jax.extras.buckets.client import NEW, Found
+
+SECONDS = 60  # without a sign of life, after which a holder is taken for dead
+RENEW = 4  # seconds between two writes
+LOOK = 1  # seconds between two looks of a process that waits
+
+
+class Lease:
+  """A lock that this process holds, or wants; `base.Lock`."""
+
+  def __init__(self, bucket, path):
+    """Makes no request; `bucket` is the `Client` of its service."""
+    self._bucket, self._path = bucket, path
+    self._token, self._written, self._last = secrets.token_hex(8), 0, NEW
+    self._writing, self._end = threading.Lock(), threading.Event()
+    self._lost, self._renewed = False, 0.0
+    self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+  def take(self):
+    """Takes the lock, from a dead holder too; waits for as long as that takes.
+
+    Raises:
+      BlockingIOError: another process holds it.
+    """
+    try:
+      self._write(NEW)
+    except FileExistsError:
+      self._take_over()
+    self._thread.start()
+
+  def _take_over(self):
+    known, since, told = None, time.monotonic(), False
+    while True:
+      content, found = self._there()
+      if NEW not in (known, found) and known not in (None, found):
+        raise self._held_by_another()
+      known, waited = found, time.monotonic() - since
+      if waited > 2 * RENEW and not told:
+        told = True
+        logging.warning(
+          "The holder of %s gives no sign of life; its lock is taken over after %d s without one.",
+          *(self._path, SECONDS),
+        )
+      if found == NEW or waited >= SECONDS or _is_gone(content):
+        try:
+          self._write(found)
+          return
+        except FileExistsError as error:
+          raise self._held_by_another() from error
+      time.sleep(LOOK)
+
+  def _there(self) -> tuple[dict, Found]:
+    """What the lock says, and its object; `NEW` if there is none."""
+    try:
+      found = self._bucket.stat(self._path)
+    except FileNotFoundError:
+      return {}, NEW
+    try:
+      content = self._bucket.read(self._path, found, 0, found.size)
+    except (FileNotFoundError, FileExistsError):  # it was written or freed meanwhile
+      return self._there()
+    with contextlib.suppress(ValueError):
+      said = json.loads(content)
+      return (said if isinstance(said, dict) else {}), found
+    return {}, found
+
+  def _held_by_another(self):
+    return BlockingIOError(11, "Another process holds the lock", str(self._path))
+
+  def _write(self, expected):
+    self._written += 1
+    said = {"holder": self._token, "written": self._written, **_this_process()}
+    self._last = self._bucket.write(self._path, json.dumps(said).encode(), expected)
+    self._renewed = time.monotonic()
+
+  def _keep(self):
+    while not self._end.wait(RENEW) and not self._lost:
+      with contextlib.suppress(OSError):  # tried again; `held` tells it
+        self._renew()
+
+  def _renew(self):
+    with self._writing:
+      if self._end.is_set() or self._lost:
+        return
+      try:
+        self._write(self._last)
+      except FileExistsError:
+        said, found = self._there()
+        if said.get("holder") == self._token:  # it was written, and no answer came
+          self._last = found
+        else:
+          self._lost = True
+
+  def held(self) -> bool:
+    """As `base.Lock`."""
+    if time.monotonic() - self._renewed > 3 * RENEW:  # this process slept, or the network is gone
+      self._renew()
+    return not self._lost
+
+  def close(self):
+    """Frees the lock."""
+    self._end.set()
+    with self._writing, contextlib.suppress(OSError):
+      if not self._lost and self._bucket.stat(self._path) == self._last:
+        self._bucket.delete(self._path)
+
+
+def _this_process() -> dict:
+  return {"machine": _machine(), "process": os.getpid(), "started": _started(os.getpid())}
+
+
+def _is_gone(said: dict) -> bool:
+  """Whether a holder was a process of this machine and has ended."""
+  process = said.get("process")
+  if not _machine() or said.get("machine") != _machine() or not isinstance(process, int):
+    return False
+  return _started(process) != said.get("started")
+
+
+def _machine() -> str:
+  """Which start of which machine this is, and which processes it sees; "" if that is not known."""
+  try:
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+  except OSError:
+    return ""
+
+
+def _started(process: int) -> str:
+  """When a process started, in the kernel's ticks; "" if it has ended."""
+  try:
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+  except OSError:
+    return ""
+  state, *rest = fields.rpartition(")")[2].split()
+  return "" if state in "ZX" else rest[18]

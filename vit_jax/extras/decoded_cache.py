@@ -1,0 +1,263 @@
+"""A cache of decoded training images: a folder of ArrayRecord files with small uint8 images.
+
+`prepare` (tools/cache.py) makes a cache before the run, and `Cached` reads it. If there is enough
+memory, the operating system keeps the files there, and reads the disk only once.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import random
+import shutil
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+from vit_jax.config import Data
+from vit_jax.data import images, records
+from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.data.sources.views import View
+from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.files import create, read_json
+from vit_jax.storage.paths import local_path
+
+_FORMAT = 1  # version of the record format
+_FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
+_MAX_BYTES = 2**20  # of cache.json
+_SAMPLE = 64  # images used to estimate the size
+# Height, width, number of labels, bytes of the name. Height 0 means a broken image: width 0 an
+# encoded file, and width 1 an array as .npy.
+_HEAD = struct.Struct("<4I")
+_LABELS = np.dtype("<i8")
+
+
+def cached(train: Source, data: Data) -> Source:
+  """The training examples, read from the cache if config.data.cache names one.
+
+  Raises:
+    SourceError: the cache is missing, not complete, or of other images.
+  """
+  if not data.cache:
+    return train
+  return Cached(train, data.cache, side=data.cache_side, max_pixels=data.max_pixels)
+
+
+class Cached(View):
+  """The examples of a source, with images from a cache: uint8 RGB pixels, reduced by `shrink`.
+
+  The cache holds the original file, or array, of an image that cannot be used, so that the run
+  reports it and leaves it out exactly as without a cache. It holds no other fields.
+
+  Args:
+    source: the source from which the cache was made; only its classes, names and identity are used.
+    directory: the folder of the cache.
+    side, max_pixels: as for `prepare`.
+
+  Raises:
+    SourceError: the cache does not exist, is incomplete, or was made from other images.
+  """
+
+  def __init__(self, source: Source, directory: str, *, side: int, max_pixels: int):
+    super().__init__(source)
+    self.fields = {}
+    cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
+    if not cache.json.exists():
+      raise SourceError(
+        f'There is no cache in "{cache.root}" (config.data.cache); make it with `python '
+        "tools/cache.py` and the flags of this run."
+      )
+    cache.check()
+    if missing := cache.missing():
+      raise SourceError(
+        f'The cache in "{cache.root}" lacks {len(missing)} of its {len(cache.parts())} files;'
+        " finish it with `python tools/cache.py` and the flags of this run."
+      )
+    remedy = "delete it and run tools/cache.py, which makes the missing files"
+    self._records = records.Records(cache.parts(), remedy=remedy)
+
+  def __getitem__(self, index: int) -> Example:
+    return decode(self._records[index])
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The labels in the cache."""
+    return self[index].labels
+
+
+def prepare(
+  source: Source,
+  directory: str,
+  *,
+  side: int,
+  max_pixels: int,
+  threads: int,
+  started: Callable[[int, int, int], None],
+  done: Callable[[int], None],
+) -> None:
+  """Makes the missing files of a cache. Several processes and hosts may work together.
+
+  Each file gets its name when it is complete. Every process makes the missing files in its own
+  random order; two processes that make the same file write the same bytes.
+
+  Args:
+    source: the training examples.
+    directory: the folder of the cache.
+    side: pixels of the smaller side of an image; smaller images are kept as they are.
+    max_pixels: larger images count as broken.
+    threads: files made at a time.
+    started: started(images, bytes, free): the images to be made, an estimate of their size, and the
+      free space on the disk; called once, before any file of images is written.
+    done: done(images) after each file.
+
+  Raises:
+    SourceError: the folder holds a cache of other images, or the disk is too small.
+    OSError: an image cannot be read, or the disk cannot be written.
+  """
+  cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
+  cache.claim()
+  missing = cache.missing()
+  count = sum(part.count for part in missing.values())
+  size = count and count * cache.bytes_each()
+  started(count, size, _checked_space(cache.root, count=count, size=size))
+
+  def make(first: int) -> int:
+    part = missing[first]
+    if not os.path.exists(part.path):  # another process may have made it
+      rows = range(first, first + part.count)
+      # Fast compression hardly reduces pixels. Uncompressed files have Riegeli's checksums too.
+      records.write(part.path, map(cache.record, rows), compressed=False)
+    return part.count
+
+  order = random.sample(sorted(missing), len(missing))
+  with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+    collections.deque(map(done, pool.map(make, order)), maxlen=0)
+  for leftover in cache.root.glob("*.partial"):  # of processes that were killed
+    leftover.unlink(missing_ok=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cache:
+  """The folder of a cache, and what it is made from."""
+
+  source: Source
+  root: pathlib.Path
+  side: int
+  max_pixels: int
+
+  @property
+  def json(self) -> pathlib.Path:
+    return self.root / "cache.json"
+
+  def description(self) -> dict:
+    """Everything on which the records depend."""
+    return {
+      "format": _FORMAT,
+      "source": self.source.identity,
+      "images": len(self.source),
+      "cache_side": self.side,
+      "max_pixels": self.max_pixels,
+    }
+
+  def claim(self) -> None:
+    """Makes the folder, if it is new, and checks that it is a cache of these images."""
+    self.root.mkdir(parents=True, exist_ok=True)
+    names = os.listdir(self.root)
+    if "cache.json" not in names:
+      if any(not name.endswith(".partial") for name in names):
+        raise SourceError(
+          f'"{self.root}" (config.data.cache) has files but is not a cache; give an empty or new '
+          "folder."
+        )
+      create(self.json, json.dumps(self.description(), indent=2))
+    self.check()  # another process may have been first
+
+  def check(self) -> None:
+    """Checks that the folder is a cache of these images."""
+    try:
+      there = read_json(self.json, most=_MAX_BYTES)
+    except UnreachableError:
+      raise
+    except OSError as error:
+      raise SourceError(f"The cache of config.data.cache cannot be read: {error}.") from error
+    except ValueError as error:
+      raise SourceError(
+        f'"{self.json}" is damaged ({error}); delete the folder and make the cache again'
+        " with `python tools/cache.py`."
+      ) from error
+    for key, value in self.description().items():
+      if there.get(key) != value:
+        raise SourceError(
+          f'The cache in "{self.root}" (config.data.cache) is of other images: its {key} is'
+          f" {there.get(key)!r}, this run's {value!r}; give another folder, or delete this one."
+        )
+
+  def parts(self) -> list[records.Span]:
+    """The files."""
+    count = len(self.source)
+    files = -(-count // _FILE)
+    path = lambda i: str(self.root / f"images-{i:06}-of-{files:06}.array_record")
+    return [records.Span(path(i), 0, min(_FILE, count - i * _FILE)) for i in range(files)]
+
+  def missing(self) -> dict[int, records.Span]:
+    """The missing files, by the position of their first image."""
+    there = set(os.listdir(self.root))
+    parts = enumerate(self.parts())
+    return {i * _FILE: part for i, part in parts if os.path.basename(part.path) not in there}
+
+  def record(self, index: int) -> bytes:
+    """The record of an example."""
+    return encode(self.source[index], side=self.side, max_pixels=self.max_pixels)
+
+  def bytes_each(self) -> int:
+    """Mean size of a record, from a sample."""
+    sample = range(0, len(self.source), max(1, len(self.source) // _SAMPLE))
+    return round(sum(len(self.record(i)) for i in sample) / len(sample))
+
+
+def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:
+  """Free bytes on the disk, after checking that they are enough for `size`."""
+  free = shutil.disk_usage(root).free
+  if size > free:
+    raise SourceError(
+      f'{count:,} images take about {size / 1e6:,.0f} MB, but "{root}" (config.data.cache) has'
+      f" {free / 1e6:,.0f} MB free; give a larger disk or a smaller config.data.cache_side."
+    )
+  return free
+
+
+def encode(example: Example, *, side: int, max_pixels: int) -> bytes:
+  """The record of an example: `_HEAD`, the labels, the name, and the pixels or the broken image."""
+  try:
+    pixels = images.shrink(example.image, side=side, max_pixels=max_pixels)
+    height, width, body = *pixels.shape[:2], pixels.tobytes()
+  except images.BadImage:
+    array = isinstance(example.image, np.ndarray)
+    height, width, body = 0, int(array), _npy(example.image) if array else example.image
+  name = example.name.encode(errors="surrogateescape")
+  head = _HEAD.pack(height, width, len(example.labels), len(name))
+  return head + np.array(example.labels, _LABELS).tobytes() + name + body
+
+
+def _npy(array: np.ndarray) -> bytes:
+  stream = io.BytesIO()
+  np.save(stream, array, allow_pickle=False)
+  return stream.getvalue()
+
+
+def decode(record: bytes) -> Example:
+  """The example of a record; the pixels, (H, W, 3) uint8, are a view of the record."""
+  height, width, count, length = _HEAD.unpack_from(record)
+  labels = np.frombuffer(record, _LABELS, count, _HEAD.size)
+  at = _HEAD.size + labels.nbytes
+  name = record[at : at + length].decode(errors="surrogateescape")
+  at += length
+  image = record[at:]
+  if height:
+    image = np.frombuffer(record, np.uint8, height * width * 3, at).reshape(height, width, 3)
+  elif width:
+    image = np.load(io.BytesIO(image), allow_pickle=False)
+  return Example(image, tuple(labels.tolist()), name)

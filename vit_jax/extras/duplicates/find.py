@@ -1,0 +1,62 @@
+"""Searches a training set for copies of test images, and writes the results to files."""
+
+import pathlib
+import sys
+
+from vit_jax.config import ConfigError, Dataset
+from vit_jax.config.tool_ending import folder
+from vit_jax.data.datasets import Opener
+from vit_jax.storage import files
+
+
+def search(
+  train: Dataset,
+  tests: list[Dataset],
+  output: pathlib.Path,
+  *,
+  max_pixels: int,
+  shown: int,
+  options: list[str],
+) -> dict:
+  """Searches, writes the results, and returns the summary.
+
+  Args:
+    train: the dataset in which to find copies.
+    tests: the datasets whose copies to find.
+    output: folder of the results.
+    max_pixels: larger images are not compared.
+    shown: largest number of pairs on the page.
+    options: flags for Beam.
+
+  Raises:
+    ConfigError: another search writes there, the data does not exist, Beam is not installed, or a
+      flag is unknown to Beam.
+  """
+  opener, datasets = Opener(max_pixels, threads=1, allow_overlap=True), [train, *tests]
+  opened = [opener.source(dataset) for dataset in datasets]
+  try:
+    from vit_jax.extras.duplicates import pipeline, report
+  except ModuleNotFoundError as error:
+    raise ConfigError(
+      f"{error.name} is not installed; install it with pip install '.[dedup]'."
+    ) from error
+  folder(output, "--output")
+  print(
+    f"Searching {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} images ...",
+    file=sys.stderr,
+  )
+  with files.one_writer(output):
+    report.clear(output, pipeline.PAIRS)  # removes the files of a search that was stopped
+    sets = [*zip(datasets, map(len, opened), strict=True)]
+    counts = pipeline.find_pairs(sets, output.absolute(), max_pixels=max_pixels, options=options)
+    pairs = report.gather(output, pipeline.PAIRS, opened[0], opened[1:])
+    report.write(output, pairs, opened[0], opened[1:], shown=shown, max_pixels=max_pixels)
+  return {
+    "train_images": counts["sought"],
+    "test_images": counts["known"],
+    "broken_images": counts["broken"],
+    "pairs": len(pairs),
+    "excluded": len({pair["train"] for pair in pairs}),
+    "exclude": str(output / report.EXCLUDE),
+    "page": str(output / report.PAGE),
+  }

@@ -1,0 +1,215 @@
+"""Does the runs of a study on this machine, several at a time if asked to, with their progress."""
+
+import collections
+import concurrent.futures
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from vit_jax.config import RunError, Stopped
+from vit_jax.extras.experiments.runs import Children, Run
+from vit_jax.extras.experiments.studies.jobs import Cost, Job
+from vit_jax.extras.experiments.studies.store import RunStore
+from vit_jax.process import exit_status
+from vit_jax.process.text import one_line
+from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.files import read_bytes
+from vit_jax.storage.paths import Path
+
+PERIOD = 30.0  # seconds between two lines of progress
+POLL = 1.0  # seconds between two looks at a workdir that another command uses
+
+
+class Progress:
+  """Says how much is done, measured in FLOPs, and how long the rest will take at this speed."""
+
+  def __init__(self, store: RunStore, some: list[Job], costs: Mapping[str, Cost], *, clock=None):
+    """Starts the clock. Runs whose length is not known count as one step."""
+    self._store, self._jobs, self._costs = store, some, costs
+    self._clock: Callable[[], float] = clock or time.monotonic
+    self._began, self._before = self._clock(), self._work()
+    self._live = sys.stderr.isatty()
+
+  def _work(self):
+    """(work done, all work), in exaFLOPs."""
+    done = total = 0.0
+    for job in self._jobs:
+      cost = self._costs[repr(job)]
+      work = cost.exaflops(cost.steps or 1)
+      total += work
+      done += work * self._share(job, cost.steps or 1)
+    return done, total
+
+  def _share(self, job, steps):
+    run = self._store.run(job)
+    if run is None:
+      return 0.0
+    if self._store.done(job):
+      return 1.0
+    lines = collections.deque(metrics_log.read(run.folder), maxlen=1)
+    return min(lines[0]["step"] / steps, 1.0) if lines else 0.0
+
+  def line(self, *, under_way: int, failed: int) -> str:
+    """Such as "12 of 24 runs done, 1 under way, 51.2%, ETA 0:21:07"."""
+    done = sum(self._store.done(job) is not None for job in self._jobs)
+    work, total = self._work()
+    parts = [f"{done} of {len(self._jobs)} runs done"]
+    parts += [f"{failed} failed"] * bool(failed) + [f"{under_way} under way"]
+    parts.append(f"{work / total:.1%}" if total else "100%")
+    spent = work - self._before[0]
+    if spent > 0:
+      seconds = (total - work) / spent * (self._clock() - self._began)
+      parts.append(f"ETA {metrics_log.clock(seconds)}")
+    return ", ".join(parts)
+
+  def show(self, **counts: int):
+    """Prints the line; on a terminal it replaces the previous one."""
+    line = self.line(**counts)
+    print(
+      f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", file=sys.stderr
+    )
+    sys.stderr.flush()
+
+  def say(self, line: str):
+    """Prints a line that stays."""
+    print(f"\r\x1b[K{line}" if self._live else line, file=sys.stderr, flush=True)
+
+
+def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) -> list[str]:
+  """Does the jobs that are not done; a job that fails costs only those that need it.
+
+  Args:
+    store: tells which are done and what they chose.
+    some: the jobs.
+    jobs: most processes at a time.
+    progress: says what happens.
+
+  Returns:
+    A sentence for each run that failed.
+
+  Raises:
+    RunError: the folder cannot be written to.
+    Stopped: SIGTERM or SIGINT came; the runs under way got the signal too and have ended.
+  """
+  failed, under_way = {}, {}
+  with Children() as children, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+    try:
+      while not children.asked:
+        busy = {run.folder for run in under_way.values()}
+        for run in startable(store, some, busy | failed.keys())[: jobs - len(under_way)]:
+          progress.say(f"Started: {run.name} ({run.folder.name})")
+          under_way[pool.submit(call, run, children)] = run
+        if not under_way:
+          break
+        progress.show(under_way=len(under_way), failed=len(failed))
+        ended, _ = concurrent.futures.wait(
+          under_way, timeout=PERIOD, return_when=concurrent.futures.FIRST_COMPLETED
+        )
+        for future in ended:
+          run, failure = under_way.pop(future), future.result()
+          failed |= {run.folder: failure} if failure else {}
+          progress.say(failure or f"{end_of(run)}: {run.name} ({run.folder.name})")
+    finally:
+      stopping = children.asked
+      children.asked = True  # if an error is on its way, no further process starts
+    concurrent.futures.wait(under_way)
+  if stopping:
+    raise Stopped("The study was stopped by a signal; start the same command again to go on.")
+  progress.show(under_way=0, failed=len(failed))
+  return list(failed.values())
+
+
+def end_of(run: Run) -> str:
+  """How a run ended that did not fail; a signal may have come to it, or to all."""
+  return "Done" if run.result() else "Stopped"
+
+
+def startable(store: RunStore, some: list[Job], left_out: set[Path]) -> list[Run]:
+  """The runs that are not done and can start now, without those in the folders `left_out`."""
+  first = [missing for job in some if (missing := first_missing(store, job, start=False))]
+  runs = {run.folder: run for job in first if (run := store.run(job))}
+  return [run for folder, run in runs.items() if folder not in left_out]
+
+
+def first_missing(store: RunStore, job: Job, *, start: bool) -> Job | None:
+  """The job that must be done first for this one; None if this one is done.
+
+  With `start`, another run starts from this one, so its last checkpoint must be there too.
+  """
+  if store.saved(job) if start else store.done(job) is not None:
+    return None
+  before = job.before()
+  return (before and first_missing(store, before, start=True)) or job
+
+
+def call(run: Run, children: Children) -> str:
+  """Does a run, and returns a sentence if it fails, else "".
+
+  If another process is doing the run, such as one that outlived an earlier command, it waits for
+  its end.
+
+  Raises:
+    RunError: the folder of the study cannot be written to.
+  """
+  log, waited = run.folder.with_name(f"{run.folder.name}.log"), False
+  while True:
+    waited = wait_until_free(run.folder, children) or waited
+    if children.asked or (waited and run.result()):
+      return ""
+    with workdir.writing(run.folder.parent):
+      files.make_folder(run.folder.parent)
+      with files.log(log) as output:
+        status = children.call([sys.executable, *run.arguments()], output)
+    waited = status == exit_status.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
+    if not waited:  # else another process was first, and may have ended meanwhile
+      return ending(run, status, log, stopped=children.asked)
+
+
+def wait_until_free(folder: Path, children: Children) -> bool:
+  """Waits while another process uses a workdir; returns whether one did."""
+  waited = False
+  while not children.asked and in_use(folder):
+    waited = True
+    time.sleep(POLL)
+  return waited
+
+
+def in_use(folder: Path) -> bool:
+  """Whether a run holds the lock of a workdir."""
+  if not files.exists(folder / workdir.LOCK):
+    return False
+  try:
+    with files.locked(folder / workdir.LOCK):
+      return False
+  except BlockingIOError:
+    return True
+  except OSError:
+    return False  # the run itself will say what is wrong
+
+
+def ending(run: Run, status: int, log: Path, *, stopped: bool) -> str:
+  """A sentence if a run that ended with `status` has failed, else ""."""
+  if stopped or status == exit_status.STOPPED:
+    return ""
+  if status == exit_status.DONE and run.result():
+    return ""
+  if status < 0:  # what it printed last does not say why
+    what = f"was killed by {signal.Signals(-status).name}; look whether memory ran out."
+  elif status:
+    what = f"failed with exit status {status}: {last_line(log)}"
+  else:
+    what = "ended without an evaluation."
+  return f"{run.name[0].upper()}{run.name[1:]} {what} All that it printed is in {log}."
+
+
+def last_line(log: Path) -> str:
+  """The last line that a run printed."""
+  try:
+    lines = read_bytes(log, most=2**26).decode(errors="replace").strip().splitlines()
+  except UnreachableError:
+    raise
+  except OSError as error:
+    raise RunError(f"{log} cannot be read: {error.strerror}.") from error
+  return one_line(lines[-1]) if lines else "it printed nothing."

@@ -1,0 +1,129 @@
+"""The runs that a study needs, in order, before anything is known of their results."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from vit_jax.extras.experiments.studies.study import Cell, Choice, Score, Stage, Study
+
+FIRST = 0  # the seed that chooses settings
+Option = Mapping[str, Any]  # a candidate: {setting: value}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+  """The cost of one run.
+
+  Attributes:
+    steps: its length; None if that depends on data that is not there.
+    batch_size: images a step.
+    flops: of training on one image.
+    seconds: of compiling and training on the devices at hand; None if that is not measured.
+  """
+
+  steps: int | None
+  batch_size: int
+  flops: float
+  seconds: float | None = None
+
+  def exaflops(self, steps: int) -> float:
+    """Those of a number of steps."""
+    return steps * self.batch_size * self.flops / 1e18
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+  """What a run is tried for: a candidate, and how it is scored."""
+
+  option: Option
+  score: Score
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """One run: a stage with a seed.
+
+  Attributes:
+    stage: what is run.
+    seed: its seed.
+    trial: the candidate that `stage` tries; None: it is no trial.
+  """
+
+  stage: Stage
+  seed: int
+  trial: Trial | None = None
+
+  def before(self) -> "Job | None":
+    """The job whose weights this one starts from."""
+    return Job(self.stage.after, self.seed) if self.stage.after else None
+
+  def wave(self) -> int:
+    """The number of runs that must end, one after the other, before this one can start."""
+    before = self.before()
+    start = before.wave() + 1 if before else 0
+    return start + self.stage.has_trials()
+
+  def in_words(self) -> str:
+    """For messages."""
+    words = f"{self.stage.name}, seed {self.seed}"
+    if self.trial is None:
+      return words
+    option = ", ".join(f"{key}={value}" for key, value in self.trial.option.items())
+    return f"{words}, trial of {option}"
+
+  def with_option(self, option: Option) -> "Job":
+    """This job with a candidate in place of the choice, if its stage has one."""
+    if not self.stage.has_trials():
+      return self
+    stage = dataclasses.replace(self.stage, choice=Choice((option,)))
+    return dataclasses.replace(self, stage=stage)
+
+  def variants(self) -> list["Job"]:
+    """This job, and the same with each candidate of its stage."""
+    options = self.stage.choice.options if self.stage.has_trials() else ()
+    return [self, *map(self.with_option, options)]
+
+
+def trials(stage: Stage, option: Option) -> list[Job]:
+  """The trials of a candidate; [] if it is the only one."""
+  if not stage.has_trials():
+    return []
+  trial = Trial(option, stage.choice.score)
+  return [Job(tried, FIRST, trial) for tried in stage.trials(option)]
+
+
+def trials_of_all(stage: Stage) -> list[Job]:
+  """The trials of all candidates."""
+  return [job for option in stage.choice.options for job in trials(stage, option)]
+
+
+def of_stage(stage: Stage, seed: int) -> list[Job]:
+  """All jobs that a stage with a seed needs, and its own last."""
+  before = [] if stage.after is None else of_stage(stage.after, seed)
+  if stage.has_trials():
+    first = [] if stage.after is None else of_stage(stage.after, FIRST)
+    before = [*first, *trials_of_all(stage), *before]
+  return distinct([*before, Job(stage, seed)])
+
+
+def of_cell(cell: Cell, seeds: int) -> list[Job]:
+  """All jobs of a cell."""
+  return distinct([job for seed in range(seeds) for job in of_stage(cell.stage, seed)])
+
+
+def of_study(study: Study) -> list[Job]:
+  """All jobs of a study, each once; a job stands after those that it needs."""
+  return distinct([job for cell in study.cells for job in of_cell(cell, study.seeds)])
+
+
+def waves(jobs: list[Job]) -> list[list[Job]]:
+  """The jobs by wave: those of a wave need none of the same wave."""
+  by_wave = {}
+  for job in jobs:
+    by_wave.setdefault(job.wave(), []).append(job)
+  return [by_wave[number] for number in sorted(by_wave)]
+
+
+def distinct(jobs: list[Job]) -> list[Job]:
+  """The jobs without repetitions, in order. Settings are mappings, which have no hash."""
+  return list({repr(job): job for job in jobs}.values())

@@ -1,0 +1,243 @@
+"""What is known of the runs of a study: which are done, what they scored, and what they chose.
+
+The workdirs are the only memory. The name of a workdir has a sum of all settings of its run, so
+equal runs share one, and a changed run gets a new one.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Callable
+
+from vit_jax import config as cfg
+from vit_jax import recipes
+from vit_jax.config.recorded import differences
+from vit_jax.extras.experiments.runs import Run
+from vit_jax.extras.experiments.studies import jobs
+from vit_jax.extras.experiments.studies.jobs import Job, Option
+from vit_jax.extras.experiments.studies.study import Score, Stage
+from vit_jax.storage import files, metrics_log
+from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.paths import Path, path_of
+from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStore:
+  """The runs of a study in a folder.
+
+  Attributes:
+    folder: holds the workdirs, in `runs`.
+    overrides: --config.KEY=VALUE of every run.
+    choices: what was chosen, by the trials; it does not change again.
+    metrics: of the runs that are done, by name; they do not change either.
+    trained_on: by the settings of a dataset, what tells its images, and the first run that was
+      trained on them.
+  """
+
+  folder: Path
+  overrides: tuple[str, ...] = ()
+  choices: dict[str, Option] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+  metrics: dict[str, dict] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+  trained_on: dict[str, tuple[tuple, str]] = dataclasses.field(
+    default_factory=dict, repr=False, compare=False
+  )
+
+  def run(self, job: Job) -> Run | None:
+    """The run of a job; None if its settings are not chosen yet."""
+    return self.run_with(job, self.chosen)
+
+  def run_with(self, job: Job, choose: Callable[[Stage], Option | None]) -> Run | None:
+    """The run of a job with the settings that `choose` gives for each stage.
+
+    Raises:
+      ConfigError: there is no such recipe, or a setting is wrong.
+    """
+    stage, before = job.stage, job.before()
+    start = self.run_with(before, choose) if before else None
+    option = choose(stage)
+    if option is None or (before and not start):
+      return None
+    settings = {**stage.settings, **option, "seed": job.seed}
+    flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
+    start_name = start.folder.name if start else ""
+    sum_ = fingerprint(stage.recipe, flags, start_name, stage.mode, average=stage.average)
+    if start:
+      flags += (f"--config.init_from={start.folder}",)
+    folder = self.folder / "runs" / f"{stage.name}-seed{job.seed}-{sum_}"
+    return Run(job.in_words(), stage.recipe, folder, flags, stage.mode, stage.average)
+
+  def chosen(self, stage: Stage) -> Option | None:
+    """The candidate with the best score; None if not all trials are done.
+
+    Raises:
+      RunError: no candidate has a score that is a number.
+    """
+    if not stage.has_trials():
+      return first_option(stage)
+    key = repr(jobs.trials_of_all(stage))
+    if key not in self.choices:
+      scores = self.trial_scores(stage)
+      if None in scores:
+        return None
+      self.choices[key] = stage.choice.options[best_of(scores, stage)]
+    return self.choices[key]
+
+  def trial_scores(self, stage: Stage) -> list[float | None]:
+    """The mean score of the trials of each candidate; None if not all of them are done.
+
+    [] if nothing is chosen.
+    """
+    if not stage.has_trials():
+      return []
+    by_option = [
+      [self.score(job, stage.choice.score) for job in jobs.trials(stage, option)]
+      for option in stage.choice.options
+    ]
+    return [None if None in scores else statistics.fmean(scores) for scores in by_option]
+
+  def done(self, job: Job) -> dict[str, float] | None:
+    """The metrics after the last step of a job's run; None if it is not done.
+
+    Raises:
+      RunError: the images of its dataset are others than those of another run.
+    """
+    run = self.run(job)
+    if run and run.folder.name not in self.metrics and (metrics := run.result()):
+      self._check_images(run.folder)
+      self.metrics[run.folder.name] = metrics
+    return self.metrics.get(run.folder.name) if run else None
+
+  def _check_images(self, folder: Path):
+    from vit_jax.data import identity
+    from vit_jax.training import start  # imports JAX, which --help does not need
+
+    recorded = start.read(folder)
+    for key, images in recorded.data.items():
+      if not key.startswith("config.data."):
+        continue
+      names = key.split(".")[1:]
+      dataset = functools.reduce(lambda group, name: group[name], names, recorded.settings)
+      other, earlier = self.trained_on.setdefault(json.dumps(dataset), (images, folder.name))
+      if how := identity.changes(other, images):
+        raise cfg.RunError(
+          f"The images of {dataset['source']} have changed between the runs {earlier} and "
+          f"{folder.name} ({', '.join(how)}), so their scores cannot be compared: remove the older "
+          f"one of the two in {self.folder / 'runs'}, or start again with another --workdir."
+        )
+
+  def score(self, job: Job, score: Score) -> float | None:
+    """The score of a job; None if its run is not done.
+
+    Raises:
+      RunError: the run did not write the metric.
+    """
+    metrics = self.done(job)
+    if metrics is None:
+      return None
+    folder = self.run(job).folder
+    best_of_all = score.take == "best" and job.stage.mode == "train"
+    lines = metrics_log.read(folder) if best_of_all else [metrics]
+    values = [float(line[score.metric]) for line in lines if score.metric in line]
+    if not values:
+      raise cfg.RunError(
+        f"{folder} has no {score.metric}; its evaluation wrote {', '.join(metrics)}. Score one of "
+        "these, or remove that folder to run it again."
+      )
+    numbers = [value for value in values if not math.isnan(value)]
+    best = max if score.better == "larger" else min
+    return best(numbers) if numbers else math.nan
+
+  def saved(self, job: Job) -> bool:
+    """Whether a job is done and the checkpoint of its last step is there, to start from.
+
+    One whose checkpoint was removed, or could not be saved, has none.
+    """
+    metrics = self.done(job)
+    if metrics is None:
+      return False
+    return files.is_folder(self.run(job).folder / CHECKPOINTS / str(metrics["step"]))
+
+  def ready(self, job: Job) -> bool:
+    """Whether a job can start: its settings are chosen, and the run before it is saved."""
+    before = job.before()
+    return self.run(job) is not None and (before is None or self.saved(before))
+
+
+def best_of(scores: list[float], stage: Stage) -> int:
+  """The place of the best score, the first of equally good ones.
+
+  Raises:
+    RunError: none is a number.
+  """
+  if all(map(math.isnan, scores)):
+    raise cfg.RunError(
+      f"Nothing can be chosen for {stage.name!r}: {stage.choice.score.metric} is not a number "
+      "for any candidate. Give other candidates."
+    )
+  sign = 1 if stage.choice.score.better == "larger" else -1
+  values = [-math.inf if math.isnan(value) else sign * value for value in scores]
+  return values.index(max(values))
+
+
+def first_option(stage: Stage) -> Option:
+  """The candidate that stands for the chosen one before there is one."""
+  return stage.choice.options[0]
+
+
+def picking(stage: Stage, option: Option) -> Callable[[Stage], Option]:
+  """Chooses `option` for a stage, and the first candidate for others."""
+  return lambda some: option if some == stage else first_option(some)
+
+
+@functools.cache
+def fingerprint(
+  recipe: str, flags: tuple[str, ...], start: str, mode: str, *, average: bool
+) -> str:
+  """A sum of what a run computes.
+
+  It is of the settings that differ from the defaults, so that a later release with more settings
+  finds the runs of an earlier one. Of weights that a recipe names, their content counts.
+  """
+  config = recipes.resolve(recipe, flags)
+  differing = differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
+  parts = [differing, start] + [mode] * (mode != "train") + ["--no-average"] * (not average)
+  if config.init_from:
+    parts.append(sum_of_weights(config.init_from))
+  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]
+
+
+@functools.cache
+def sum_of_weights(init_from: str) -> str:
+  """The sums of the files of weights, which tell other weights at the same path apart; "" of none.
+
+  Of a workdir it is the sum of the newest checkpoint's manifest, which has those of its files.
+
+  Args:
+    init_from: a file, a folder, a workdir, or one of its checkpoints.
+
+  Raises:
+    ConfigError: a file cannot be read.
+  """
+  path = path_of(init_from)
+  steps = reversed(files.numbers_in(path / CHECKPOINTS))
+  manifests = (path / CHECKPOINTS / str(step) / MANIFEST for step in steps)
+  if newest := next(filter(files.is_file, manifests), None):
+    return sum_of_file(newest)
+  card = path.parent / f"{path.name}.json"
+  candidates = path, card, *(files.matching(path) if files.is_folder(path) else ())
+  return " ".join(map(sum_of_file, filter(files.is_file, candidates)))
+
+
+def sum_of_file(path: Path) -> str:
+  """The SHA-256 sum of a file; raises ConfigError if it cannot be read."""
+  try:
+    with files.open_file(path) as stream:
+      return hashlib.file_digest(stream, "sha256").hexdigest()
+  except UnreachableError:
+    raise
+  except OSError as error:
+    raise cfg.ConfigError(f"{path} cannot be read: {error}.") from error

@@ -1,0 +1,99 @@
+"""The fine-tunings of the paper as stages of studies (Table 4, Section 4.1)."""
+
+from collections.abc import Mapping
+
+from vit_jax.extras.experiments.studies.study import Choice, Stage
+from vit_jax.recipes import SETS, TASKS, is_resnet, of_task
+from vit_jax.recipes.finetuning import sets
+
+REAL = "ImageNet ReaL"
+TABLE_4 = {  # as Tables 5 and 7 call the tasks, and their keys in `recipes.TASKS`
+  "ImageNet": "imagenet",
+  "CIFAR-10": "cifar10",
+  "CIFAR-100": "cifar100",
+  "Oxford-IIIT Pets": "pets",
+  "Oxford Flowers-102": "flowers",
+}
+
+# Tables 5 to 7 have these two on ImageNet as all others; the recipe has the sizes of Table 2.
+AS_ALL_OTHERS = {
+  "ViT-L/16": {"data.image_size": 384, "optimizer.ema": 0.0},
+  "ViT-H/14": {"data.image_size": 378, "optimizer.ema": 0.0},
+}
+
+
+def pretraining_of(model: str, dataset: str, argument: str = "") -> str:
+  """The recipe of a row of Table 3.
+
+  Args:
+    model: such as "R50x1+ViT-B/16".
+    dataset: "jft", "i21k" or "i1k".
+    argument: of the recipe, such as the number of epochs.
+  """
+  name = model.lower().replace("-", "_").replace("+", "_").replace("/", "")
+  return f"configs/{name}_{dataset}.py" + (f":{argument}" if argument else "")
+
+
+def fine_tuning(model: str, task: str, after: Stage) -> Stage:
+  """Fine-tuning as in Tables 5 to 7: a row of Table 4 at 384 (378) px.
+
+  The learning rate is the best of the paper's grid on the development part of the training set. A
+  ResNet also tries the BiT-HyperRule, as in Appendix B.1.1. The test set is scored once, at the
+  end.
+
+  Args:
+    model: the model of the weights.
+    task: a key of `recipes.TASKS`.
+    after: the pre-training.
+  """
+  train, scored = sets(task, part="development", real=False)
+  rates = [{"schedule.learning_rate": rate} for rate in TASKS[task].learning_rates]
+  held_out = {
+    "data.train.split": train.split,
+    "evaluate.test.split": scored["development"].split,
+  }
+  return Stage(
+    f"configs/finetune.py:{model},{task}",
+    {"evaluate_every.steps": 0} | (AS_ALL_OTHERS.get(model, {}) if task == "imagenet" else {}),
+    name=f"{task}_{after.name}",
+    after=after,
+    choice=Choice((*rates, *([hyperrule(task)] if is_resnet(model) else [])), held_out),
+  )
+
+
+def hyperrule(task: str) -> dict:
+  """The settings that make the recipe of a task the BiT-HyperRule."""
+  rule = of_task("R50x1", task, part="all", real=False)
+  return {
+    "schedule.learning_rate": rule.schedule.learning_rate,
+    "schedule.decay": rule.schedule.decay,
+    "schedule.drops": rule.schedule.drops,
+    "optimizer.clip_norm": rule.optimizer.clip_norm,
+    "data.image_size": rule.data.image_size,
+    "data.train_resize": rule.data.train_resize,
+    "data.train_resize_ratio": rule.data.train_resize_ratio,
+    "objective.mixup": rule.objective.mixup,
+  }
+
+
+def real(after: Stage) -> Stage:
+  """Scores a fine-tuning on ImageNet by ReaL's labels; trains nothing."""
+  labels = SETS["real"]
+  settings = {
+    "evaluate.test.source": labels.source,
+    "evaluate.test.split": labels.split,
+    "evaluate.test.label_key": labels.label_key,
+  }
+  return Stage(after.recipe, settings, name=f"real_{after.name}", after=after, mode="evaluate")
+
+
+def scored(model: str, before: Stage, tasks: Mapping[str, str]) -> dict[str, Stage]:
+  """The stages that score a pre-training, by the names that a table of the paper has for them.
+
+  Args:
+    model: the model of the weights.
+    before: the pre-training.
+    tasks: {name: key of `recipes.TASKS`}.
+  """
+  stages = {name: fine_tuning(model, task, before) for name, task in tasks.items()}
+  return stages | {REAL: real(stages["ImageNet"])}

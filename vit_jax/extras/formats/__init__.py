@@ -1,0 +1,1 @@
+"""Weights, and names of models, of other libraries."""

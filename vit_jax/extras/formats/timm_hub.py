@@ -1,0 +1,231 @@
+"""Reads weights with timm's config.json beside them, such as a folder as timm publishes on the Hub.
+
+The config tells the model's name, and how its images are prepared. Another mean and deviation of
+pixels than this project's is multiplied into the patch embedding.
+"""
+
+import functools
+import math
+import pathlib
+
+from vit_jax import models
+from vit_jax.config import MAX_SIDE, Model, model_names
+from vit_jax.config.data import FILTERS
+from vit_jax.config.model import USUAL
+from vit_jax.extras.formats import pickled, timm
+from vit_jax.models.layers import GELU_FORMS
+from vit_jax.models.recognition import module_of
+from vit_jax.process.text import listed
+from vit_jax.weights import card, pixels, position_count, safetensors
+from vit_jax.weights.card import Card
+from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.rules import (
+  TEXTS,
+  Rule,
+  checked,
+  number,
+  one_of,
+  or_none,
+  read_json,
+  three,
+  whole,
+)
+
+CONFIG, WEIGHTS, SUFFIX = "config.json", "model.safetensors", ".safetensors"
+# Arguments of timm's VisionTransformer that change nothing here, or that its arrays tell.
+_ARGUMENTS = {
+  *("patch_size", "num_classes", "depth", "mlp_ratio", "qkv_bias", "qk_norm", "init_values"),
+  *("reg_tokens", "class_token", "no_embed_class", "pre_norm", "fc_norm", "drop_rate"),
+  *("pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate"),
+  *("weight_init", "fix_init"),
+}
+_POOLS = {"class_token": "token", "gap": "avg", "map": "map"}  # timm's names of ours
+_A_NAME = Rule(lambda x: isinstance(x, str), "a name")
+_SIDE = whole(1, MAX_SIDE)
+_SIZE = Rule(
+  lambda x: _SIDE.test(x) or (isinstance(x, list) and len(x) == 2 and all(map(_SIDE.test, x))),
+  "a number of pixels, or two",
+)
+COMPUTED = {
+  "architecture": (_A_NAME, ""),
+  "global_pool": (or_none(_A_NAME), None),
+  "label_names": (or_none(TEXTS), None),
+}
+ARGUMENTS = {
+  "img_size": (or_none(_SIZE), None),
+  "in_chans": (one_of(3, None), None),
+  "embed_dim": (or_none(whole(1, 10**5)), None),
+  "num_heads": (or_none(whole(1, 10**4)), None),
+  "act_layer": (one_of(*GELU_FORMS, None), None),
+  "global_pool": (or_none(_A_NAME), None),
+  "dynamic_img_size": (one_of(True, False, None), None),
+  "strict_img_size": (one_of(True, False, None), None),
+  "final_norm": (one_of(True, None), None),
+  "proj_bias": (one_of(True, None), None),
+}
+# Defaults as of timm's PretrainedCfg; without a size the position embeddings tell it.
+IMAGES = {
+  "mean": (three(number(-10, 10)), [0.485, 0.456, 0.406]),
+  "std": (three(number(0.001, 1000)), [0.229, 0.224, 0.225]),
+  "input_size": (or_none(three(_SIDE)), None),
+  "crop_pct": (number(0.1, 1), 0.875),
+  "crop_mode": (one_of("center", "squash"), "center"),
+  "interpolation": (one_of(*FILTERS), "bicubic"),
+  "label_names": (or_none(TEXTS), None),
+  "global_pool": (or_none(_A_NAME), None),
+}
+
+
+def _recognises(path: pathlib.Path) -> bool:
+  """Whether a path is such a folder, or a file in it that this project did not write."""
+  config = _folder(path) / CONFIG
+  settings = read_json(config) if config.is_file() else None
+  if not isinstance(settings, dict) or not isinstance(settings.get("architecture"), str):
+    return False
+  return path.is_dir() or (path.suffix == SUFFIX and not _has_card(path))
+
+
+def _has_card(path: pathlib.Path) -> bool:
+  return card.path_beside(path).is_file() or safetensors.is_ours(path)
+
+
+def _folder(path: pathlib.Path) -> pathlib.Path:
+  return path if path.is_dir() else path.parent
+
+
+def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
+  """What config.json says: of the model, of the images, and the arguments of the model."""
+  file = _folder(path) / CONFIG
+  settings = read_json(file)
+  images, arguments = settings.get("pretrained_cfg", settings), settings.get("model_args") or {}
+  if not isinstance(images, dict) or not isinstance(arguments, dict):
+    raise ValueError(f"its {CONFIG} does not describe a model of timm")
+  images = {key: value for key, value in images.items() if value is not None}
+  if unknown := sorted(set(arguments) - _ARGUMENTS - set(ARGUMENTS)):
+    raise ValueError(
+      f"its model was made with {', '.join(unknown)}, which this project does not know"
+    )
+  meaning = model_names.translated(settings["architecture"])
+  if meaning and meaning.lacking:
+    raise ValueError(
+      f"it is a {settings['architecture']}, with {meaning.lacking}, which no model here has"
+    )
+  parts = (settings, COMPUTED), (images, IMAGES), (arguments, ARGUMENTS)
+  return tuple(checked(values, rules, file) for values, rules in parts)
+
+
+def _weights(path: pathlib.Path) -> pathlib.Path:
+  """The file with the arrays: the path itself, or the one in the folder.
+
+  Raises:
+    ValueError: there is none, or there are several.
+  """
+  if path.is_file() or (path / WEIGHTS).is_file():
+    return path if path.is_file() else path / WEIGHTS
+  found = sorted(path.glob(f"*{SUFFIX}"))
+  if len(found) > 1:
+    raise ValueError(f"it holds {listed([file.name for file in found])}; name one of them")
+  if not found:
+    raise ValueError(pickled.advice_in(path) or f"it has no {WEIGHTS}")
+  return found[0]
+
+
+def _load(path: pathlib.Path) -> dict:
+  settings, images, arguments = _settings(path)
+  flat = safetensors.load_arrays(_weights(path))
+  width = arguments["embed_dim"] or _usual(settings["architecture"], "width", 0)
+  heads = arguments["num_heads"] or _usual(settings["architecture"], "heads", 0)
+  params = timm.from_timm(flat, heads, _side_of_positions(images, arguments))
+  _check_width(params, width)
+  pools = [part["global_pool"] for part in (arguments, settings, images)]
+  _check_pool(params, [pool for pool in pools if pool is not None])
+  return pixels.folded(params, images["mean"], images["std"])
+
+
+def _side_of_positions(images: dict, arguments: dict) -> int:
+  """The side of the square images that the model was made for; 0: not said.
+
+  Raises:
+    ValueError: they are not square.
+  """
+  size, sides = arguments["img_size"], (images["input_size"] or [0, 0, 0])[1:]
+  position_count.check_square(*sides)
+  if size is None:
+    return sides[0]
+  height, width = (size, size) if isinstance(size, int) else size
+  position_count.check_square(height, width)
+  return height
+
+
+def _side_of_images(images: dict, arguments: dict) -> int:
+  """As `_side_of_positions`, of the images that it gets, for which it may resize the positions."""
+  resized = arguments["dynamic_img_size"] or arguments["strict_img_size"] is False
+  known = arguments | {"img_size": None} if resized and images["input_size"] else arguments
+  return _side_of_positions(images, known)
+
+
+def _check_width(params: dict, width: int):
+  """Checks that config.json is of these weights, as far as attention heads depend on it.
+
+  Raises:
+    ValueError: the arrays are of another width.
+  """
+  there = module_of(params).feature_width()
+  if width not in (0, there) and "Transformer" in params:
+    raise ValueError(
+      f"its {CONFIG} is of a model of width {width}, and its arrays are of one of width {there}; "
+      "put the config.json of these weights beside them"
+    )
+
+
+def _check_pool(params: dict, stated: list[str]):
+  """Checks that the model pools as ours with these parameters does.
+
+  Raises:
+    ValueError: it does not.
+  """
+  pool = _POOLS[getattr(module_of(params), "pool", "gap")]
+  others = [name for name in stated if name != pool]
+  if others:
+    raise ValueError(
+      f"it pools by {others[0]!r} (global_pool), and models here with such parameters by {pool!r}"
+    )
+
+
+def _card(path: pathlib.Path, params: dict | None) -> Card | None:
+  if not params:
+    return None  # nothing tells what they were trained on
+  settings, images, arguments = _settings(path)
+  usual = functools.partial(_usual, settings["architecture"])
+  side = _side_of_images(images, arguments) or card.inferred(params).image_size
+  return Card(
+    image_size=side,
+    resize=_resize(side, images["crop_pct"], images["crop_mode"]),
+    squeeze=images["crop_mode"] == "squash" and images["crop_pct"] < 1,
+    resampling=f"torchvision_{images['interpolation']}",
+    position_resizing=timm.POSITION_RESIZING,
+    class_names=tuple(settings["label_names"] or images["label_names"] or ()),
+    model=Model(
+      stem_norms=timm.stem_norms(params),
+      activation=arguments["act_layer"] or usual("activation", timm.ACTIVATION),
+      norm_epsilon=usual("norm_epsilon", USUAL["norm_epsilon"]),
+    ),
+  )
+
+
+def _resize(side: int, share: float, mode: str) -> int:
+  """The side that images are resized to; 0 if they become the square at once."""
+  resize = math.floor(side / share)
+  return 0 if mode == "squash" and resize == side else resize
+
+
+def _usual(architecture: str, field: str, otherwise):
+  """A field of the model that timm calls so, if it is one of ours and has the field."""
+  meaning = model_names.translated(architecture)
+  known = meaning is not None and meaning.same
+  return getattr(models.create(architecture), field, otherwise) if known else otherwise
+
+
+TIMM = WeightFormat(
+  words="a folder of timm", recognises=_recognises, load=_load, card=_card, beside=(CONFIG,)
+)

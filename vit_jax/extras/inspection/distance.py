@@ -1,0 +1,78 @@
+"""Mean attention distance (Section 4.5, Figure 7 right; Appendix D.7, Figure 11)."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.extras.inspection import attention
+from vit_jax.models import Network
+
+
+def mean_distances(
+  module: Network, params: dict, images, *, on_image: Callable[[], None] = lambda: None
+) -> np.ndarray:
+  """How far each head looks: the mean distance, in pixels, between queries and what they attend to.
+
+  d = mean over images and patches q of sum_k a_qk |p_q - p_k| / sum_k a_qk, over patches k, where p
+  are the centres of the patches. Other tokens are left out and the weights are renormalised. For
+  hybrids, neighbouring tokens are as far apart as the stride of the ResNet's map.
+
+  Args:
+    module, params: the model.
+    images: (B, H, W, 3), uint8 pixels or floats in [-1, 1]; the paper takes 128.
+    on_image: called when an image is done.
+
+  Returns:
+    (depth, heads) float64. For axial models (2, depth, heads): along rows, then along columns. NaN
+    for a head whose other tokens take the whole weight of a query, to the last bit of float32.
+
+  Raises:
+    ValueError: as `attention.attention_weights`.
+  """
+  images, total = attention.pixels(images), 0.0
+  attention.check_transparent(module)
+  distances = Distances(module, module.grid(*images.shape[1:3]))
+  for found in attention.stream(module, params, images, distances, on_image):
+    total += found.astype(np.float64)
+  directions = len(module.attention_grids(distances.grid))
+  means = (total / len(images)).reshape(-1, directions, module.heads).swapaxes(0, 1)
+  return means if directions > 1 else means[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Distances:
+  """The mean distance of each head, of one image with this grid of patches."""
+
+  module: Network
+  grid: tuple[int, int]
+
+  def __call__(self, seen: attention.Seen) -> jax.Array:
+    """(layers, heads); the mean over rows or columns, if each is attended to alone."""
+    grids = self.module.attention_grids(self.grid)
+    places = [centres(each.grid, self.module.stride()) for each in grids]
+    each = [mean_distance(x, places[i % len(places)]) for i, x in enumerate(seen.layers)]
+    return jnp.stack([x.reshape(-1, self.module.heads).mean(axis=0) for x in each])
+
+
+def mean_distance(weights: jax.Array, places: jax.Array) -> jax.Array:
+  """The mean distance of each head, for given attention weights.
+
+  Args:
+    weights: (..., heads, T, T): query, key.
+    places: (N, 2), where the last N tokens are, in pixels; further tokens come before them.
+
+  Returns:
+    (..., heads).
+  """
+  first = weights.shape[-1] - len(places)
+  weights = weights[..., first:, first:]
+  apart = jnp.linalg.norm(places[:, None] - places[None], axis=-1)
+  return ((weights * apart).sum(axis=-1) / weights.sum(axis=-1)).mean(axis=-1)
+
+
+def centres(grid: tuple[int, int], stride: int) -> np.ndarray:
+  """The centres of all patches in raster order, (rows * columns, 2) float32, in pixels."""
+  return (np.indices(grid).reshape(2, -1).T + 0.5).astype(np.float32) * stride

@@ -1,0 +1,145 @@
+"""Maps of attention over the image: Attention Rollout and single heads (Figures 6 and 14).
+
+Source: Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.extras.inspection import attention
+from vit_jax.extras.inspection.attention import Seen
+from vit_jax.models import Network
+
+MapsAndLogits = tuple[np.ndarray, np.ndarray]
+
+
+def rollout(
+  module: Network, params: dict, images, *, on_image: Callable[[], None] = lambda: None
+) -> MapsAndLogits:
+  """Attention Rollout from the output to the patches (Appendix D.8, Figures 6 and 14).
+
+  With A_l the attention of layer l averaged over its heads, the map is the output's row of
+  M_L ... M_2 M_1, M_l = (I + A_l) / 2 with rows scaled to the sum 1. The output's row is that of
+  the class token; with pool="gap" the mean over the rows of the patches; with pool="map" the
+  pooling's own weights times the product.
+
+  Args:
+    module, params: the model.
+    images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
+    on_image: called when an image is done.
+
+  Returns:
+    Maps (B, rows, columns) and logits (B, num_classes), float32. A map sums to at most 1: the rest
+    stays at the tokens before the patches.
+
+  Raises:
+    ValueError: the model has no such maps, or as `attention.attention_weights`.
+  """
+  _check(module)
+  return _maps(module, params, images, Rollout(module), on_image)
+
+
+def raw(
+  module: Network,
+  params: dict,
+  images,
+  *,
+  layer: int,
+  head: int,
+  on_image: Callable[[], None] = lambda: None,
+) -> MapsAndLogits:
+  """The attention of one head: from the class token to the patches, else their mean.
+
+  Args:
+    module, params, images, on_image: as in `rollout`.
+    layer, head: counted from 0.
+
+  Returns:
+    As `rollout`.
+
+  Raises:
+    ValueError: there is no such layer or head, or as `rollout`.
+  """
+  _check(module)
+  if not (0 <= layer < module.depth and 0 <= head < module.heads):
+    raise ValueError(
+      f"there is no layer {layer} with a head {head}: layers are 0 to {module.depth - 1}, heads 0 "
+      f"to {module.heads - 1}."
+    )
+  return _maps(module, params, images, OfHead(module, layer, head), on_image)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollout:
+  """The map of Attention Rollout, and the logits."""
+
+  module: Network
+
+  def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
+    """(B, N), a weight for each token, and (B, num_classes)."""
+    return rolled(_output(seen, self.module), reversed(seen.layers)), seen.logits
+
+
+@dataclasses.dataclass(frozen=True)
+class OfHead:
+  """The map of one head, and the logits."""
+
+  module: Network
+  layer: int
+  head: int
+
+  def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
+    """As of `Rollout`."""
+    weights = seen.layers[self.layer][:, self.head]
+    if self.module.pool == "class_token":
+      return weights[:, 0], seen.logits
+    return weights[:, self.module.tokens_before() :].mean(axis=1), seen.logits
+
+
+def mixed(weights: jax.Array) -> jax.Array:
+  """M = (I + mean over heads of A) / 2, rows scaled to the sum 1: (B, heads, N, N) -> (B, N, N)."""
+  both = 0.5 * jnp.eye(weights.shape[-1]) + 0.5 * weights.mean(axis=1)
+  return both / both.sum(axis=-1, keepdims=True)
+
+
+def rolled(row: jax.Array, layers: Iterable[jax.Array]) -> jax.Array:
+  """The product row M_L ... M_1.
+
+  Args:
+    row: (B, N), what the output takes of each token of the last layer.
+    layers: attention weights (B, heads, N, N), the last layer first.
+  """
+  for weights in layers:
+    row = jnp.einsum("bq,bqk->bk", row, mixed(weights), precision="highest")
+  return row
+
+
+def _check(module: Network):
+  attention.check_transparent(module)
+  if reason := module.why_no_map():
+    raise ValueError(reason)
+
+
+def _output(seen: Seen, module: Network) -> jax.Array:
+  """(B, N): what the output takes of each token of the last layer."""
+  batch, _, tokens, _ = seen.layers[0].shape
+  if module.pool == "class_token":
+    return jnp.zeros((batch, tokens)).at[:, 0].set(1)
+  first = module.tokens_before()
+  of_patches = 1 / (tokens - first)
+  if module.pool == "map":
+    of_patches = seen.pooling.mean(axis=1)[:, 0]
+  return jnp.zeros((batch, tokens)).at[:, first:].set(of_patches)
+
+
+def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:
+  """What `Rollout` or `OfHead` finds at the patches of all images, and their logits."""
+  grid, maps, logits = module.grid(*np.shape(images)[1:3]), [], []
+  for found, of_image in attention.stream(module, params, images, of_seen, on_image):
+    maps.append(found[:, -grid[0] * grid[1] :].reshape(-1, *grid))
+    logits.append(of_image)
+  return np.concatenate(maps), np.concatenate(logits).astype(np.float32)

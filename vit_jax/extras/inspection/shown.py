@@ -1,0 +1,70 @@
+"""What there is to see: pictures, the numbers behind them, and one line of text."""
+
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vit_jax.data import tiles
+from vit_jax.extras.plots import charts
+from vit_jax.storage import files
+
+
+class Shown(NamedTuple):
+  """The result of looking at a model.
+
+  Attributes:
+    text: one line of what is to be seen.
+    summary: the values in that line.
+    pictures: names of files, *.png or *.svg, and a figure of Matplotlib or an array (H, W, 3)
+      uint8 for each; they may be drawn one by one, while they are written.
+    numbers: names of files, and for *.npz arrays by name, for *.csv rows.
+  """
+
+  text: str
+  summary: Mapping[str, Any]
+  pictures: Iterable[tuple[str, Any]]
+  numbers: Mapping[str, Mapping[str, np.ndarray] | Sequence[Sequence]]
+
+
+def write(shown: Shown, folder: pathlib.Path) -> dict:
+  """Writes pictures and numbers, in place of those that an earlier call left there.
+
+  Returns:
+    {"text", "summary", "pictures", "numbers"}: the line, its values, and the paths as text.
+
+  Raises:
+    OSError: a file cannot be written.
+  """
+  numbers = [_write(folder / name, content) for name, content in shown.numbers.items()]
+  pictures = [_write(folder / name, content) for name, content in shown.pictures]
+  _remove_outdated(folder, {*map(pathlib.Path, pictures)}, numbers)
+  return dict(text=shown.text, summary=dict(shown.summary), pictures=pictures, numbers=numbers)
+
+
+def _remove_outdated(folder: pathlib.Path, pictures: set[pathlib.Path], numbers: Sequence[str]):
+  """Removes pictures of an earlier call that had more images; other files stay."""
+  numbered = [
+    path
+    for inner in {picture.parent for picture in pictures} - {folder}
+    for path in files.matching(inner, "*.png")
+    if path.stem.isdecimal()
+  ]
+  for path in (*numbered, *(pathlib.Path(number).with_suffix(".png") for number in numbers)):
+    if path not in pictures:
+      files.remove(path)
+
+
+def _write(path: pathlib.Path, content) -> str:
+  files.make_folder(path.parent)
+  if path.suffix == ".csv":
+    files.write_csv(path, content)
+  elif path.suffix == ".npz":
+    with files.whole(path) as partial, open(partial, "wb") as stream:
+      np.savez_compressed(stream, **content)
+  elif isinstance(content, np.ndarray):
+    files.write_bytes(path, tiles.png(content))
+  else:
+    charts.save(content, path)
+  return str(path)

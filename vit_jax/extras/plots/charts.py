@@ -1,0 +1,210 @@
+"""Pictures for a page: lines and matrices as SVG that suits light and dark screens."""
+
+import dataclasses
+import io
+import itertools
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from vit_jax.extras.plots.labels import fonts
+from vit_jax.storage import files
+from vit_jax.storage.paths import Path
+
+WIDTH, HEIGHT = 4.8, 2.7  # inches; small enough for the text to be readable on a phone
+MAX_LEGEND = 12  # entries
+MAX_POINTS = 4000  # in a chart
+DPI = 144  # of images inside of a figure
+PNG_DPI = 180
+MAX_NAME = 40  # characters of a name
+NARROW = 300  # ratio of the ends of a logarithmic axis below which 2 and 5 are marked too
+NARROWER = 10  # the same ratio, below which evenly spaced numbers are marked
+INK = "#010203"  # becomes the colour of text, light or dark
+STYLE = (
+  "<style>:root{--ink:#222}@media (prefers-color-scheme:dark){:root{--ink:#ddd}}"
+  "@media print{:root{--ink:#222}}</style>"
+)
+RC = {
+  "svg.fonttype": "none",
+  "svg.hashsalt": "vit_jax",
+  "text.parse_math": False,
+  "axes.unicode_minus": False,
+  "font.size": 10,
+  "figure.facecolor": "none",
+  "axes.facecolor": "none",
+  "legend.facecolor": "none",
+} | {f"{part}.color": INK for part in ("text", "xtick", "ytick", "grid")}
+RC |= {"axes.edgecolor": INK, "axes.labelcolor": INK}
+WITHOUT_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+  """A line of a chart.
+
+  Attributes:
+    name: for the legend.
+    steps, values: (N,) each, finite.
+    group: lines of one group share a colour.
+    dots: whether each point is marked.
+  """
+
+  name: str
+  steps: np.ndarray
+  values: np.ndarray
+  group: int = 0
+  dots: bool = False
+
+
+def lines(
+  series: Sequence[Series], label: str, *, log: bool = False, percent: bool = False
+) -> bytes:
+  """A chart of values by step, as SVG.
+
+  Args:
+    series: the lines; they are thinned to a bounded number of points.
+    label: of the vertical axis.
+    log: a logarithmic axis, if all values are positive.
+    percent: whether values are fractions of 1.
+  """
+  import matplotlib
+  from matplotlib import ticker
+  from matplotlib.figure import Figure
+
+  with matplotlib.rc_context(RC):
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    axes = figure.subplots()
+    for line, style in zip(series, styles(series), strict=True):
+      steps, values = thinned(line.steps, line.values, most=MAX_POINTS // len(series))
+      axes.plot(steps, values, label=f" {line.name[:MAX_NAME]}", linewidth=1.3, **style)
+    if log and all((line.values > 0).all() for line in series):
+      axes.set_yscale("log")
+      round_log_ticks(axes.yaxis)
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    if percent:
+      axes.yaxis.set_major_formatter(ticker.PercentFormatter(1))
+    axes.set(xlabel="step", ylabel=label)
+    axes.grid(alpha=0.2)
+    if 1 < len(series) <= MAX_LEGEND:
+      figure.set_figheight(HEIGHT + 0.17 * legend_above(axes, fontsize=8))
+    return svg(figure)
+
+
+def round_log_ticks(axis):
+  """Marks 1, 10, ... on a logarithmic axis of Matplotlib, and more if it is short."""
+  from matplotlib import ticker
+
+  low, high = sorted(axis.get_view_interval())
+  subs = (1, 2, 5) if high < NARROW * low else (1,)
+  decades = ticker.LogLocator(subs=subs, numticks=7)
+  axis.set_major_locator(ticker.MaxNLocator(5) if high < NARROWER * low else decades)
+  axis.set_minor_locator(ticker.NullLocator())
+  axis.set_major_formatter("{x:g}")
+
+
+def legend_above(axes, fontsize: int = 10) -> int:
+  """Names the lines above the axes, in as many columns as fit; returns the number of rows."""
+  handles, names = axes.get_legend_handles_labels()
+  if not names:
+    return 0
+  letters = axes.get_figure().get_figwidth() * 110 / fontsize
+  columns = max(1, min(4, len(names), int(letters // (max(map(len, names)) + 6))))
+  place = dict(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
+  axes.legend(handles, names, **place, ncols=columns, frameon=False, fontsize=fontsize)
+  return -(-len(names) // columns)
+
+
+def styles(series: Sequence[Series]) -> list[dict]:
+  """A colour for each group and a dash for each line of a group, so that no two lines are alike."""
+  dashes = ("-", "--", ":", "-.")
+  seen, result = {}, []
+  for line in series:
+    place = seen[line.group] = seen.get(line.group, -1) + 1
+    alone = len({other.group for other in series}) == 1
+    colour = place if alone else line.group
+    dash = colour // 10 if alone else place + colour // 10
+    dots = "o" if line.dots or len(line.steps) == 1 else None
+    result.append(
+      dict(color=f"C{colour % 10}", linestyle=dashes[dash % 4], marker=dots, markersize=3)
+    )
+  return result
+
+
+def thinned(steps: np.ndarray, values: np.ndarray, *, most: int) -> tuple[np.ndarray, np.ndarray]:
+  """At most about `most` points: the least and the greatest value of each stretch of steps."""
+  if len(steps) <= most:
+    return steps, values
+  bounds = np.linspace(0, len(steps), max(most // 2, 1) + 1).astype(int)
+  kept = {0, len(steps) - 1}
+  for first, end in itertools.pairwise(bounds):
+    kept |= {first + int(values[first:end].argmin()), first + int(values[first:end].argmax())}
+  rows = sorted(kept)
+  return steps[rows], values[rows]
+
+
+def calibration(probability: np.ndarray, accuracy: np.ndarray, images: np.ndarray) -> bytes:
+  """A reliability diagram, as SVG.
+
+  Args:
+    probability, accuracy: (M,) means over the images of each bin.
+    images: (M,) their numbers; the area of a dot shows it.
+  """
+  import matplotlib
+  from matplotlib.figure import Figure
+  from matplotlib.ticker import PercentFormatter
+
+  with matplotlib.rc_context(RC):
+    figure = Figure(figsize=(3.4, 3.2))
+    figure.subplots_adjust(left=0.2, right=0.95, top=0.95, bottom=0.17)
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=":")
+    axes.plot(probability, accuracy, color="C0", linewidth=1)
+    axes.scatter(probability, accuracy, s=8 + 150 * images / images.max(), color="C0", alpha=0.7)
+    axes.set(xlabel="probability", ylabel="accuracy", xlim=(-0.03, 1.06), ylim=(-0.03, 1.06))
+    for axis in (axes.xaxis, axes.yaxis):
+      axis.set_major_formatter(PercentFormatter(1))
+    axes.grid(alpha=0.2)
+    return svg(figure)
+
+
+def matrix(shares: np.ndarray) -> bytes:
+  """Shares between 0 and 1 as a picture, as SVG; (classes, classes)."""
+  import matplotlib
+  from matplotlib.figure import Figure
+  from matplotlib.ticker import PercentFormatter
+
+  with matplotlib.rc_context(RC):
+    figure = Figure(figsize=(5, 4.4))
+    figure.subplots_adjust(left=0.14, right=0.97, top=0.97, bottom=0.12)
+    axes = figure.subplots()
+    image = axes.imshow(shares, vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
+    figure.colorbar(image, format=PercentFormatter(1))
+    axes.set(xlabel="prediction, number of the class", ylabel="label, number of the class")
+    return svg(figure)
+
+
+def svg(figure) -> bytes:
+  """A figure of Matplotlib as SVG without metadata, its ink light on dark screens."""
+  from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+  stream = io.StringIO()
+  figure.set_dpi(DPI)
+  with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+    FigureCanvasSVG(figure).print_svg(stream, metadata=WITHOUT_METADATA)
+  text = stream.getvalue()
+  begin = text.index("<svg")
+  end = text.index(">", begin) + 1
+  return (text[begin:end] + STYLE + text[end:].replace(INK, "var(--ink)")).encode()
+
+
+def save(figure, path: Path):
+  """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
+  import matplotlib
+
+  form = path.suffix.removeprefix(".")
+  with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
+    warnings.filterwarnings("ignore", "Glyph .* missing from")  # of text that is no `label`
+    files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=PNG_DPI))

@@ -1,0 +1,248 @@
+"""Writes labelled images as a TFDS dataset of ArrayRecord files, without TensorFlow.
+
+The examples are stored in a fixed random order, so that a part of a split, such as train[:98%], is
+a random part. The dataset gets its name when it is complete. Until then it is in a folder beside
+it, where a preparation that was stopped continues.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterator
+
+import cv2
+
+from vit_jax.data import records
+from vit_jax.data.permutation import Permutation
+from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.extras.preparation import quality
+from vit_jax.extras.preparation.splits import checked_classes
+from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.files import make_folder, one_writer, read_json, write_text
+from vit_jax.storage.paths import local_path
+
+REPORT = "report.json"
+VERSION = "1.0.0"
+
+_FILE_BYTES = 2**28  # approximate size of each file
+_SAMPLE = 64  # images used to estimate the size
+_ORDER_SEED = 2**32 - 2  # not the seed of any run: those are below 2**31
+_PLAN = "plan.json"
+_MAX_BYTES = 2**20  # of the plan
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def prepare(
+  splits: dict[str, Source],
+  data_dir: str | pathlib.Path,
+  name: str,
+  *,
+  max_pixels: int,
+  threads: int,
+  started: Callable[[int], None],
+  done: Callable[[int], None],
+) -> dict:
+  """Makes DATA_DIR/NAME/1.0.0, which the source tfds:NAME reads; returns its report.
+
+  Args:
+    splits: the examples of each split. If their classes differ, the dataset has all of them,
+      sorted.
+    data_dir: TFDS's folder.
+    name: name of the dataset.
+    max_pixels: larger images count as broken.
+    threads: files made at a time.
+    started: called once with the number of images that are still to be read.
+    done: called after each file with its number of images.
+
+  Raises:
+    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, its folder
+      holds another unfinished one, or no image can be decoded.
+    ConfigError: another command is making the dataset.
+    OSError: an image cannot be read, or the disk cannot be written.
+  """
+  target = local_path(data_dir).absolute() / _checked_name(name) / VERSION
+  _check_new(target)
+  new = _NewDataset(target, splits, checked_classes(splits), max_pixels)
+  make_folder(target.parent)
+  with one_writer(target):
+    _check_new(target)  # another command may have made it meanwhile
+    files = new.files()
+    missing = [file for file in files if not file.checked.exists()]
+    started(sum(map(len, missing)))
+    new.features()  # imports TFDS before there are threads: two that import it at once may deadlock
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+      collections.deque(map(done, pool.map(new.make, missing)), maxlen=0)
+    return new.complete(files)
+
+
+def _check_new(target: pathlib.Path):
+  if target.exists():
+    raise SourceError(f'"{target}" is already there; give another name, or delete it.')
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+  """One ArrayRecord file of a split: the examples at `positions` of its random order."""
+
+  path: pathlib.Path
+  split: str
+  positions: range
+
+  def __len__(self) -> int:
+    return len(self.positions)
+
+  @property
+  def checked(self) -> pathlib.Path:
+    """The path of the file's findings, which are written last: if they exist, it is complete."""
+    return self.path.with_name(f"checked-{self.path.name}.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class _NewDataset:
+  """A dataset that is being made, in a folder beside its place."""
+
+  target: pathlib.Path
+  splits: dict[str, Source]
+  class_names: tuple[str, ...]
+  max_pixels: int
+
+  @property
+  def folder(self) -> pathlib.Path:
+    return self.target.with_name(f"{VERSION}.incomplete")
+
+  def files(self) -> list[_File]:
+    """All files, after the folder is made, or checked to be for this dataset."""
+    files, name = [], self.target.parent.name
+    for split, count in self._claimed().items():
+      length = len(self.splits[split])
+      for i in range(count):
+        path = self.folder / f"{name}-{split}.array_record-{i:05}-of-{count:05}"
+        files.append(_File(path, split, range(length * i // count, length * (i + 1) // count)))
+    return files
+
+  def _claimed(self) -> dict[str, int]:
+    """The number of files of each split."""
+    plan = self.folder / _PLAN
+    wanted = {
+      "splits": {name: [source.identity, len(source)] for name, source in self.splits.items()},
+      "max_pixels": self.max_pixels,
+    }
+    if plan.exists():
+      try:
+        there = read_json(plan, most=_MAX_BYTES)
+      except UnreachableError:
+        raise
+      except (OSError, ValueError) as error:
+        raise SourceError(
+          f'"{plan}" is damaged ({error}); delete the folder "{self.folder}" and start again.'
+        ) from error
+      if {key: there.get(key) for key in wanted} != wanted:
+        raise SourceError(
+          f'"{self.folder}" is an unfinished dataset of other images or classes; delete it, or '
+          "finish it with the command that began it."
+        )
+      return there["files"]
+    self.folder.mkdir(parents=True, exist_ok=True)
+    files = {name: _number_of_files(source) for name, source in self.splits.items()}
+    write_text(plan, json.dumps(wanted | {"files": files}))
+    return files
+
+  def features(self, *, multi_label: bool = False):
+    """TFDS's description of an example."""
+    import tensorflow_datasets as tfds
+
+    label = tfds.features.ClassLabel(names=list(self.class_names))
+    label = tfds.features.Sequence(label) if multi_label else label
+    return tfds.features.FeaturesDict({"image": tfds.features.Image(), "label": label})
+
+  def make(self, file: _File) -> int:
+    """Makes a file and returns its number of images; safe for any thread."""
+    checked = quality.Checked()
+    records.write(str(file.path), self._records(file, checked))
+    write_text(file.checked, json.dumps(dataclasses.asdict(checked)))
+    return len(file)
+
+  def _records(self, file: _File, checked: quality.Checked) -> Iterator[bytes]:
+    """Yields the records of a file; adds the findings for their images to `checked`."""
+    source = self.splits[file.split]
+    rows, features = _order(source), self.features(multi_label=source.multi_label)
+    numbers = [self.class_names.index(name) for name in source.class_names]
+    for position in file.positions:
+      example = source[rows[position]]
+      labels = tuple(numbers[label] for label in example.labels)
+      example = example._replace(labels=labels, image=_encoded(example))
+      if quality.check(example, checked, max_pixels=self.max_pixels):
+        label = list(labels) if source.multi_label else labels[0]
+        values = features.encode_example({"image": example.image, "label": label})
+        record = features.serialize_example(values)
+        checked.bytes += len(record)
+        yield record
+
+  def complete(self, files: list[_File]) -> dict:
+    """Writes TFDS's metadata and the report, and gives the folder its name; returns the report."""
+    for leftover in self.folder.glob("*.partial"):  # from a process that was killed
+      leftover.unlink()
+    by_split = {split: [] for split in self.splits}
+    for file in files:
+      by_split[file.split].append(quality.Checked(**json.loads(file.checked.read_text())))
+    orders = {split: _order(source) for split, source in self.splits.items()}
+    report = quality.report(by_split, orders)
+    for split, source in self.splits.items():
+      report["splits"][split]["notes"] = list(source.notes)
+    self._write_metadata(by_split)
+    (self.folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
+    self.folder.rename(self.target)
+    for leftover in [*self.target.glob("checked-*.json"), self.target / _PLAN]:
+      leftover.unlink()
+    return report
+
+  def _write_metadata(self, by_split: dict[str, list[quality.Checked]]) -> None:
+    import tensorflow_datasets as tfds
+
+    infos = []
+    for split, parts in by_split.items():
+      lengths = [part.examples for part in parts]
+      if not sum(lengths):
+        raise SourceError(f'Split "{split}" has no image that can be decoded; check its files.')
+      size = sum(part.bytes for part in parts)
+      infos.append(tfds.core.SplitInfo(name=split, shard_lengths=lengths, num_bytes=size))
+    tfds.folder_dataset.write_metadata(
+      data_dir=str(self.folder),
+      features=self.features(multi_label=next(iter(self.splits.values())).multi_label),
+      split_infos=infos,
+      version=VERSION,
+      check_data=False,  # the check needs TensorFlow
+    )
+
+
+def _checked_name(name: str) -> str:
+  if not _NAME.fullmatch(name):
+    raise SourceError(
+      f'"{name}" is not a name for a dataset; use lower-case letters, digits and _, and begin with'
+      " a letter."
+    )
+  return name
+
+
+def _number_of_files(source: Source) -> int:
+  sample = range(0, len(source), max(1, len(source) // _SAMPLE))
+  mean = sum(len(_encoded(source[index])) for index in sample) / len(sample)
+  return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))
+
+
+def _order(source: Source) -> Permutation:
+  """The random order: maps positions in the files to indices in the source."""
+  return Permutation(len(source), seed=_ORDER_SEED)
+
+
+def _encoded(example: Example) -> bytes:
+  """The bytes of the image's file; pixels are encoded as PNG."""
+  if isinstance(example.image, bytes):
+    return example.image
+  pixels = example.image
+  if pixels.ndim == 3 and pixels.shape[2] == 3:
+    pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+  return cv2.imencode(".png", pixels)[1].tobytes()

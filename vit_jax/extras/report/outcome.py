@@ -1,0 +1,169 @@
+"""What came out of runs: final and best metrics, and curves."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from vit_jax.evaluation import catalogue
+from vit_jax.extras.plots import charts
+from vit_jax.extras.plots.charts import Series
+from vit_jax.extras.plots.labels import metric
+from vit_jax.extras.report.document import Picture, Section, Table, TableCell, count
+from vit_jax.extras.report.run import RecordedRun, side_by_side
+from vit_jax.process.text import one_line
+from vit_jax.storage.metrics_log import ACCURACY
+from vit_jax.weights import average
+
+Point = tuple[int, float]  # a step and a value
+Points = list[Point]
+
+# (key of metrics.jsonl, label, whether the axis is logarithmic) of the metrics of steps.
+OF_STEPS = (
+  ("learning_rate", "learning rate", False),
+  ("grad_norm", "norm of the gradient", True),
+  ("update_norm", "norm of the update", True),
+  ("param_norm", "norm of the parameters", False),
+  ("images_per_second", "images per second", False),
+)
+MAX_SETS = 8  # evaluations with a chart of their own
+
+
+def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
+  """The section of runs; `details` come after the metrics and the curves."""
+  return Section(
+    "What came out",
+    tables=[*metrics(runs), evaluations(runs)],
+    sections=[Section("Curves", pictures=curves(runs)), *details],
+  )
+
+
+def metrics(runs: Sequence[RecordedRun]) -> list[Table]:
+  """The last and the best value of each metric, with their steps; of several runs side by side."""
+  whose = of_average(runs)
+  if len(runs) > 1:
+    last = lambda run: chosen(run, lambda key, points: points[-1])
+    return [
+      side_by_side(f"Last metrics, with their steps{whose}", runs, last),
+      side_by_side(f"Best metrics, with their steps{whose}", runs, lambda run: chosen(run, best)),
+    ]
+  rows = [
+    (key, [*at(key, points[-1]), *at(key, best(key, points))])
+    for key in keys_of(runs[0])
+    if (points := points_of(runs[0], key))
+  ]
+  return [Table(f"Metrics{whose}", ["metric", "last", "at step", "best", "at step"], rows)]
+
+
+def of_average(runs: Sequence[RecordedRun]) -> str:
+  """Says that metrics of evaluations are of a moving average; "" if they are not."""
+  averaged = [run.name for run in runs if run.averaged]
+  if not averaged:
+    return ""
+  where = f" of {', '.join(averaged)}" if len(averaged) < len(runs) else ""
+  return f" (evaluations{where}: {average.in_words(True)})"
+
+
+def evaluations(runs: Sequence[RecordedRun]) -> Table:
+  """The score of each evaluation with details: which images, which parameters, and metrics."""
+  rows = [
+    (f"{run.name}: {scored.name}" if len(runs) > 1 else scored.name, [scored.origin, scored.score])
+    for run in runs
+    for scored in run.sets
+    if scored.score
+  ]
+  return Table("Evaluations, by their images and parameters", ["", "of", "score"], rows)
+
+
+def chosen(
+  run: RecordedRun, choose: Callable[[str, Points], Point]
+) -> Iterator[tuple[str, TableCell]]:
+  """(key, value at a step) of each metric of a run, at the point that `choose` takes."""
+  for key in keys_of(run):
+    if points := points_of(run, key):
+      step, value = choose(key, points)
+      yield key, TableCell(f"{value_in_words(key, value)} ({step:,})", value)
+
+
+def keys_of(run: RecordedRun) -> list[str]:
+  """The training loss and the metrics of evaluations that a run has."""
+  keys = sorted({key for line in run.lines for key in line})
+  return [key for key in keys if key == "loss" or catalogue.metric(key)]
+
+
+def points_of(run: RecordedRun, key: str) -> Points:
+  """(step, value) of a metric, without values that are not finite."""
+  points = [(line["step"], float(line[key])) for line in run.lines if key in line]
+  return [point for point in points if math.isfinite(point[1])]
+
+
+def best(key: str, points: Points) -> Point:
+  """The best point, the first of equals."""
+  known = catalogue.metric(key)
+  smaller = key == "loss" or (known is not None and known.smaller_is_better)
+  return min(points, key=lambda point: point[1] if smaller else -point[1])
+
+
+def at(key: str, point: Point) -> list[TableCell]:
+  """The cells of a value and its step."""
+  step, value = point
+  return [TableCell(value_in_words(key, value), value), count(step)]
+
+
+def value_in_words(key: str, value: float) -> str:
+  """A value as it is read: accuracies in percent."""
+  return f"{value:.2%}" if catalogue.curve(key) == "accuracy" else f"{value:.4g}"
+
+
+def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
+  """The charts of all metrics that change with the steps; runs are laid over one another."""
+  keys = list(dict.fromkeys(key for run in runs for key in keys_of(run)))
+  losses = [key for key in keys if key == "loss" or catalogue.curve(key) == "loss"]
+  accuracies = [key for key in keys if catalogue.curve(key) == "accuracy"]
+  sets = list(dict.fromkeys(key.rpartition("/")[0] for key in accuracies))
+  drawn = [chart(runs, losses, "loss", log=True)]
+  for name in sets[:MAX_SETS]:
+    of_set = [ACCURACY, *(key for key in accuracies if key.rpartition("/")[0] == name)]
+    drawn.append(chart(runs, of_set, f"accuracy, {one_line(name)}", percent=True))
+  drawn += [chart(runs, [key], label, log=log) for key, label, log in OF_STEPS]
+  return [picture for picture in drawn if picture]
+
+
+def chart(
+  runs: Sequence[RecordedRun],
+  keys: Sequence[str],
+  label: str,
+  *,
+  log: bool = False,
+  percent: bool = False,
+) -> Picture | None:
+  """A chart of metrics; None if no run has them at two steps."""
+  lines = [
+    series(run, place, key, points, several=len(runs) > 1, alone=len(keys) == 1)
+    for place, run in enumerate(runs)
+    for key in keys
+    if (points := points_of(run, key))
+  ]
+  if not any(len(line.steps) > 1 for line in lines):
+    return None
+  title = label[0].upper() + label[1:]
+  if any(catalogue.metric(key) for key in keys):
+    title += of_average(runs)
+  alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MAX_LEGEND]))}."
+  return Picture(charts.lines(lines, label, log=log, percent=percent), "svg+xml", alt, title)
+
+
+def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alone: bool) -> Series:
+  """A metric of a run as a line; its name tells what the other lines of the chart are not."""
+  what = "training" if key in ("loss", ACCURACY) else metric(key)
+  name = one_line(run.name if several and alone else f"{run.name} {what}" if several else what)
+  steps, values = np.array(points, float).T
+  return Series(name, steps, values, group=place, dots=bool(catalogue.metric(key)))
+
+
+def in_words(line: Series) -> str:
+  """Where a line begins and ends, for those who do not see it."""
+  return (
+    f"{line.name}: from {line.values[0]:.4g} at step {line.steps[0]:,.0f} to "
+    f"{line.values[-1]:.4g} at step {line.steps[-1]:,.0f}"
+  )

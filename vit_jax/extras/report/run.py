@@ -1,0 +1,154 @@
+"""A run as its workdir tells it; what is missing or damaged is left out."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from vit_jax.config import Config, ConfigError, recorded
+from vit_jax.evaluation import catalogue, results
+from vit_jax.extras.report import scored_set
+from vit_jax.extras.report.document import Table, TableCell
+from vit_jax.extras.report.scored_set import ScoredSet
+from vit_jax.recipes import cost
+from vit_jax.storage import files, metrics_log, starts, workdir
+from vit_jax.storage.paths import Path
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedRun:
+  """A run.
+
+  Attributes:
+    folder: the workdir.
+    name: of the run in the report; no other run there has it.
+    config: the settings; None: they are not known.
+    starts: the facts of every start, in order.
+    lines: of metrics.jsonl, in order.
+    sets: the evaluations with details.
+    notes: what could not be read, in sentences.
+  """
+
+  folder: Path
+  name: str
+  config: Config | None
+  starts: Sequence[dict]
+  lines: Sequence[dict]
+  sets: Sequence[ScoredSet]
+  notes: Sequence[str]
+
+  @property
+  def step(self) -> int:
+    """The last step that metrics.jsonl knows; 0: none."""
+    return max((line["step"] for line in self.lines), default=0)
+
+  @property
+  def averaged(self) -> bool:
+    """Whether its evaluations are of the moving average of the parameters."""
+    return any(line.get(catalogue.AVERAGE) for line in self.lines)
+
+  def fact(self, key: str, kind: type):
+    """A fact of the newest start; None if it is not recorded as a value of this kind."""
+    value = self.starts[-1].get(key) if self.starts else None
+    return value if isinstance(value, kind) else None
+
+  def changes(self) -> list[tuple[int, list[str]]]:
+    """The settings that were changed when the run went on after a step.
+
+    If it was killed before its next checkpoint, and went on from the same step again, only the last
+    of these starts counts.
+    """
+    kept = {}
+    for start in self.starts:
+      step, changed = start.get("step"), start.get("changed")
+      if isinstance(step, int) and isinstance(changed, list):
+        kept = {other: words for other, words in kept.items() if other < step}
+        kept[step] = list(map(str, changed))
+    return [(step, changed) for step, changed in kept.items() if changed]
+
+
+def read_all(folders: Sequence[Path]) -> list[RecordedRun]:
+  """The runs of workdirs.
+
+  Raises:
+    ConfigError: a folder is not a workdir, or is given twice.
+  """
+  for folder in folders:
+    check(folder)
+  if len({files.real(folder) for folder in folders}) < len(folders):
+    raise ConfigError("a workdir is given twice; give each once.")
+  return [read(folder, name) for folder, name in zip(folders, names(folders), strict=True)]
+
+
+def check(folder: Path):
+  """Checks that a folder is a workdir.
+
+  Raises:
+    ConfigError: it is not.
+  """
+  if not files.is_folder(folder):
+    raise ConfigError(f"{folder} is no folder; give the workdir of a run.")
+  if not any(files.exists(folder / file) for file in (workdir.CONFIG, metrics_log.METRICS)):
+    raise ConfigError(
+      f"{folder} is not the workdir of a run: it has neither {workdir.CONFIG} nor "
+      f"{metrics_log.METRICS}."
+    )
+  workdir.check_links(folder)
+
+
+def names(folders: Sequence[Path]) -> list[str]:
+  """The last part of each path, or the whole path if two end alike."""
+  last = [files.real(folder).name for folder in folders]
+  return last if len({*last}) == len(last) else [str(folder) for folder in folders]
+
+
+def read(folder: Path, name: str) -> RecordedRun:
+  """The run of a workdir."""
+  notes = []
+
+  def part(of_file: Callable, otherwise, note: str):
+    try:
+      return of_file(folder)
+    except (OSError, ValueError, ConfigError, metrics_log.UnreadableError) as error:
+      notes.append(f"{note}: {error}")
+      return otherwise
+
+  config = part(settings, None, "The settings are left out")
+  parsed = part(metrics, [], f"{metrics_log.METRICS} cannot be read")
+  lines = [line for line in parsed if line is not None]
+  if damaged := len(parsed) - len(lines):
+    notes.append(f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out.")
+  begun = part(starts.read, [], f"{starts.STARTS} cannot be read")
+  sets, unreadable = scored_set.read_all(folder)
+  notes += results.unscored_in_words(lines)
+  return RecordedRun(folder, name, config, begun, lines, sets, [*notes, *unreadable])
+
+
+def settings(folder: Path) -> Config | None:
+  """The settings; None if the run recorded none.
+
+  Raises:
+    ConfigError, ValueError: they cannot be read, or are of no model.
+  """
+  if not files.exists(folder / workdir.CONFIG):
+    return None
+  config = recorded.read(folder)
+  cost.forward_macs(config)
+  return config
+
+
+def metrics(folder: Path) -> list[dict | None]:
+  """The lines of metrics.jsonl; None for each that is damaged."""
+  return [values for _, values in metrics_log.lines_of(folder / metrics_log.METRICS)]
+
+
+def side_by_side(
+  caption: str,
+  runs: Sequence[RecordedRun],
+  facts: Callable[[RecordedRun], Iterable[tuple[str, TableCell | str]]],
+) -> Table:
+  """A table with a column for each run, and a row for each fact that any run has."""
+  columns = [{name: cell for name, cell in facts(run) if cell} for run in runs]
+  rows = dict.fromkeys(name for column in columns for name in column)
+  head = ["", "value"] if len(runs) == 1 else ["", *(run.name for run in runs)]
+  return Table(
+    caption, head, [(name, [column.get(name, "") for column in columns]) for name in rows]
+  )

@@ -1,0 +1,146 @@
+"""Datasets of Hugging Face on this machine: saved in a folder, or in the library's cache."""
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from vit_jax.config import Dataset
+from vit_jax.data import stored
+from vit_jax.data.sources import table
+from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.extras.sources import arrow
+from vit_jax.storage.paths import Path, local_path
+
+_SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of one
+
+
+class HuggingFace(table.Table):
+  """One split of a dataset, in its order; never downloads anything, and runs no code of a dataset.
+
+  Examples are read in place from Arrow files, which the library maps into memory.
+
+  Args:
+    spec: a folder that `save_to_disk` wrote, or NAME[:CONFIG] of a dataset that `load_dataset` has
+      put into the library's cache.
+    split: a split, if there are several, and a part: "train", "train[:90%]", "[:90%]", "".
+    image_key: the feature of the images; "image": that, or the one of type Image.
+    label_key: the feature of the labels; "label": that, or the one of type ClassLabel; "": none.
+
+  Raises:
+    SourceError: there is no such dataset, split or feature, or the library is not installed.
+    BadImage: from an item: there is no image.
+  """
+
+  form = "hf:NAME_OR_PATH[:CONFIG]"
+
+  def __init__(
+    self,
+    spec: str,
+    *,
+    split: str = "",
+    image_key: str = Dataset().image_key,
+    label_key: str = Dataset().label_key,
+  ):
+    name, cut = table.divided(split)
+    self._spec, self._split = spec, name
+    examples = _of_split(spec, _opened(spec), name)
+    schema, where = examples.features.arrow_schema, f"hf:{spec}"
+    image, label = arrow.columns(where, schema, image_key, label_key)
+    values = examples.select_columns([label]).with_format("arrow")[:].column(0) if label else None
+    labels = arrow.labels(where, schema, label, values and values.chunks, len(examples))
+    keys = np.array([b"%d" % row for row in range(len(examples))])
+    self.notes = arrow.notes(where, image, label, schema.names)
+    # The library's fingerprint tells datasets of equal labels apart.
+    super().__init__(f"hf {examples._fingerprint} {name}".rstrip(), keys, labels, cut)
+    self._images = examples.select_columns([image]).with_format("arrow")
+    if arrow.is_text(schema.field(image).type) and len(examples):
+      arrow.check_paths(where, image, self._images[0].column(0).to_pylist())
+    paths = [os.path.realpath(file["filename"]) for file in examples.cache_files]
+    self._place = "\n".join(paths) or self.identity
+
+  def __getitem__(self, index: int) -> Example:
+    name, row = self.name(index), int(self.rows[index])
+    value = self._images[row].column(0)[0].as_py()
+    folder = pathlib.Path(os.path.dirname(self._place))
+    return Example(arrow.image(value, folder, name), self.labels(index), name)
+
+  def name(self, index: int) -> str:
+    """The dataset, the split, and the row in it."""
+    return f"hf:{self._spec} {self._split} row {self.rows[index]}"
+
+  def blocks(self) -> Iterator[Block]:
+    """The rows of the files."""
+    yield Block(self._place, self.rows, np.arange(len(self)))
+
+  @classmethod
+  def anywhere(cls, argument: str) -> str:
+    """The absolute path of a folder."""
+    return super().anywhere(argument) if _is_folder(argument) else argument
+
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The splits."""
+    opened = _opened(argument)
+    return (
+      {split.lower(): (argument, split) for split in opened} if isinstance(opened, Mapping) else {}
+    )
+
+  @classmethod
+  def recognises(cls, path: Path) -> bool:
+    """Whether `save_to_disk` wrote the folder."""
+    return any(stored.is_file(path / name) for name in _SAVED)
+
+
+def _is_folder(spec: str) -> bool:
+  return os.path.isdir(local_path(spec))
+
+
+def _opened(spec: str):
+  """A Dataset, or the Datasets of all splits."""
+  is_folder = _is_folder(spec)
+  try:
+    import datasets  # imported late: it takes two seconds, and only this source needs it
+    from datasets.packaged_modules.cache.cache import Cache
+  except ImportError as error:
+    raise SourceError(
+      f"\"hf:{spec}\" needs the library datasets: pip install '.[hf]' ({error})."
+    ) from error
+  if is_folder:
+    path = os.path.abspath(os.path.expanduser(spec))
+    try:
+      return datasets.load_from_disk(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+      raise SourceError(
+        f'"{path}" cannot be read as a dataset that save_to_disk wrote ({error}); a folder of '
+        "Parquet files is named parquet:PATH."
+      ) from error
+  name, _, config = spec.partition(":")
+  try:
+    cached = Cache(
+      dataset_name=name.rpartition("/")[2],
+      repo_id=name,
+      config_name=config or None,
+      version="auto",
+      hash="auto",
+    )
+    return cached.as_dataset()
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    why = " ".join(str(error).split())
+    call = ", ".join(repr(part) for part in (name, config) if part)
+    raise SourceError(
+      f'"hf:{spec}" is neither a folder nor in the cache of Hugging Face ({why}); runs download '
+      f'nothing, so do it before: python -c "import datasets; datasets.load_dataset({call})".'
+    ) from error
+
+
+def _of_split(spec: str, opened, split: str):
+  """The examples of a split."""
+  splits = opened if isinstance(opened, Mapping) else {str(opened.split or ""): opened}
+  if not split and len(splits) == 1:
+    return next(iter(splits.values()))
+  if split not in splits:
+    there = ", ".join(filter(None, splits)) or "none"
+    raise SourceError(f'"hf:{spec}" has the splits: {there}; name one, not {split!r}.')
+  return splits[split]

@@ -1,0 +1,287 @@
+"""Steps that are computed twice, to find devices that compute wrongly without an error.
+
+A step is a pure function of state and batch, so two computations must give the same bits. Both are
+dispatches of the program that computes every other step: the compiler cannot merge them, and the
+run has the same bits as without verification. That program overwrites its state, so the first
+computation gets a copy, and a verified step needs memory for a second state.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import socket
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from vit_jax.config import ConfigError
+from vit_jax.devices import mesh as meshes
+from vit_jax.devices import sharding
+from vit_jax.extras.verification import checksums
+from vit_jax.learning import optim, train_step
+from vit_jax.learning.state import TrainState
+from vit_jax.process import agreement
+from vit_jax.process.errors import Miscomputed
+from vit_jax.process.text import one_line
+from vit_jax.storage import files
+from vit_jax.storage.tree import name_of
+from vit_jax.training.callbacks import Session
+from vit_jax.training.loop import Callback
+from vit_jax.training.run import Run
+from vit_jax.training.steps import due
+from vit_jax.weights import safetensors
+
+FOLDER = "miscomputed"
+BLOCKS, TRIES = 8, 2  # of the search: different images, and how often each device computes them
+DETERMINISTIC = re.compile(
+  r"--xla_gpu_(deterministic|exclude_nondeterministic)_ops(=true|=1)?(\s|$)"
+)
+
+
+class Verification(Callback):
+  """Computes steps twice where config.verify_every asks for it."""
+
+  def __init__(self, run: Run, session: Session):
+    self._run, self._session = run, session
+
+  @classmethod
+  def check(cls, config, device):
+    """Refuses to verify on GPUs whose kernels may give other bits each time.
+
+    Raises:
+      ConfigError: the flag of the compiler is missing.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if config.verify_every and device.platform == "gpu" and not DETERMINISTIC.search(flags):
+      raise ConfigError(
+        f"config.verify_every={config.verify_every} needs "
+        "XLA_FLAGS=--xla_gpu_exclude_nondeterministic_ops=true on GPUs: without it their kernels "
+        "may give other bits each time, which would be taken for a fault. Set it, or "
+        "config.verify_every=0."
+      )
+
+  @classmethod
+  def copies_of_state(cls, config):
+    """One for the first computation, whose state the second must not find overwritten."""
+    return 1 if config.verify_every else 0
+
+  def update(self, update):
+    """The update, verified at some steps."""
+    return Verified(self._run, self._session) if self._run.config.verify_every else update
+
+
+class Result(NamedTuple):
+  """What one computation of a step gave."""
+
+  state: object
+  metrics: dict[str, jax.Array]
+
+
+class Verified:
+  """An update, (state, batch) -> (state, metrics), that is computed twice at some steps.
+
+  These are the first step of each start and every `config.verify_every`-th step. Both results and
+  all replicas of each array must have the same bits.
+  """
+
+  def __init__(self, run: Run, session: Session):
+    self._run, self._session, self._step = run, session, run.begun.step
+    self._last: int | None = None  # step that was verified last
+    shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
+    copied = lambda state: jax.tree.map(jnp.copy, state)
+    self._copy = jax.jit(copied, out_shardings=shardings)
+    specs = jax.tree.map(lambda x: x.spec, shardings)
+    self._sums = checksums.by_device(run.mesh, Result(specs, P()))
+
+  def __call__(self, state, batch):
+    """The state and metrics after the next step.
+
+    Raises:
+      Miscomputed: the two computations, or the replicas of an array, differ.
+    """
+    self._step += 1
+    if self._last is None or due(self._step, self._run.config.verify_every):
+      return self._twice(state, batch)
+    return self._run.update(state, batch)
+
+  def _twice(self, state, batch):
+    jax.block_until_ready(state)  # steps before this one are not a part of the verification
+    with self._timed():
+      first = Result(*self._run.update(self._copy(state), batch))
+      sums = [jax.device_get(self._sums(first))]
+    second = Result(*self._run.update(state, batch))
+    self._session.monitor.dispatched(second.metrics)
+    jax.block_until_ready(second)
+    with self._timed():
+      sums.append(jax.device_get(self._sums(second)))
+      self._compare(np.stack(sums), (first, second), batch)
+    self._last = self._step
+    return second
+
+  def _timed(self) -> contextlib.AbstractContextManager:
+    """Counts the time inside as verification; the loop counts the first step as compilation."""
+    first = self._last is None
+    return contextlib.nullcontext() if first else self._session.monitor.paused("verification")
+
+  def _compare(self, table, results, batch):
+    """Ends the run if not all bits are the same; every process has the same table."""
+    names, first = described(results[0], self._run.mesh)
+    wrong = checksums.differing(table, first)
+    if not wrong.any():
+      if self._last is None:
+        self._session.writer.say(
+          f"Step {self._step} was computed twice (config.verify_every), with the same bits on "
+          f"{self._run.mesh.size} device(s)."
+        )
+      return
+    with jax.transfer_guard("allow"):
+      kept = self._keep(table, results, wrong)
+      between = (table[0] != table[1]).any()
+      what = (
+        f"Step {self._step}, computed twice from the same state and batch: "
+        f"{wrong.sum()} of {len(names)} arrays, the first of them {names[wrong.argmax()]}, have "
+        f"other bits {'in the second result' if between else 'on some devices'}. "
+      )
+      named = self._outvoted(table, first, len(jax.tree.leaves(results[0].state)))
+      who = self._who(named, results, batch)
+    raise Miscomputed(f"{what}{who} {kept} {self._advice()}")
+
+  def _outvoted(self, table, first, count):
+    """Devices outvoted in the `count` arrays of the state, or else in the metrics.
+
+    Devices that share a copy of the parameters add up their norm, so that all of them get it wrong.
+    """
+    of_state = checksums.outvoted(table[:, :count], first[:count])
+    return of_state if of_state.any() else checksums.outvoted(table, first)
+
+  def _who(self, named, results, batch) -> str:
+    """A sentence that names the devices that computed wrongly, if they can be found."""
+    devices = self._run.mesh.devices.ravel()
+    named = named | (len(devices) == 1)
+    if named.any():
+      return f"Wrong: {in_words(devices[named])}."
+    for x in jax.tree.leaves(results[0]):
+      x.delete()  # to make room
+    tried = "gradients of small batches, which each device computed alone"
+    shared = "No majority of replicas tells which device was wrong."
+    try:
+      named = search(self._run, results[1].state, batch)
+    except jax.errors.JaxRuntimeError as error:
+      return f"{shared} They could not be tried alone ({one_line(str(error))[:200]})."
+    if named.any():
+      return f"{shared} Wrong in the {tried}: {in_words(devices[named])}."
+    return f"{shared} It is not known: the {tried}, were the same on all."
+
+  def _advice(self) -> str:
+    last = (
+      "No step of this start was verified before."
+      if self._last is None
+      else f"Checkpoints after step {self._last}, the last that was verified, may be wrong too."
+    )
+    return (
+      f"Nothing of this step was saved. {last} Replace the device or its machine, and start the "
+      "same command again."
+    )
+
+  def _keep(self, table, results, wrong) -> str:
+    """Writes both results of what differs, each process its part; a sentence on where they are."""
+    folder = self._session.folder / FOLDER / str(self._step) / f"process-{jax.process_index()}"
+    names, first = described(results[0], self._run.mesh)
+    sums = {names[i]: table[:, i].tolist() for i in np.flatnonzero(wrong)}
+    try:
+      place = files.place_to_fill(folder)
+      files.make_folder(place)
+      files.write_text(place / "checksums.json", json.dumps(sums))
+      arrays = distinct(table, results, wrong, first, list(self._run.mesh.devices.flat))
+      safetensors.save_arrays(place / "values.safetensors", arrays, {})
+      files.bring(place, folder)
+    except OSError as error:
+      return f"The results could not be written ({one_line(str(error))})."
+    return f"What differs is in {folder.parent}."
+
+
+def described(result: Result, mesh: jax.sharding.Mesh) -> tuple[list[str], np.ndarray]:
+  """The name of every array of a result, and the first holder of each device's share of it."""
+  named = [(name_of(path), x) for path, x in jax.tree_util.tree_leaves_with_path(result)]
+  first = [sharding.holders(mesh, x.sharding.spec) for _, x in named]
+  return [name for name, _ in named], np.stack(first)
+
+
+def distinct(table, results, wrong, first, devices) -> dict[str, np.ndarray]:
+  """The arrays of this process that differ, each value once: by the first device that holds it.
+
+  Returns:
+    {"first/NAME/device-ID" or "second/...": the device's share}
+  """
+  found = {}
+  for number, (word, result) in enumerate(zip(("first", "second"), results, strict=True)):
+    leaves = jax.tree_util.tree_leaves_with_path(result)
+    for i in np.flatnonzero(wrong):
+      for shard in leaves[i][1].addressable_shards:
+        at = devices.index(shard.device)
+        same = (first[i] == first[i, at]) & (table[:, i] == table[number, i, at])
+        if tuple(np.argwhere(same)[0]) == (number, at):
+          name = f"{word}/{name_of(leaves[i][0])}/device-{shard.device.id}"
+          found[name] = np.asarray(shard.data)
+  return found
+
+
+def search(run: Run, state: TrainState, batch) -> np.ndarray:
+  """Which devices compute other gradients than most, each alone on the same images.
+
+  Args:
+    run: the run.
+    state: after the step.
+    batch: of the run; several parts of it are tried, and each several times.
+
+  Returns:
+    (devices,) bool, in the order of the mesh.
+
+  Raises:
+    JaxRuntimeError: such as too little memory: each device holds all parameters and gradients.
+  """
+  rows = run.config.batch_size // (run.config.parts * meshes.groups(run.mesh))
+  compute, found = alone(run, rows), np.zeros(run.mesh.size, bool)
+  for block in range(min(BLOCKS, run.config.batch_size // rows)):
+    tries = [jax.device_get(compute(state, batch, block * rows)) for _ in range(TRIES)]
+    found |= checksums.minority(np.stack(tries))
+  return found
+
+
+def alone(run: Run, rows: int):
+  """The function (state, batch, begin) -> (devices,): checksums of each device's own gradients.
+
+  Every device computes loss and gradients of the same rows of the batch, without the others.
+  """
+  trained = functools.partial(optim.partition, pattern=run.config.optimizer.trainable)
+
+  def of_device(params, extra, part):
+    key = jax.random.key(run.config.seed)
+    prepared = run.objective.prepare(part, key)
+    sums = train_step.loss_and_grads(run.objective, params, extra, trained(params), prepared, key)
+    return checksums.checksum(checksums.of_tree(sums))[None]
+
+  def of_devices(state, batch, begin):
+    part = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, begin, rows), batch)
+    split = P(run.mesh.axis_names)
+    return jax.shard_map(
+      of_device, mesh=run.mesh, in_specs=(P(), P(), P()), out_specs=split, check_vma=False
+    )(state.params, state.extra, part)
+
+  return jax.jit(of_devices, out_shardings=meshes.replicated(run.mesh))
+
+
+def in_words(devices) -> str:
+  """The devices with their processes and hosts; every process must call it."""
+  hosts = agreement.texts(socket.gethostname())
+  coordinates = lambda device: f" at {device.coords}" if hasattr(device, "coords") else ""
+  return ", ".join(
+    f"device {device.id} ({device.device_kind}{coordinates(device)}) of process "
+    f"{device.process_index} on host {hosts[device.process_index]}"
+    for device in devices
+  )
