@@ -37,7 +37,10 @@ ALLOWED = {
     ("vit_jax.config.run", "classification"),
     ("vit_jax.evaluation.reconstruction", "masked_patches"),  # evaluates what it learns
   },
-  "EVALUATIONS": {("vit_jax.config.run", "classification")},
+  "EVALUATIONS": {
+    ("vit_jax.config.run", "classification"),
+    ("vit_jax.extras.experiments.vtab_finetuning", "classification"),  # a recipe
+  },
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.extras.formats.huggingface", "vit"),
   },
@@ -49,6 +52,7 @@ ALLOWED = {
     ("vit_jax.data.image_files", "folder"),  # the word, not the source
     ("vit_jax.storage.base", "folder"),
     ("vit_jax.extras.experiments.vtab", "vtab"),  # the benchmark
+    ("vit_jax.extras.experiments.vtab_finetuning", "vtab"),
     ("vit_jax.inference.predict", "csv"),  # the form of a report
   },
   "STORAGES": {  # paths that are no URL; "file" also says what is at a path
@@ -63,14 +67,21 @@ ALLOWED = {
     ("vit_jax.extras.formats.dinov2", "huggingface"),  # folders with the same files
     ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
     ("vit_jax.models.stem", "timm"),
-    ("vit_jax.extras.formats.timm", "timm"),
     ("vit_jax.extras.formats.vit_names", "timm"),
     ("vit_jax.extras.formats.vit_names", "dinov2"),  # a word in names of models
-    (
-      "vit_jax.extras.verification.verification",
-      "safetensors",
-    ),  # the form of the values that it keeps
+    ("vit_jax.extras.verification.verification", "safetensors"),  # the values that it keeps
   },
+  "ARRAY_NAMES": {  # kinds of normalisation, and a format of that library
+    ("vit_jax.config.model", "timm"),
+    ("vit_jax.models.stem", "timm"),
+    ("vit_jax.extras.formats.vit_names", "timm"),
+  },
+  "CALLBACKS": {  # the setting
+    ("vit_jax.extras.report.messages", "report"),
+    ("vit_jax.training.start", "report"),
+  },
+  "MODEL_NAMES": {("vit_jax.extras.formats.huggingface", "vit")},  # names of parameters
+  "TRAINING_VIEWS": set(),
 }
 
 
