@@ -20,7 +20,7 @@ from tests.data.numbered import jpegs
 from tests.racing import at_once, slow_disk
 from vit_jax import models, weights
 from vit_jax.config import ConfigError
-from vit_jax.extras import decoded_cache as cache
+from vit_jax.extras import prepared_cache as cache
 from vit_jax.extras.duplicates import find
 from vit_jax.storage import files
 from vit_jax.weights.card import Card

@@ -136,7 +136,7 @@ def draw(known: dict[str, Package], file: pathlib.Path):
     draw_arrow(axes, arrow, places)
   with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "packages"}):
     write = lambda partial: figure.savefig(partial, format="svg", metadata={"Date": None})
-    files.write_whole(file, write)
+    files.write_atomically(file, write)
 
 
 def corner(place: tuple[int, int]) -> tuple[float, float]:

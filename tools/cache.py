@@ -27,7 +27,7 @@ def prepare(config: Config) -> None:
     ConfigError: config.data.cache is empty, or as `cache.prepare` and the sources.
   """
   from vit_jax.data import datasets
-  from vit_jax.extras import decoded_cache as cache
+  from vit_jax.extras import prepared_cache as cache
   from vit_jax.training import checks
 
   data = config.data

@@ -28,7 +28,16 @@ from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, fingerprint, init_from, memory, pace, start, steps, together
+from vit_jax.training import (
+  checks,
+  fingerprint,
+  init_from,
+  memory,
+  pace,
+  start,
+  steps,
+  together,
+)
 from vit_jax.training import facts as run_facts
 from vit_jax.training import run as runs
 from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
@@ -204,7 +213,7 @@ def train(
         watchdog=watchdog,
         stop=stop,
         early_stopping=early_stopping,
-        left=run.begun.step < run.steps.total and not early_stopping.should_stop,
+        left=run.resume_point.step < run.steps.total and not early_stopping.should_stop,
         since=begin.since,
       )
       if session.left:
@@ -243,7 +252,7 @@ def open_writer(run: Run, folder: Path, lines: int) -> Writer | NoWriter:
   if jax.process_index() != 0:
     return NoWriter()
   retry = Retry(run.config.checkpoint.retry_seconds)
-  return Writer(folder, start_step=run.begun.step, retry=retry, lines=lines)
+  return Writer(folder, start_step=run.resume_point.step, retry=retry, lines=lines)
 
 
 def record(run: Run, folder: Path):

@@ -132,7 +132,7 @@ ARRAY_NAMES = Registry(  # of other libraries, in files of safetensors; the firs
 
 TRAINING_VIEWS = Registry(  # what stands between the training images and those who read them
   {
-    "decoded_cache": "vit_jax.extras.decoded_cache:cached",
+    "decoded_cache": "vit_jax.extras.prepared_cache:cached",
   }
 )
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from vit_jax.data import patience
+from vit_jax.data import retry_reads
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
   """What fails is read again without a pause."""
-  monkeypatch.setattr(patience, "PAUSES", (0.0, 0.0, 0.0))
+  monkeypatch.setattr(retry_reads, "PAUSES", (0.0, 0.0, 0.0))

@@ -7,12 +7,12 @@ import pytest
 
 from tests.data import numbered
 from vit_jax.config import Data, Dataset
-from vit_jax.data import copies, datasets, stored
+from vit_jax.data import byte_ranges, datasets, disk_cache
 
 
 @pytest.fixture
 def kept(tmp_path):
-  return copies.Copies(tmp_path / "copies", 16 * 1000)
+  return disk_cache.Copies(tmp_path / "copies", 16 * 1000)
 
 
 def files_of(kept):
@@ -29,7 +29,7 @@ def read(kept, name, size=50):
 
 def test_what_was_read_is_read_from_its_copy(kept):
   assert [read(kept, name) for name in "aabba"] == [True, False, True, False, False]
-  again = copies.Copies(kept.root, kept.most)  # of another process
+  again = disk_cache.Copies(kept.root, kept.most)  # of another process
   assert not read(again, "a")
   assert kept.bytes() == again.bytes() == 2 * 54
 
@@ -47,9 +47,9 @@ def test_a_copy_that_is_damaged_is_made_again(kept, caplog):
 
 
 def test_the_least_recently_used_go_first(kept, monkeypatch):
-  monkeypatch.setattr(copies, "_FOLDERS", "0")
-  kept = copies.Copies(kept.root, 1000)
-  monkeypatch.setattr(copies.hashlib, "sha256", lambda name: Digest(name))
+  monkeypatch.setattr(disk_cache, "_FOLDERS", "0")
+  kept = disk_cache.Copies(kept.root, 1000)
+  monkeypatch.setattr(disk_cache.hashlib, "sha256", lambda name: Digest(name))
   for number in range(18):
     assert read(kept, f"{number:02}")
     (kept.root / "0" / f"{number:02}").touch()
@@ -74,7 +74,7 @@ class Digest:
 
 def test_all_files_together_are_bounded_also_of_several_writers(kept):
   def write(first):
-    own = copies.Copies(kept.root, kept.most)
+    own = disk_cache.Copies(kept.root, kept.most)
     for number in range(first, 600, 3):
       read(own, f"{number}", size=90)
 
@@ -108,8 +108,8 @@ def test_a_disk_that_cannot_be_written_is_told_once(kept, caplog):
 def test_the_first_lines_of_a_run_tell_what_is_kept(tmp_path, monkeypatch):
   source = numbered.numbered(3)
   lines = lambda: datasets.notes([datasets.NamedDataset("config.data.train", Dataset(), source)])
-  monkeypatch.setattr(stored, "COPIES", tmp_path)
-  monkeypatch.setattr(stored, "_copies", stored._copies)  # restored at the end
+  monkeypatch.setattr(byte_ranges, "COPIES", tmp_path)
+  monkeypatch.setattr(byte_ranges, "_copies", byte_ranges._copies)  # restored at the end
   datasets.of_run(Data(bucket_cache=2.0))
   assert lines() == []  # of images on this machine nothing is kept
   source.distant = True

@@ -14,7 +14,7 @@ from tests.data import digit_files, numbered
 from tests.data.opened import assert_same, every, open_source
 from tests.data.test_every_source import CUT, assert_equal, batches
 from vit_jax.config import ConfigError
-from vit_jax.data import leakage, pipeline, sources, stored
+from vit_jax.data import byte_ranges, leakage, pipeline, sources
 from vit_jax.data.sources import Mixed, SourceError, Subset
 from vit_jax.extras.buckets import client
 from vit_jax.extras.sources import webdataset
@@ -44,7 +44,7 @@ def made(proxy, tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(webdataset, "INDICES", root / "indices")
     patch.setattr(client, "PAUSES", (0.01, 0.02, 0.05))
-    patch.setattr("vit_jax.data.patience.PAUSES", (0.01,))
+    patch.setattr("vit_jax.data.retry_reads.PAUSES", (0.01,))
     patch.setenv("TFDS_DATA_DIR", str(root / "tfds"))
     formats = FORMATS[proxy.url.partition(":")[0]]
     here = {name: digit_files.MAKERS[name](root / name) for name in formats}
@@ -225,8 +225,8 @@ def test_a_bucket_that_may_not_be_read_ends_the_run(made, proxy):
 
 @ONE
 def test_what_was_read_is_kept_on_the_disk(made, proxy, tmp_path, monkeypatch):
-  monkeypatch.setattr(stored, "COPIES", tmp_path)
-  stored.keep(0.1)
+  monkeypatch.setattr(byte_ranges, "COPIES", tmp_path)
+  byte_ranges.keep(0.1)
   try:
     for name in ("folder", "wds", "tfds", "parquet"):
       split, here, there = made[name]
@@ -235,6 +235,6 @@ def test_what_was_read_is_kept_on_the_disk(made, proxy, tmp_path, monkeypatch):
       proxy.count = 0
       assert_equal(batches(source), batches(open_source(here, split)))
       assert proxy.count == 0, name
-    assert f'kept in "{tmp_path}": 0.00 GB now, 0.10 GB at most' in stored.kept()
+    assert f'kept in "{tmp_path}": 0.00 GB now, 0.10 GB at most' in byte_ranges.kept()
   finally:
-    stored.keep(0)
+    byte_ranges.keep(0)

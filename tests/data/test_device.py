@@ -21,7 +21,7 @@ def test_batches_are_put_ahead_in_order_and_split(ahead):
   mesh = meshes.make(Mesh(fsdp=2), batch_size=16, accumulation=1)
   sharding, log, seen = meshes.batch_sharding(mesh), [], []
   with jax.transfer_guard("disallow"):
-    for batch in device.put_ahead(numbered(6, log), sharding, ahead=ahead):
+    for batch in device.prefetch_to_device(numbered(6, log), sharding, ahead=ahead):
       seen.append(int(jax.device_get(batch["image"])[0, 0]))
       assert batch["image"].sharding == sharding
       assert len(log) == min(6, seen[-1] + ahead)

@@ -12,7 +12,7 @@ from vit_jax.data import by_label, identity, images, leakage, order, pipeline
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Listed, Mixed, Remaining, Selected, Subset
 from vit_jax.data.sources.subset import write_exclusions
-from vit_jax.extras import decoded_cache as cache
+from vit_jax.extras import prepared_cache as cache
 from vit_jax.extras.duplicates import fingerprint
 from vit_jax.extras.sources import webdataset
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.data.numbered import Listed, assert_equal, train
 from tests.data.pictures import picture, saved
-from vit_jax.data import kept
-from vit_jax.data.kept import Kept
+from vit_jax.data import decoded_cache
+from vit_jax.data.decoded_cache import Kept
 from vit_jax.data.sources import Example
 
 
@@ -60,7 +60,7 @@ def test_what_follows_cannot_change_a_kept_image():
 
 
 def test_no_more_is_kept_than_the_memory_allows(monkeypatch):
-  monkeypatch.setattr(kept, "_MOST_BYTES", 3 * 16 * 16)
+  monkeypatch.setattr(decoded_cache, "_MOST_BYTES", 3 * 16 * 16)
   counted = Counted([Example(np.zeros((16, 16, 3), np.uint8), (0,), str(i)) for i in range(3)])
   examples = Kept(counted)
   for _ in range(2):

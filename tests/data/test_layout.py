@@ -9,8 +9,8 @@ from tests.data.numbered import Listed, whole
 from vit_jax.config import ConfigError, Mesh, ObjectiveSettings, View
 from vit_jax.data import fields, images, pipeline
 from vit_jax.data.batches import Reader
+from vit_jax.data.decoded_cache import Kept
 from vit_jax.data.fields import Field
-from vit_jax.data.kept import Kept
 from vit_jax.data.layout import Crop, FieldError, Layout
 from vit_jax.data.sources import Example, Mixed, Selected, Unlabelled
 from vit_jax.data.sources.views import Listed as ListedRows

@@ -12,7 +12,7 @@ from tests import programs, resolved
 from vit_jax.config import RunError
 from vit_jax.devices import watchdog
 from vit_jax.devices.hosts import heartbeat
-from vit_jax.devices.watchdog import SILENCE, Sign, Watchdog, culprit
+from vit_jax.devices.watchdog import SILENCE, Heartbeat, Watchdog, culprit
 from vit_jax.storage import files
 
 PROGRAM = """
@@ -124,7 +124,9 @@ def test_a_process_that_ended_well_leaves_no_heartbeat_that_was_under_way(tmp_pa
 
 def signs(*told):
   """Signs at time 100: for each process its beats, and the seconds since its last heartbeat."""
-  return {p: Sign(beats, f"at step {beats}", 100.0 - s, 5) for p, (beats, s) in enumerate(told)}
+  return {
+    p: Heartbeat(beats, f"at step {beats}", 100.0 - s, 5) for p, (beats, s) in enumerate(told)
+  }
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_nobody_is_named_where_the_folder_of_heartbeats_does_not_answer():
 
 
 def test_a_process_that_never_sent_a_heartbeat_is_named():
-  heard = signs((9, 1)) | {1: Sign(0, "no heartbeat", 40.0, 1)}
+  heard = signs((9, 1)) | {1: Heartbeat(0, "no heartbeat", 40.0, 1)}
   named = "Silent for longest: process 1 (no heartbeat; 60 s)."
   assert culprit(heard, 0, 100.0, silence=10.0) == named
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax import config as c
-from vit_jax.data.device import put_ahead
+from vit_jax.data.device import prefetch_to_device
 from vit_jax.devices import mesh
 from vit_jax.evaluation import few_shot
 
@@ -78,7 +78,7 @@ def test_accuracy_on_several_devices_with_padding():
   arrays = few_shot.stack(probes)
   assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
   on_devices = mesh.replicate(devices, arrays)
-  placed = list(put_ahead(batches, mesh.batch_sharding(devices), ahead=1))
+  placed = list(prefetch_to_device(batches, mesh.batch_sharding(devices), ahead=1))
   result = few_shot.accuracies(step, {}, on_devices, placed)
   np.testing.assert_allclose(result, expected, atol=1e-12)
   assert len({*expected}) > 1

@@ -15,7 +15,7 @@ from tests.data.opened import assert_same
 from vit_jax.config import RunError
 from vit_jax.data import images
 from vit_jax.data.sources import Example, SourceError
-from vit_jax.extras import decoded_cache as cache
+from vit_jax.extras import prepared_cache as cache
 
 SIDE, MAX_PIXELS = 40, 10**6  # the sources' images have sides from 24 to 200
 

@@ -86,7 +86,7 @@ class Toy:
 
   def append(self, path):
     self.make_folder(path.parent)
-    return Growing(self, LOCAL.append(self.here(path)))
+    return AppendFile(self, LOCAL.append(self.here(path)))
 
   def rename(self, path, target):
     self.make_folder(target.parent)
@@ -109,7 +109,7 @@ class Toy:
     return True
 
 
-class Growing:
+class AppendFile:
   """A file in the toy; after a number of pieces the process dies."""
 
   def __init__(self, toy, appender):

@@ -371,7 +371,7 @@ class TestFind:
   def test_a_process_follows_the_first_one(self, tmp_path, monkeypatch):
     saved(tmp_path, 7, 9)
     said = iter(["7", ""])  # a candidate, and whether it is a copy
-    monkeypatch.setattr(agreement, "of_first", lambda _: next(said))
+    monkeypatch.setattr(agreement, "broadcast_str", lambda _: next(said))
     assert checkpoint.find(tmp_path).name == "7"
 
   def test_what_was_removed_for_one_process_is_read_again_by_all(self, tmp_path, monkeypatch):

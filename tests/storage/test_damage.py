@@ -194,7 +194,7 @@ def test_processes_that_see_other_files_sum_all_of_them(tmp_path, monkeypatch):
   told = lambda own: [own, "another" + own[len("another") :]] if len(shares) == 1 else [own] * 2
   monkeypatch.setattr(agreement, "texts", told)
   monkeypatch.setattr(checkpoint.jax, "process_count", lambda: 2)
-  monkeypatch.setattr(agreement, "of_first", lambda words: words())
+  monkeypatch.setattr(agreement, "broadcast_str", lambda words: words())
   assert not checkpoint.damage_of(folder)
   assert shares == [(0, 2), (0, 1)]
 

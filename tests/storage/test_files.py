@@ -17,7 +17,7 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
   path = tmp_path / "file"
   for before in (None, b"before"):
     with pytest.raises(KeyError):
-      files.write_whole(path, lambda partial: {}[pathlib.Path(partial).touch()])
+      files.write_atomically(path, lambda partial: {}[pathlib.Path(partial).touch()])
     assert (path.read_bytes() if path.exists() else None) == before
     files.write_bytes(path, b"before")
   files.write_text(path, "after")
@@ -52,7 +52,7 @@ def test_an_error_names_the_file_and_not_its_passing_name(tmp_path):
   with pytest.raises(FileNotFoundError, match=re.escape(f"'{tmp_path}/none/file'")):
     files.write_text(tmp_path / "none" / "file", "text")
   with pytest.raises(FileNotFoundError, match="'/other'"):
-    files.write_whole(tmp_path / "file", lambda _: os.stat("/other"))
+    files.write_atomically(tmp_path / "file", lambda _: os.stat("/other"))
 
 
 def test_a_table_reads_back(tmp_path):

@@ -19,7 +19,7 @@ from vit_jax.training.callbacks import Metrics, Profile, TrainingError
 from vit_jax.training.checkpointing import Checkpointing
 from vit_jax.training.early_stopping import Best, EarlyStopping
 from vit_jax.training.loop import Callback, Loop
-from vit_jax.training.since_line import SinceLine
+from vit_jax.training.metric_accumulator import MetricAccumulator
 from vit_jax.training.steps import ImageCount
 
 # --- the order of the loop ---
@@ -64,7 +64,7 @@ def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
     return state + batch, f"metrics {batch}"
 
   run = types.SimpleNamespace(
-    begun=ImageCount(first, 0, 1),
+    resume_point=ImageCount(first, 0, 1),
     steps=types.SimpleNamespace(total=total),
     batches=lambda: contextlib.nullcontext(iter(range(first + 1, 99))),
   )
@@ -153,7 +153,7 @@ FINITE = dict(
 def test_an_update_that_is_not_finite(changes, settings, said, raised, attention):
   lines = []
   session = types.SimpleNamespace(
-    since=SinceLine(),
+    since=MetricAccumulator(),
     folder="run",
     checkpoints=types.SimpleNamespace(last_step=lambda: 6),
     writer=types.SimpleNamespace(say=lines.append),
@@ -161,7 +161,7 @@ def test_an_update_that_is_not_finite(changes, settings, said, raised, attention
   run = types.SimpleNamespace(
     config=types.SimpleNamespace(non_finite=settings, data=types.SimpleNamespace(bad_limit=0.01)),
     steps=types.SimpleNamespace(log=10, total=20),
-    begun=ImageCount(0, 0, 8),
+    resume_point=ImageCount(0, 0, 8),
     attention=attention,
   )
   metrics = Metrics(run, session)
@@ -213,7 +213,7 @@ def run():
 
   def make(*outcomes, seconds=10.0, looks=1, evaluate=0):
     session = types.SimpleNamespace(
-      since=SinceLine(),
+      since=MetricAccumulator(),
       checkpoints=Checkpoints(*outcomes, looks=looks),
       writer=types.SimpleNamespace(say=said.append, lines=7),
       early_stopping=EarlyStopping(EarlyStoppingSettings(), Best()),
@@ -292,7 +292,7 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
   make, _, _ = run
   first = [True]
   monkeypatch.setattr(jax, "process_count", lambda: 2)
-  monkeypatch.setattr(agreement, "answer_of_first", lambda own: first[0])
+  monkeypatch.setattr(agreement, "broadcast_bool", lambda own: first[0])
   saver = make("20 failed", "failed", seconds=0.0)
   saver.save("state 20", best=0, last=False)
   assert not saver.wants(21)  # asked only where a line is logged
@@ -319,7 +319,7 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
 def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, said):
   """Steps are counted from the first one of this command, which goes on after 5 steps."""
   config = types.SimpleNamespace(profile=ProfileSettings(first_step=first, steps=asked))
-  run = types.SimpleNamespace(config=config, begun=ImageCount(5, 40, 8))
+  run = types.SimpleNamespace(config=config, resume_point=ImageCount(5, 40, 8))
   lines, traced, now = [], [], [0]
   writer = types.SimpleNamespace(say=lines.append)
   profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))

@@ -46,7 +46,7 @@ def run_of(clock, *, total=1000, step=0, evaluate=100, scored=(80,)):
     config=types.SimpleNamespace(batch_size=8),
     data=types.SimpleNamespace(evaluations=types.SimpleNamespace(datasets=datasets)),
     steps=types.SimpleNamespace(total=total, evaluate=evaluate),
-    begun=types.SimpleNamespace(step=step),
+    resume_point=types.SimpleNamespace(step=step),
   )
 
 

@@ -23,7 +23,7 @@ from vit_jax.evaluation.classification import Classification as Scored
 from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.storage import checkpoint, fit, metrics_log
+from vit_jax.storage import checkpoint, compatible, metrics_log
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.training import init_from, speed
 from vit_jax.training.facts import of_devices
@@ -105,11 +105,11 @@ def test_frozen_parameters_keep_their_bits_and_all_others_move(make, trained):
 def test_moments_and_averages_are_those_of_the_trained_alone():
   first, last, _ = partial_run()
   trained = optim.partition(first.params, LAST)
-  names = set(fit.describe(trained))
+  names = set(compatible.describe(trained))
   assert {name.split("/")[0] for name in names} == {"Transformer", "head"}
   adam = last.optimizer[1]
-  assert set(fit.describe(adam.mu)) == set(fit.describe(adam.nu)) == names
-  assert set(fit.describe(last.ema)) == names
+  assert set(compatible.describe(adam.mu)) == set(compatible.describe(adam.nu)) == names
+  assert set(compatible.describe(last.ema)) == names
   seen = flatten(state.for_evaluation(last))
   for name, array in flatten(last.params).items():
     assert np.array_equal(seen[name], array) == (name not in names), name
@@ -120,7 +120,7 @@ def test_on_eight_devices_and_in_parts_as_on_one_and_at_once():
   first, last, history = run(changed(PARTIAL, accumulation=2), mesh_of(2, 4))
   chex.assert_trees_all_close(last.params, wanted.params, atol=2e-5)
   chex.assert_trees_all_close(history, wanted_history, rtol=2e-5, atol=1e-6)
-  frozen = set(flatten(first.params)) - set(fit.describe(last.ema))
+  frozen = set(flatten(first.params)) - set(compatible.describe(last.ema))
   for name in frozen:
     np.testing.assert_array_equal(flatten(first.params)[name], flatten(last.params)[name])
 
@@ -196,7 +196,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   stored = [flatten(checkpoint.load_params(ends[0], ema=ema)) for ema in (False, True)]
   assert stored[0].keys() == stored[1].keys()
   same = {name for name in stored[0] if np.array_equal(stored[0][name], stored[1][name])}
-  assert same == set(stored[0]) - set(fit.describe(made.abstract.ema))
+  assert same == set(stored[0]) - set(compatible.describe(made.abstract.ema))
   assert not any("mfu" in line for line in metrics_log.read(tmp_path / "whole"))
   opened = made.data.evaluations
   read = evaluated_model.read(DIGITS, opened, tmp_path / "parts", frozenset(), of_devices())

@@ -13,7 +13,7 @@ from vit_jax import config as c
 from vit_jax.config import overrides
 from vit_jax.config.resolve import resolve
 from vit_jax.evaluation.classification import Classification
-from vit_jax.extras import decoded_cache as cache
+from vit_jax.extras import prepared_cache as cache
 from vit_jax.learning.classification import Settings
 from vit_jax.training import facts
 from vit_jax.training import run as runs

@@ -13,7 +13,7 @@ from vit_jax.config import Checkpoint, ConfigError, Duration
 from vit_jax.learning.classification import Classification
 from vit_jax.storage import metrics_log
 from vit_jax.training import run as runs
-from vit_jax.training.since_line import SinceLine
+from vit_jax.training.metric_accumulator import MetricAccumulator
 
 NAMES = {"loss": "batch/loss", "training/accuracy": "batch/accuracy"}
 
@@ -80,11 +80,11 @@ def test_the_accuracy_against_numpy(several, blended):
 
 
 def test_steps_that_are_left_out_do_not_count():
-  since = SinceLine()
+  since = MetricAccumulator()
   assert since.take() == {}
   since.add({"loss": 2.0})
   since.add({"loss": 4.0})
-  again = SinceLine.recorded({"since_line": dataclasses.asdict(since)})
+  again = MetricAccumulator.recorded({"since_line": dataclasses.asdict(since)})
   assert again.take() == {"loss": 3.0}
   assert again.take() == {}
 
@@ -92,4 +92,4 @@ def test_steps_that_are_left_out_do_not_count():
 @pytest.mark.parametrize("damaged", [None, {}, {"steps": 1, "sums": {"loss": "x"}}])
 def test_a_damaged_record_is_named(damaged):
   with pytest.raises(ConfigError, match="since_line="):
-    SinceLine.recorded({"since_line": damaged})
+    MetricAccumulator.recorded({"since_line": damaged})

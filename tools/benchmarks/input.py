@@ -26,7 +26,7 @@ from vit_jax.config import Augmentation
 from vit_jax.data import images, pipeline, sources
 from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.layout import Crop, Layout
-from vit_jax.extras import decoded_cache as cache
+from vit_jax.extras import prepared_cache as cache
 
 _HEIGHT, _WIDTH = 375, 500  # pixels, the most frequent size in ImageNet
 _SIZE = 224

@@ -261,7 +261,7 @@ OUTSIDE = frozenset(
   | {"dtype", "compute_dtype", "attention", "scan", "remat"}
 )
 # What parameters do not show of a model.
-UNSEEN = ("activation", "norm_epsilon", "stem_norms", "positions")
+CONFIG_ONLY_FIELDS = ("activation", "norm_epsilon", "stem_norms", "positions")
 ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)
 # Their values where a model has no such part.
 USUAL = {

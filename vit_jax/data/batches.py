@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from vit_jax.config import Data, ObjectiveSettings
 from vit_jax.data import crops, images, pipeline, resizing
 from vit_jax.data.augmentation.steps import augmented
-from vit_jax.data.device import put_ahead
+from vit_jax.data.device import prefetch_to_device
 from vit_jax.data.fields import Field
 from vit_jax.data.layout import Crop, Layout
 from vit_jax.data.order import MixedSource
@@ -95,7 +95,7 @@ class Reader:
     """Puts the batches on the devices ahead of their use; closes them when the context ends."""
     sharding = meshes.batch_sharding(self.mesh)
     with contextlib.closing(batches):
-      yield put_ahead(batches, sharding, ahead=self.settings.ahead)
+      yield prefetch_to_device(batches, sharding, ahead=self.settings.ahead)
 
   def _once(self, source, fields, **how):
     crop = Crop(evaluation_transform(self.settings, **how), self.settings.image_size)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError, Data, Dataset
-from vit_jax.data import sources, stored
+from vit_jax.data import byte_ranges, sources
 from vit_jax.data.history import History
 from vit_jax.data.order import MixedSource
 from vit_jax.process.text import aligned, first_difference, one_line
@@ -148,7 +148,7 @@ class Opener:
 
 def of_run(data: Data) -> Opener:
   """The opener of a run's datasets; what is read from buckets is kept as its settings say."""
-  stored.keep(data.bucket_cache)
+  byte_ranges.keep(data.bucket_cache)
   return Opener(data.max_pixels, data.threads, data.allow_overlap)
 
 
@@ -196,5 +196,5 @@ def notes(datasets: Sequence[NamedDataset]) -> list[str]:
   """What users should know of the datasets, such as files that are left out; each once."""
   said = [note for named in datasets for note in named.source.notes]
   if any(named.source.distant for named in datasets):
-    said.append(stored.kept())
+    said.append(byte_ranges.kept())
   return list(filter(None, dict.fromkeys(said)))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 
-def put_ahead(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict]:
+def prefetch_to_device(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict]:
   """Makes global arrays from host batches, and keeps `ahead` of them in transfer to the devices.
 
   Each process gives its own rows; the result is the global batch, split as `sharding` says.

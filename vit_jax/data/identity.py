@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.data import patience
+from vit_jax.data import retry_reads
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Source
@@ -155,9 +155,9 @@ def _content(source: Source, pool: ThreadPoolExecutor) -> str:
 def _image(source: Source, row: int) -> bytes:
   """The content of an image; that of one that stays unreadable is always the same."""
   try:
-    image = patience.read(lambda: source[row].image, lambda: source.name(row))
+    image = retry_reads.read(lambda: source[row].image, lambda: source.name(row))
   except OSError as error:
-    if isinstance(error, UnreachableError) or error.errno in patience.MAY_PASS:
+    if isinstance(error, UnreachableError) or error.errno in retry_reads.MAY_PASS:
       raise
     return UNREADABLE
   except BadImage:

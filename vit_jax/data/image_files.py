@@ -6,7 +6,7 @@ import heapq
 import os
 
 from vit_jax.storage import files
-from vit_jax.storage.base import Entry, Stamp
+from vit_jax.storage.base import Entry, FileVersion
 from vit_jax.storage.paths import Path
 
 SUFFIXES = {
@@ -76,7 +76,7 @@ class Listing:
   """
 
   names: list[str]
-  stamps: list[Stamp | None]
+  stamps: list[FileVersion | None]
   left_out: LeftOut
 
 

@@ -22,14 +22,14 @@ import grain
 import numpy as np
 
 from vit_jax.config import ConfigError
-from vit_jax.data import order, patience
+from vit_jax.data import order, retry_reads
 from vit_jax.data.fields import Field
 from vit_jax.data.images import BadImage
 from vit_jax.data.layout import Layout
 from vit_jax.data.order import MixedSource
 from vit_jax.data.read_ahead import Ahead, Now, Read
 from vit_jax.data.sources import Example, Source
-from vit_jax.process import at_work
+from vit_jax.process import inflight
 
 Batch = dict[str, np.ndarray]
 
@@ -217,7 +217,7 @@ def _evaluate_item(_: int, row: int, read: Read, *, source: Source, layout: Layo
 
 
 def _read(source: Source, row: int) -> Example:
-  return patience.read(lambda: source[row], lambda: source.name(row))
+  return retry_reads.read(lambda: source[row], lambda: source.name(row))
 
 
 def _load(
@@ -236,11 +236,11 @@ def _load(
   chosen = examples_at(positions)
   reads = ahead.part(index, chosen)
   for place, (position, row, read) in enumerate(zip(positions, chosen, reads, strict=True)):
-    at_work.begin(source.name, row)
+    inflight.begin(source.name, row)
     try:
       example = item(position, row, read)
     finally:
-      at_work.end()
+      inflight.end()
     for name, value in example.row.items():  # copied at once: the next image reuses the memory
       batch[name][place] = value
     batch["mask"][place] = example.counts

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import RunError
-from vit_jax.data import array_record, patience, stored
-from vit_jax.storage.base import ChangedError, Stamp, UnreachableError
-from vit_jax.storage.files import whole
+from vit_jax.data import array_record, byte_ranges, retry_reads
+from vit_jax.storage.base import ChangedError, FileVersion, UnreachableError
+from vit_jax.storage.files import atomic_write
 from vit_jax.storage.paths import UrlPath
 
 # No reading ahead, which would be wasted on random access, and no extra threads.
@@ -37,7 +37,7 @@ class Span(NamedTuple):
   path: str
   first: int
   count: int
-  stamp: Stamp | None = None
+  stamp: FileVersion | None = None
 
 
 class Records:
@@ -85,7 +85,7 @@ class Records:
       raise RunError(self._in_words(number, row, error)) from error
     title = lambda: f'record {row} of "{self.parts[number].path}"'
     try:
-      return patience.read(lambda: reader.read([row])[0], title, _unreadable)
+      return retry_reads.read(lambda: reader.read([row])[0], title, _unreadable)
     except (UnreachableError, ChangedError):
       raise
     except (RuntimeError, ValueError) as error:
@@ -140,7 +140,7 @@ def write(path: str, records: Iterable[bytes], *, compressed: bool = True) -> No
   from array_record.python import array_record_module
 
   options = "group_size:1" if compressed else "group_size:1,uncompressed"
-  with whole(path) as partial:
+  with atomic_write(path) as partial:
     writer = array_record_module.ArrayRecordWriter(partial, options)
     for record in records:
       writer.write(record)
@@ -176,8 +176,8 @@ def _checked(reader, part: Span):
 class _Distant:
   """The reader of a file that is not on this machine, by one request for each record."""
 
-  def __init__(self, path: UrlPath, stamp: Stamp):
-    self._read = functools.partial(stored.part, path, stamp)
+  def __init__(self, path: UrlPath, stamp: FileVersion):
+    self._read = functools.partial(byte_ranges.part, path, stamp)
     self._index = array_record.index(self._read, stamp.size)
 
   def num_records(self) -> int:

@@ -25,7 +25,7 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import before_abort, is_of_others
-from vit_jax.process import at_work, limits
+from vit_jax.process import inflight, limits
 from vit_jax.storage import files
 
 FOLDER = "heartbeats"
@@ -40,7 +40,7 @@ TOO_LITTLE_TO_TRAIN = (
 LOOKS = 4  # periods to wait between a failure and the report of which process is silent
 
 
-class Sign(NamedTuple):
+class Heartbeat(NamedTuple):
   """The last heartbeat of one process.
 
   Attributes:
@@ -116,7 +116,7 @@ class Watchdog:
     self._heartbeats = threading.Thread(target=self._correspond, name="heartbeats", daemon=True)
     self._ending = threading.Lock()
     self._looks = 0
-    self._signs: dict[int, Sign] = {}  # by process
+    self._signs: dict[int, Heartbeat] = {}  # by process
     self._beats = 0
     self.beat("the start")
 
@@ -187,7 +187,7 @@ class Watchdog:
       last = self._signs.get(process)
       if not last or last.text != text:
         times = last.times + 1 if last else 1
-        self._signs[process] = Sign(beats, words, time.monotonic(), times, text)
+        self._signs[process] = Heartbeat(beats, words, time.monotonic(), times, text)
 
   def _gone(self) -> list[int]:
     """The processes whose heartbeat has stopped, while the folder works.
@@ -261,12 +261,12 @@ class Watchdog:
 
 def _images() -> list[str]:
   """What the threads that read images of this process are busy with, as lines."""
-  images = at_work.in_words()
+  images = inflight.in_words()
   head = "Images in work; remove one that is here again after the next start:"
   return [head, *images] if images else []
 
 
-def culprit(signs: dict[int, Sign], process: int, now: float, silence: float) -> str:
+def culprit(signs: dict[int, Heartbeat], process: int, now: float, silence: float) -> str:
   """A sentence that names the process that holds the others up; "" for a run of one process.
 
   Names the process that has been silent for longest, if for over `silence` seconds: processes that

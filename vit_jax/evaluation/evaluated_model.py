@@ -15,7 +15,7 @@ from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.duration import is_auto
-from vit_jax.config.model import ARCHITECTURE, UNSEEN, USUAL
+from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
 from vit_jax.config.recorded import updated
 from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
 from vit_jax.data import classes, resizing
@@ -348,7 +348,7 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
 
 def unseen(model: cfg.Model) -> dict[str, str | float]:
   """The settings of a model that do not follow from parameters, such as its activation."""
-  keys = [key for key in UNSEEN if key != "positions" or model.positions in FIXED]
+  keys = [key for key in CONFIG_ONLY_FIELDS if key != "positions" or model.positions in FIXED]
   return {key: getattr(model, key) for key in keys}
 
 

@@ -301,7 +301,7 @@ class EvalContext:
 def _all_read(batches, read: "in_step.InStep") -> Iterator[dict]:
   yield from batches
   with jax.transfer_guard("allow"):
-    failures = agreement.texts(read.failure)
+    failures = agreement.allgather_str(read.failure)
   if failure := next(filter(None, failures), ""):
     raise UnreadError(failure)
 

@@ -203,8 +203,8 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
 
   Args:
     read: the weights.
-    otherwise: config.model, for what parameters do not show (`config.model.UNSEEN`) if no card
-      tells it.
+    otherwise: config.model, for what parameters do not show
+      (`config.model.CONFIG_ONLY_FIELDS`) if no card tells it.
 
   Raises:
     ValueError: the parameters are not of a model of this project.

@@ -124,7 +124,7 @@ class Network:
     )
 
   def why_opaque(self) -> str:
-    """Why its filters, position embeddings and attention cannot be shown; else `Transparent`."""
+    """Why its filters, position embeddings and attention cannot be shown; else `Inspectable`."""
     return f"these weights are of a {type(self).__name__}, which shows nothing of its inside."
 
   def why_no_map(self) -> str:
@@ -170,7 +170,7 @@ class AttentionGrid(NamedTuple):
   name: str = ""
 
 
-class Transparent:
+class Inspectable:
   """What looking inside also needs.
 
   Attributes:

@@ -5,7 +5,7 @@ import re
 
 from vit_jax import registry
 from vit_jax.config.fields import AUTO
-from vit_jax.config.model import ARCHITECTURE, UNSEEN, Model
+from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, Model
 from vit_jax.models.family import Network
 from vit_jax.models.positions import FIXED
 
@@ -25,8 +25,8 @@ def module_of(params: dict, known: Model = UNKNOWN) -> Network:
     params: parameter tree of this project, with unstacked blocks; the head may be missing.
     known: what is known of the architecture. If that is all (its family is given), the module has
       these fields. Otherwise they are recognised in the parameters, and of `known` counts only what
-      parameters do not show (`config.model.UNSEEN`); without parameters of positions, these are
-      "none" or a kind without parameters.
+      parameters do not show (`config.model.CONFIG_ONLY_FIELDS`); without parameters of positions,
+      these are "none" or a kind without parameters.
 
   Raises:
     ValueError: the names or shapes belong to no model of this project, or to another one than is
@@ -48,7 +48,7 @@ def module_of(params: dict, known: Model = UNKNOWN) -> Network:
 
 def _unseen(known: Model) -> dict:
   """What is known of the fields that parameters do not show."""
-  given = {key: x for key in UNSEEN if (x := getattr(known, key)) != AUTO}
+  given = {key: x for key in CONFIG_ONLY_FIELDS if (x := getattr(known, key)) != AUTO}
   fixed = given.get("positions") if given.get("positions") in FIXED else "none"
   return given | dict(positions=fixed)
 

@@ -18,7 +18,7 @@ from vit_jax.models.encoder import Encoder, MlpBlock
 from vit_jax.models.layers import Head, LayerNorm, as_input, split_by_example
 from vit_jax.models.residual import Branches
 from vit_jax.models.stem import NORMS, stem
-from vit_jax.models.vit_properties import Properties
+from vit_jax.models.vit_properties import ViTCosts
 
 MODEL = config.Model()  # default settings
 
@@ -91,7 +91,7 @@ SHARDING = (
 )
 
 
-class ViT(Properties, nn.Module):
+class ViT(ViTCosts, nn.Module):
   """Vision Transformer.
 
   Attributes:
@@ -258,7 +258,7 @@ class ViT(Properties, nn.Module):
 
   @nn.nowrap
   def tokens_before(self) -> int:
-    """As `Transparent.tokens_before`."""
+    """As `Inspectable.tokens_before`."""
     return sum(count for count, _ in self.learned_tokens().values())
 
   @nn.nowrap

@@ -10,9 +10,9 @@ from vit_jax.models import flops
 from vit_jax.models.convolution import check_root, check_stages, map_size, stride_of
 from vit_jax.models.family import (
   AttentionGrid,
+  Inspectable,
   Maskable,
   Network,
-  Transparent,
   check_heads,
   check_sizes,
 )
@@ -22,7 +22,7 @@ from vit_jax.models.stem import NORMS
 from vit_jax.process.text import listed
 
 
-class Properties(Network, Maskable, Transparent):
+class ViTCosts(Network, Maskable, Inspectable):
   """The members of the three classes that are not stages of the network."""
 
   def check(self, name: str):
@@ -159,14 +159,14 @@ class Properties(Network, Maskable, Transparent):
     )
 
   def attentions(self, tree: dict) -> list[dict]:
-    """As `Transparent.attentions`."""
+    """As `Inspectable.attentions`."""
     blocks = [tree["Transformer"][f"encoderblock_{i}"] for i in range(self.depth)]
     if self.axial:
       blocks = [block[axis] for block in blocks for axis in ("row", "column")]
     return [block["MultiHeadDotProductAttention_1"] for block in blocks]
 
   def pooling(self, tree: dict) -> dict | None:
-    """As `Transparent.pooling`."""
+    """As `Inspectable.pooling`."""
     return tree.get("MAPHead_0", {}).get("MultiHeadDotProductAttention_0")
 
   def filters(self, params: dict) -> jax.Array:
@@ -176,7 +176,7 @@ class Properties(Network, Maskable, Transparent):
     return NORMS[self.stem_norms].standardize(jnp.asarray(params["conv_root"]["kernel"]))
 
   def filters_in_words(self) -> str:
-    """As `Transparent.filters_in_words`."""
+    """As `Inspectable.filters_in_words`."""
     return "the ResNet's root" if self.stem_width else "the patch embedding"
 
   def position_tables(self, params: dict, grid: tuple[int, int]) -> dict[str, jax.Array]:

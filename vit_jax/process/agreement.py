@@ -8,7 +8,7 @@ from collections.abc import Callable
 MAX_OF_EACH, MAX_OF_FIRST = 2**11, 2**16  # bytes of a text
 
 
-def texts(text: str) -> list[str]:
+def allgather_str(text: str) -> list[str]:
   """The text of every process, in their order; a long one is shortened."""
   import jax
   from jax.experimental import multihost_utils
@@ -18,7 +18,7 @@ def texts(text: str) -> list[str]:
   return [_text(row) for row in multihost_utils.process_allgather(_padded(text, MAX_OF_EACH))]
 
 
-def of_first(words: Callable[[], str]) -> str:
+def broadcast_str(words: Callable[[], str]) -> str:
   """What `words` returns on the first process; the others do not call it. A long text is cut."""
   import jax
   from jax.experimental import multihost_utils
@@ -29,9 +29,9 @@ def of_first(words: Callable[[], str]) -> str:
   return _text(multihost_utils.broadcast_one_to_all(_padded(text, MAX_OF_FIRST)))
 
 
-def answer_of_first(answer: bool) -> bool:
+def broadcast_bool(answer: bool) -> bool:
   """The answer of the first process, on every process."""
-  return bool(of_first(lambda: "yes" if answer else ""))
+  return bool(broadcast_str(lambda: "yes" if answer else ""))
 
 
 def _padded(text, length):

@@ -77,7 +77,7 @@ class ChangedError(RunError):
     super().__init__(f'"{path}" was changed or removed after it was opened; start again.')
 
 
-class Stamp(NamedTuple):
+class FileVersion(NamedTuple):
   """What tells a file from what it is after a change."""
 
   size: int
@@ -102,7 +102,7 @@ class Entry(Protocol):
     """Whether it is a link."""
 
 
-class Growing(Protocol):
+class AppendFile(Protocol):
   """A file that grows by whole pieces."""
 
   def add(self, piece: bytes):
@@ -142,10 +142,10 @@ class Storage(Protocol):
   def kind(self, path: Path) -> str:
     """`FILE`, `FOLDER`, `OTHER` (such as a pipe or a broken link) or `NOTHING`."""
 
-  def stamp(self, path: Path) -> Stamp:
+  def stamp(self, path: Path) -> FileVersion:
     """The stamp of a file."""
 
-  def part(self, path: Path, stamp: Stamp, start: int, stop: int) -> bytes | memoryview:
+  def part(self, path: Path, stamp: FileVersion, start: int, stop: int) -> bytes | memoryview:
     """The bytes from `start` to before `stop` of a file; fewer where it ends before.
 
     Raises:
@@ -192,7 +192,7 @@ class Storage(Protocol):
     Does nothing where whatever was written is safe already, as in a bucket.
     """
 
-  def append(self, path: Path) -> Growing:
+  def append(self, path: Path) -> AppendFile:
     """Opens a file that grows, or creates it."""
 
   def rename(self, path: Path, target: Path):

@@ -21,7 +21,7 @@ from vit_jax.process.errors import RunError
 from vit_jax.process.text import one_line
 from vit_jax.storage import arrays, files, manifest
 from vit_jax.storage.base import CannotReadError, UnreachableError, reading
-from vit_jax.storage.fit import check_fits
+from vit_jax.storage.compatible import check_compatible
 from vit_jax.storage.paths import Path, UrlPath
 from vit_jax.storage.tree import name_of, named, nest
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
@@ -102,7 +102,7 @@ def damage_of(folder: Path) -> str:
   found = [text for text in damage if text]
   if manifest.GONE in found:
     raise RemovedError(_removed(folder))
-  return "; ".join(dict.fromkeys(found)) or agreement.of_first(lambda: _copied(folder))
+  return "; ".join(dict.fromkeys(found)) or agreement.broadcast_str(lambda: _copied(folder))
 
 
 def _looked_at(folder: Path, process: int, processes: int) -> tuple[list[str], list[str]]:
@@ -113,7 +113,7 @@ def _looked_at(folder: Path, process: int, processes: int) -> tuple[list[str], l
   except UnreachableError as error:
     failure = error
   words = (_cut(one_line(text)) for text in (str(failure or ""), damage))
-  told = agreement.texts("\n".join((seen, *words)))
+  told = agreement.allgather_str("\n".join((seen, *words)))
   seen, failures, damage = zip(*(text.split("\n") for text in told), strict=True)
   for number, why in enumerate(failures):
     if why:
@@ -122,7 +122,7 @@ def _looked_at(folder: Path, process: int, processes: int) -> tuple[list[str], l
 
 
 def _cut(text: str) -> str:
-  """As much of a text as `agreement.texts` has room for, beside another one and a sum."""
+  """As much of a text as `agreement.allgather_str` has room for, beside another one and a sum."""
   return text.encode()[:900].decode(errors="ignore")
 
 
@@ -156,7 +156,7 @@ def read(workdir: Path, step: int, reading: Callable[[Path], Read]) -> tuple[Pat
         content = reading(folder)
     except RemovedError:
       gone = manifest.GONE
-    if not any(agreement.texts(gone)):  # it was removed for no process
+    if not any(agreement.allgather_str(gone)):  # it was removed for no process
       return folder, content
 
 
@@ -167,7 +167,7 @@ def find(workdir: Path, step: int = 0) -> Path:
     CheckpointError: there is no such checkpoint, or it is damaged.
   """
   damaged = {}
-  while (name := agreement.of_first(lambda: _candidate(workdir, step, damaged))).isdecimal():
+  while (name := agreement.broadcast_str(lambda: _candidate(workdir, step, damaged))).isdecimal():
     folder = workdir.absolute() / FOLDER / name
     with contextlib.suppress(RemovedError):
       damage = damage_of(folder)
@@ -210,9 +210,9 @@ def load(folder: Path, abstract, changes: Callable[[dict], list[str]] = lambda s
   """Reads a whole state with the shardings of `abstract`.
 
   Raises:
-    ConfigError: as `check_fits`, which explains `changes`.
+    ConfigError: as `check_compatible`, which explains `changes`.
   """
-  check_fits(folder, read_meta(folder), abstract, changes)
+  check_compatible(folder, read_meta(folder), abstract, changes)
   with _reading(folder), _database(folder) as place:
     found = arrays.read(place, named(abstract))
   return jax.tree_util.tree_map_with_path(lambda path, _: found[name_of(path)], abstract)

@@ -26,10 +26,10 @@ from vit_jax.storage.base import (
   FILE,
   FOLDER,
   NOTHING,
+  AppendFile,
   Entry,
-  Growing,
+  FileVersion,
   Lock,
-  Stamp,
   Storage,
   reading,
 )
@@ -76,13 +76,13 @@ def scan(folder: Path) -> Iterator[Entry]:
     yield from storage_of(folder).scan(folder)
 
 
-def stamp(path: Path) -> Stamp:
+def stamp(path: Path) -> FileVersion:
   """What tells a file from what it is after a change."""
   with reading(path):
     return storage_of(path).stamp(path)
 
 
-def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes | memoryview:
+def part(path: Path, stamp: FileVersion, start: int, stop: int) -> bytes | memoryview:
   """The bytes from `start` to before `stop` of a file.
 
   Raises:
@@ -209,7 +209,7 @@ def make_folder(path: Path):
 
 
 @contextlib.contextmanager
-def whole(path: Path, *, new: bool = False) -> Iterator[str]:
+def atomic_write(path: Path, *, new: bool = False) -> Iterator[str]:
   """A path of this machine to write a file to, which becomes `path` when it is safe on disk.
 
   After an error, or if nothing was written, `path` stays as it was: missing, or the old file.
@@ -237,9 +237,9 @@ def whole(path: Path, *, new: bool = False) -> Iterator[str]:
     pathlib.Path(partial).unlink(missing_ok=True)
 
 
-def write_whole(path: Path, fill: Callable[[str], None]):
+def write_atomically(path: Path, fill: Callable[[str], None]):
   """Lets `fill` write a file, as `whole`."""
-  with whole(path) as partial:
+  with atomic_write(path) as partial:
     fill(partial)
 
 
@@ -250,7 +250,7 @@ def create(path: Path, text: str) -> bool:
     Whether this process wrote it; otherwise read what the other one wrote, and compare.
   """
   try:
-    with whole(path, new=True) as partial:
+    with atomic_write(path, new=True) as partial:
       pathlib.Path(partial).write_text(text, encoding="utf-8")
   except FileExistsError:
     return False
@@ -259,7 +259,7 @@ def create(path: Path, text: str) -> bool:
 
 def write_bytes(path: Path, data: bytes):
   """Writes a file, as `whole`."""
-  with whole(path) as partial, open(partial, "wb") as file:
+  with atomic_write(path) as partial, open(partial, "wb") as file:
     file.write(data)
 
 
@@ -271,7 +271,7 @@ def write_text(path: Path, text: str):
 def write_csv(path: Path, rows: Iterable[Iterable]):
   """Writes rows as CSV, by `csv_text`; escapes bytes that are not text."""
   with (
-    whole(path) as partial,
+    atomic_write(path) as partial,
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
   ):
     for row in rows:
@@ -283,7 +283,7 @@ def as_written(text: str) -> str:
   return text.encode(errors="backslashreplace").decode()
 
 
-def append(path: Path) -> Growing:
+def append(path: Path) -> AppendFile:
   """Opens a file that grows by whole pieces, or creates it."""
   return storage_of(path).append(path)
 
@@ -421,7 +421,7 @@ def copy_files(folder: Path, target: Path, names: Iterable[str], *, most: int | 
 
 
 def _copy_file(path, target):
-  with whole(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
+  with atomic_write(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
     shutil.copyfileobj(source, stream)
 
 

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, OTHER, ChangedError, Entry, Stamp
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, OTHER, ChangedError, Entry, FileVersion
 
 _KINDS = (
   (stat.S_ISDIR, "a folder"),
@@ -45,7 +45,7 @@ class _Local:
       return OTHER if os.path.islink(path) else NOTHING
     return FILE if stat.S_ISREG(mode) else FOLDER if stat.S_ISDIR(mode) else OTHER
 
-  def stamp(self, path) -> Stamp:
+  def stamp(self, path) -> FileVersion:
     return _stamp(os.stat(path))
 
   def part(self, path, stamp, start, stop) -> bytes:
@@ -147,8 +147,8 @@ def _flock(descriptor: int, path):
     raise
 
 
-def _stamp(stat: os.stat_result) -> Stamp:
-  return Stamp(stat.st_size, str(stat.st_mtime_ns))
+def _stamp(stat: os.stat_result) -> FileVersion:
+  return FileVersion(stat.st_size, str(stat.st_mtime_ns))
 
 
 def regular(path: str, flags: int) -> int:
@@ -202,7 +202,7 @@ class Flock:
 
 
 class Appender:
-  """A file that grows by whole pieces; `base.Growing`."""
+  """A file that grows by whole pieces; `base.AppendFile`."""
 
   def __init__(self, path):
     """Opens the file, or creates it."""

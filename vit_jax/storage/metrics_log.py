@@ -179,7 +179,7 @@ def keep_until(path: Path, step: int) -> tuple[int, str]:
   """
   aside, lines, count, first = path.with_name(f"{path.name}.damaged"), 0, 0, 0
   try:
-    with files.whole(path) as partial, open(partial, "wb") as kept:
+    with files.atomic_write(path) as partial, open(partial, "wb") as kept:
       for number, (line, metrics) in enumerate(lines_of(path), 1):
         again = metrics is not None and metrics["step"] == step and unscored(metrics)
         if metrics is not None and metrics["step"] <= step and not again:

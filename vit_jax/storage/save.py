@@ -33,7 +33,7 @@ class Save:
 
   def begin(self, named: dict[str, jax.Array]):
     """Makes the folder and starts to write arrays; returns when they may be donated."""
-    self._state = agreement.of_first(self._make_folder)
+    self._state = agreement.broadcast_str(self._make_folder)
     if self._state != DONE:
       return
     try:
@@ -106,7 +106,7 @@ class Save:
 
   def progress(self) -> str:
     """`BUSY`, `DONE`, or why it failed; begins the next phase when all processes are done."""
-    states = agreement.texts(self._state)
+    states = agreement.allgather_str(self._state)
     failures = {process: text for process, text in enumerate(states) if text not in (BUSY, DONE)}
     if failures:
       process, reason = min(failures.items())

@@ -35,7 +35,7 @@ from vit_jax.storage.checkpoint import (
   load,
   read_meta,
 )
-from vit_jax.storage.fit import check_classes, describe
+from vit_jax.storage.compatible import check_classes, describe
 from vit_jax.storage.paths import Path
 from vit_jax.storage.save import BUSY, DONE, Save, reason_of
 from vit_jax.storage.tree import named
@@ -193,7 +193,7 @@ class Checkpoints:
     Args:
       abstract: shapes, types and shardings of the state, by the current config.
       class_names: of the training data.
-      changes: as in `check_fits`.
+      changes: as in `check_compatible`.
 
     Raises:
       CheckpointError: all checkpoints are damaged, or the newest one has other arrays than it says.
@@ -223,4 +223,4 @@ class Checkpoints:
       with workdirs.writing(self._directory.parent):
         files.make_folder(self._aside())
         files.set_aside(self._directory / str(step), self._aside() / str(step))
-    agreement.of_first(str)  # wait for it
+    agreement.broadcast_str(str)  # wait for it

@@ -21,8 +21,8 @@ from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.loop import Callback
+from vit_jax.training.metric_accumulator import BATCH, MetricAccumulator, of_one_batch
 from vit_jax.training.run import Run
-from vit_jax.training.since_line import BATCH, SinceLine, of_one_batch
 from vit_jax.training.speed import Monitor
 from vit_jax.training.steps import due
 from vit_jax.weights import average
@@ -56,7 +56,7 @@ class Session:
   stop: StopRequest
   early_stopping: EarlyStopping
   left: bool
-  since: SinceLine
+  since: MetricAccumulator
 
 
 class Metrics(Callback):
@@ -142,7 +142,7 @@ class Metrics(Callback):
 
   def _check_examples(self, step, bad):
     """Checks the share of broken images, of at least 1,000: one early broken image is harmless."""
-    seen, share = self._run.begun.up_to(step), self._run.config.data.bad_limit
+    seen, share = self._run.resume_point.up_to(step), self._run.config.data.bad_limit
     if bad > share * max(seen, 1000):
       raise TrainingError(
         f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or "
@@ -164,7 +164,7 @@ class Evaluation(Callback):
   def start(self, moment):
     """Makes the evaluation that was due before the run was stopped."""
     step, folder = moment.step, self._session.folder
-    if step and not agreement.answer_of_first(step in results.steps_in(folder)):
+    if step and not agreement.broadcast_bool(step in results.steps_in(folder)):
       self._evaluate_if_due(moment)
     moment.ending = moment.ending or self._session.early_stopping.should_stop
 
@@ -240,7 +240,7 @@ class Profile(Callback):
   """A trace of a window of steps; steps are counted from the first step of this process."""
 
   def __init__(self, run: Run, session: Session):
-    self._settings, self._done = run.config.profile, run.begun.step
+    self._settings, self._done = run.config.profile, run.resume_point.step
     self._folder, self._say = session.folder / "profile", session.writer.say
     self._place = self._folder  # where JAX writes it
 

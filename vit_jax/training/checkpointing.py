@@ -44,7 +44,7 @@ class Checkpointing(Callback):
     checkpoints.look()
     self._note_outcome()
     retrying = self._retry.failing and not checkpoints.under_way
-    self._due = self._due or (retrying and agreement.answer_of_first(self._retry.due()))
+    self._due = self._due or (retrying and agreement.broadcast_bool(self._retry.due()))
     return self._due
 
   def after_step(self, moment):
@@ -117,7 +117,7 @@ class Checkpointing(Callback):
       if failing:
         self.session.writer.say("A checkpoint is saved again.")
       return
-    if not agreement.answer_of_first(self._retry.failed()):
+    if not agreement.broadcast_bool(self._retry.failed()):
       raise SaveError(
         f"{failure}.{self._retry.in_words()} Make room, bring the folder back or make it "
         "writable, and start the same command again."

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # a run holds data and models, which the loop only passes on
 
 
 @dataclasses.dataclass
-class Moment:
+class LoopState:
   """The time between two steps. A callback may end the run here.
 
   Attributes:
@@ -63,7 +63,7 @@ class Callback:
     """What computes a step, (state, batch) -> (state, metrics), in place of `update`."""
     return update
 
-  def start(self, moment: Moment):
+  def start(self, moment: LoopState):
     """Before the first step of this command."""
 
   def before_step(self, step: int):
@@ -76,10 +76,10 @@ class Callback:
     """Whether `after_step` is to be called; asked at every step. At the last step it always is."""
     return False
 
-  def after_step(self, moment: Moment):
+  def after_step(self, moment: LoopState):
     """After a step for which any callback asked; the devices have no further work."""
 
-  def end(self, moment: Moment):
+  def end(self, moment: LoopState):
     """At the end of this command, also if it had no step to do."""
 
 
@@ -114,14 +114,14 @@ class Loop:
   watchdog: Watchdog
 
   def train(self, state: TrainState) -> bool:
-    """Trains from the state after `run.begun.step` steps to the end of the run.
+    """Trains from the state after `run.resume_point.step` steps to the end of the run.
 
     Returns:
       True at the end; False if the run was asked to stop before.
     """
-    done, total = self.run.begun.step, self.run.steps.total
+    done, total = self.run.resume_point.step, self.run.steps.total
     self.monitor.start(done)
-    moment = Moment(done, state, ending=done >= total)
+    moment = LoopState(done, state, ending=done >= total)
     for callback in self.callbacks:
       callback.start(moment)
     if not moment.last:
@@ -132,13 +132,13 @@ class Loop:
       callback.end(moment)
     return not moment.stopping
 
-  def _step(self, step, state, batches) -> Moment:
+  def _step(self, step, state, batches) -> LoopState:
     for callback in self.callbacks:
       callback.before_step(step)
     state = self._dispatch(step, state, batches)
     wanted = [callback.wants(step) for callback in self.callbacks]
     stopping = self.stop.agreed(step)
-    moment = Moment(step, state, stopping, ending=step == self.run.steps.total)
+    moment = LoopState(step, state, stopping, ending=step == self.run.steps.total)
     if moment.last or any(wanted):
       for callback in self.callbacks:
         callback.after_step(moment)

@@ -30,7 +30,7 @@ def fewest_parts(config: Config, make: Callable[[Config], Run]) -> tuple[int, st
     run = make(with_value(config, "accumulation", parts))
     device = run.mesh.devices.flat[0]
     needed, limit = step_bytes(run), memory_of(device)
-    fits = agreement.answer_of_first(needed <= limit)
+    fits = agreement.broadcast_bool(needed <= limit)
     each = config.batch_size // (parts * meshes.groups(run.mesh))  # images of a device in a part
     if fits or each % 2:
       return parts, f"a step needs {in_gib(needed)} of a device's {in_gib(limit)}"

@@ -26,7 +26,7 @@ def expected_seconds(run: Run) -> float | None:
   Returns:
     None for a run of few steps, or if the devices have too little memory.
   """
-  left = run.steps.total - run.begun.step
+  left = run.steps.total - run.resume_point.step
   if left < FEWEST:
     return None
   try:
@@ -46,7 +46,7 @@ def step_seconds(run: Run, clock: Callable[[], float] = time.monotonic) -> float
       state, metrics = run.update(state, batch)
     jax.block_until_ready(metrics)
     begin, steps = clock(), 0
-    while agreement.answer_of_first(not steps or (steps < MOST and clock() - begin < SECONDS)):
+    while agreement.broadcast_bool(not steps or (steps < MOST and clock() - begin < SECONDS)):
       before = metrics
       state, metrics = run.update(state, next(batches))
       jax.block_until_ready(before)  # as the loop, which reads the metrics of the step before
@@ -57,7 +57,7 @@ def step_seconds(run: Run, clock: Callable[[], float] = time.monotonic) -> float
 
 def scored_images(run: Run) -> int:
   """The images of all evaluations that are left."""
-  every, left = run.steps.evaluate, range(run.begun.step + 1, run.steps.total + 1)
+  every, left = run.steps.evaluate, range(run.resume_point.step + 1, run.steps.total + 1)
   times = sum(step % every == 0 for step in left) if every else 0
   times += not (every and run.steps.total % every == 0)
   return times * sum(len(named.source) for named in run.data.evaluations.datasets)

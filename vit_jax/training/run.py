@@ -13,9 +13,9 @@ from vit_jax.config import AUTO, Config, ConfigError, Schedule, plugins, to_dict
 from vit_jax.data import datasets, fields, history, identity, sources
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import NamedDataset, Opener, Training
+from vit_jax.data.decoded_cache import Kept
 from vit_jax.data.history import History
 from vit_jax.data.identity import Identity
-from vit_jax.data.kept import Kept
 from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluations as evaluation
@@ -38,7 +38,7 @@ class Run:
   Attributes:
     config: the settings.
     data: opened sources.
-    begun: where this start of the run begins: the steps and images before it.
+    resume_point: where this start of the run begins: the steps and images before it.
     changed: the settings that differ from those of the steps so far.
     seconds: how long the steps and evaluations will take, as reckoned before; None: not reckoned.
     steps: durations.
@@ -54,7 +54,7 @@ class Run:
 
   config: Config
   data: "OpenedData"
-  begun: ImageCount
+  resume_point: ImageCount
   steps: Steps
   mesh: jax.sharding.Mesh
   reader: Reader
@@ -85,7 +85,9 @@ class Run:
   def batches(self) -> Iterator[Iterator[dict]]:
     """The training batches after the images so far, on the devices ahead of their steps."""
     data, seed = self.data, self.config.seed
-    batches = self.reader.training(data.train, parts=data.parts, seed=seed, start=self.begun.images)
+    batches = self.reader.training(
+      data.train, parts=data.parts, seed=seed, start=self.resume_point.images
+    )
     with self.reader.ahead(batches) as ahead:
       yield ahead
 
@@ -94,7 +96,7 @@ class Run:
     position, config = ImageCount(step, images, self.config.batch_size), self.config
     steps = durations.of_run(config, len(self.data.train), position)
     rate = learning_rate(config.schedule, steps)
-    return dataclasses.replace(self, begun=position, steps=steps, rate=rate, changed=changed)
+    return dataclasses.replace(self, resume_point=position, steps=steps, rate=rate, changed=changed)
 
   def description(self) -> dict:
     """The description of the run that is saved in each checkpoint."""
@@ -103,7 +105,7 @@ class Run:
       "class_names": list(self.data.train.class_names),
       "representation": self.config.objective.representation,
       "trained_on": history.written((*self.data.earlier, *self.data.current)),
-      "images": list(self.begun),
+      "images": list(self.resume_point),
       "data": {key: known._asdict() for key, known in self.data.identities.items()},
       "program": self.program(),
     }
@@ -167,7 +169,7 @@ def make(
   return Run(
     config=config,
     data=data,
-    begun=position,
+    resume_point=position,
     steps=steps,
     mesh=mesh,
     reader=Reader(config.data, mesh, objective=config.objective, **split),

@@ -78,7 +78,7 @@ class Monitor:
   def __init__(
     self,
     *,
-    begun: ImageCount,
+    resume_point: ImageCount,
     total_steps: int,
     epoch_examples: int,
     flops_per_image: float,
@@ -90,7 +90,7 @@ class Monitor:
     """Makes a monitor.
 
     Args:
-      begun: the steps and images before this start; counts images, over all hosts.
+      resume_point: the steps and images before this start; counts images, over all hosts.
       total_steps: the run's length.
       epoch_examples: training examples an epoch.
       flops_per_image: FLOPs of one image in a training step, forward and backward.
@@ -99,7 +99,7 @@ class Monitor:
       began: when the command began, by `clock`; None: now.
       clock: seconds, monotonic.
     """
-    self._begun = begun
+    self._resume_point = resume_point
     self._total_steps = total_steps
     self._epoch_examples = epoch_examples
     self._flops_per_image = flops_per_image
@@ -118,7 +118,7 @@ class Monitor:
     whole = run.trained_count() == run.parameter_count()
     known = chip(jax.devices()[0].device_kind) if whole else None
     return cls(
-      begun=run.begun,
+      resume_point=run.resume_point,
       total_steps=run.steps.total,
       epoch_examples=len(run.data.train),
       flops_per_image=run.objective.training_flops(run.config.data.image_size),
@@ -187,14 +187,14 @@ class Monitor:
     """
     elapsed = max(self._clock() - self._since - self._paused, 1e-9)
     step_seconds = elapsed / max(step - self._step, 1)
-    images_per_second = self._begun.batch_size / step_seconds
+    images_per_second = self._resume_point.batch_size / step_seconds
     metrics = dict(
       step_seconds=step_seconds,
       images_per_second=images_per_second,
       eta_seconds=step_seconds * (self._total_steps - step),
     )
     metrics["data/input_wait"] = self._waited / elapsed
-    metrics["data/images"] = self._begun.up_to(step)
+    metrics["data/images"] = self._resume_point.up_to(step)
     metrics["data/epoch"] = metrics["data/images"] / self._epoch_examples
     if self._peak_flops:
       metrics["mfu"] = images_per_second * self._flops_per_image / self._peak_flops

@@ -30,8 +30,8 @@ from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping, fingerprint
 from vit_jax.training.early_stopping import Best
 from vit_jax.training.facts import of_data, of_start
+from vit_jax.training.metric_accumulator import MetricAccumulator
 from vit_jax.training.run import Run, open_training
-from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import START, ImageCount, taken
 
 PATHS = ("init_from", "class_names")
@@ -280,7 +280,7 @@ class StartState(NamedTuple):
   """
 
   state: TrainState
-  since: SinceLine
+  since: MetricAccumulator
   images: int = 0
   fresh: bool = True
   changed: Sequence[str] = ()
@@ -293,10 +293,10 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   config, names = to_dict(run.config), run.data.train.class_names
   state = checkpoints.restore(run.abstract, names, lambda saved: changes(saved, config))
   if state is None:
-    return StartState(states.create(run.init, run.abstract), SinceLine())
+    return StartState(states.create(run.init, run.abstract), MetricAccumulator())
   step = int(state.step)
   meta = checkpoints.meta(step)
-  differing, since = changes(meta["config"], config), SinceLine.recorded(meta)
+  differing, since = changes(meta["config"], config), MetricAccumulator.recorded(meta)
   known = identity.read(meta.get("data"))
   differing += data_changes(meta["config"], known, run.config, run.data.identities)
   differing += fingerprint.changes(meta.get("program", {}), run.program())

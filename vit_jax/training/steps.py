@@ -54,7 +54,7 @@ def taken(meta: Mapping, step: int) -> int:
       raise ValueError(f"images={other!r} is not [step, images, batch size]")
 
 
-def of_run(config: Config, epoch_examples: int, begun: ImageCount = START) -> Steps:
+def of_run(config: Config, epoch_examples: int, resume_point: ImageCount = START) -> Steps:
   """All durations of a run in steps.
 
   In epochs or examples, the run and its warm-up end after as many images as are asked, whatever
@@ -65,7 +65,7 @@ def of_run(config: Config, epoch_examples: int, begun: ImageCount = START) -> St
   Args:
     config: the settings.
     epoch_examples: the training examples.
-    begun: the steps and images so far.
+    resume_point: the steps and images so far.
 
   Raises:
     ConfigError: the run is too long, or its warm-up is longer than the run.
@@ -80,8 +80,8 @@ def of_run(config: Config, epoch_examples: int, begun: ImageCount = START) -> St
     )
 
   result = Steps(
-    total=steps(config.duration, begun),
-    warmup=steps(config.schedule.warmup, begun),
+    total=steps(config.duration, resume_point),
+    warmup=steps(config.schedule.warmup, resume_point),
     log=steps(config.log_every),
     evaluate=steps(config.evaluate_every),
     save=steps(config.checkpoint.every),

@@ -5,7 +5,7 @@ import json
 import pathlib
 
 from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Model
-from vit_jax.config.model import ARCHITECTURE, UNSEEN
+from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS
 from vit_jax.config.parsing import build
 from vit_jax.data import history
 from vit_jax.data.history import History
@@ -144,7 +144,7 @@ def _model_of(values: dict) -> Model:
   Raises:
     ConfigError: it is no value of such a setting.
   """
-  said = values.get("model", {key: values[key] for key in UNSEEN if key in values})
+  said = values.get("model", {key: values[key] for key in CONFIG_ONLY_FIELDS if key in values})
   model = build(Model(), said, "model")
   for key in (key for key in said if key not in ARCHITECTURE):
     raise ValueError(f"model.{key} is no part of an architecture")

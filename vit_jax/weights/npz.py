@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 
-from vit_jax.storage.files import write_whole
+from vit_jax.storage.files import write_atomically
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, published
 from vit_jax.weights.card import Card
@@ -40,7 +40,7 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
     with open(partial, "wb") as file:
       np.savez(file, **flat)
 
-  write_whole(str(path), fill)
+  write_atomically(str(path), fill)
 
 
 def _notes(params: dict) -> list[str]:

@@ -15,7 +15,7 @@ import safetensors
 import safetensors.numpy
 
 from vit_jax.registry import ARRAY_NAMES
-from vit_jax.storage.files import write_whole
+from vit_jax.storage.files import write_atomically
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, prefixes, published
 from vit_jax.weights.card import Card
@@ -109,7 +109,7 @@ def save_arrays(path: pathlib.Path, flat: dict[str, np.ndarray], metadata: dict[
     safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"} | metadata)
     os.chmod(partial, usual)  # the library makes files that only their owner can read
 
-  write_whole(str(path), fill)
+  write_atomically(str(path), fill)
 
 
 def _header(path) -> tuple[list[str], dict[str, str]]:

@@ -61,7 +61,7 @@ class Source(abc.ABC):
 
   Many threads read examples and labels at once. An example that raises BadImage or OSError counts
   as broken: training leaves it out, and evaluation ends with its name. Before that, an OSError that
-  may pass is tried again (`data/patience.py`). Any other error ends the run.
+  may pass is tried again (`data/retry_reads.py`). Any other error ends the run.
 
   A source that `config.data.*.source` can name has a line in `registry.SOURCES` that leads to its
   class, and states its `form`. It is made of what stands after the colon of the form, if there is

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax.data import image_files, stored
+from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import foreign, part
 from vit_jax.data.sources.base import Block, Example, SourceError
@@ -56,14 +56,16 @@ class Folder(Table):
     names = np.array([os.fsencode(name) for name in paths])
     labels = Labels.of_numbers(folders, listings) if label_key else Labels.none(len(names))
     super().__init__("folder", names, labels, split)
-    self.distant = stored.distant(root)
+    self.distant = byte_ranges.distant(root)
     self._folders = [root / name for name in listings]
     self._names, self._folder_of = names[self.rows], folders[self.rows]
-    self._stamps = stored.Stamps(itertools.chain(*(at.stamps for at in listings.values())))
+    self._stamps = byte_ranges.FileVersions(
+      itertools.chain(*(at.stamps for at in listings.values()))
+    )
 
   def __getitem__(self, index: int) -> Example:
     path = self._path(index)
-    image = stored.image(path, self._stamps[self.rows[index]])
+    image = byte_ranges.image(path, self._stamps[self.rows[index]])
     return Example(image, self.labels(index), str(path))
 
   def _path(self, index: int) -> Path:

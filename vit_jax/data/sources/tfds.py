@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vit_jax.data import records, stored
+from vit_jax.data import byte_ranges, records
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import several
 from vit_jax.data.sources.base import Block, Example, Source, SourceError
@@ -49,7 +49,7 @@ class Records(Source):
     self._title = f"tfds:{builder.info.full_name}"
     self._firsts = _first_examples(builder)
     self._records = _open_split(prepared, split)
-    self.distant = stored.distant(prepared.folder)
+    self.distant = byte_ranges.distant(prepared.folder)
     # Parses only these two features: others may need decoders that are not installed.
     features, label_keys = builder.info.features, [label_key] if label_key else []
     self._parse = _parser(features, image_key, *label_keys)
@@ -148,7 +148,7 @@ class Tfds(Records):
   @classmethod
   def recognises(cls, path: Path) -> bool:
     """Whether it is the folder of a version."""
-    return stored.is_file(path / _INFO)
+    return byte_ranges.is_file(path / _INFO)
 
   def _as_labels(self, features: dict) -> tuple[int, ...]:
     if not self._label_key:
@@ -202,7 +202,7 @@ def open_prepared(spec: str) -> Prepared:
 @contextlib.contextmanager
 def _metadata(directory: Path) -> Iterator[Path]:
   """A folder of this machine with the files that describe a dataset."""
-  if not stored.distant(directory):
+  if not byte_ranges.distant(directory):
     yield directory
     return
   with tempfile.TemporaryDirectory() as scratch:
@@ -232,7 +232,7 @@ def _find(spec: str) -> Path:
 
 
 def _is_folder(spec: str) -> bool:
-  return "/" in spec and stored.is_file(path_of(spec) / _INFO)
+  return "/" in spec and byte_ranges.is_file(path_of(spec) / _INFO)
 
 
 def _version_key(version: str) -> tuple[int, ...]:
@@ -289,7 +289,9 @@ def _open_split(prepared: Prepared, split: str) -> records.Records:
     )
   remedy = f"prepare {builder.info.full_name} again, or copy it again from a complete copy"
   paths = [prepared.folder / os.path.basename(part.filename) for part in parts]
-  stamps, missing = stored.looked_up(paths) if stored.distant(prepared.folder) else ([], [])
+  stamps, missing = (
+    byte_ranges.looked_up(paths) if byte_ranges.distant(prepared.folder) else ([], [])
+  )
   if missing:
     raise SourceError(f'There is no file "{paths[missing[0]]}": {remedy}.')
   pairs = itertools.zip_longest(zip(paths, parts, strict=True), stamps)

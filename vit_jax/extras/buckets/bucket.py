@@ -29,7 +29,7 @@ from vit_jax.extras.buckets.growing import Parts, plain_name
 from vit_jax.extras.buckets.lease import Lease
 from vit_jax.extras.buckets.reading import Stream
 from vit_jax.storage import arrays
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp, Storage
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, FileVersion, Storage
 from vit_jax.storage.paths import UrlPath
 
 PARTS, HIDDEN = ".parts", ".hidden"
@@ -68,9 +68,9 @@ class _Buckets(Client):
       return FOLDER
     return FILE if self.anything_in(path.with_name(path.name + PARTS)) else NOTHING
 
-  def stamp(self, path) -> Stamp:
+  def stamp(self, path) -> FileVersion:
     found = self.stat(path)
-    return Stamp(found.size, found.e_tag)
+    return FileVersion(found.size, found.e_tag)
 
   def part(self, path, stamp, start, stop) -> memoryview:
     found = Found(place(path)[1], *stamp)
@@ -82,7 +82,7 @@ class _Buckets(Client):
   def scan(self, folder) -> Iterator[Entry]:
     found, prefixes = self.in_folder(folder)
     folders = [Entry(prefix.rpartition("/")[2]) for prefix in prefixes]
-    objects = [Entry(at.key.rpartition("/")[2], Stamp(at.size, at.e_tag)) for at in found]
+    objects = [Entry(at.key.rpartition("/")[2], FileVersion(at.size, at.e_tag)) for at in found]
     entries = {entry.name: entry for entry in (*folders, *objects)}
     marks = [name for name in entries if name.endswith(HIDDEN)]
     for name in (*marks, *(mark.removesuffix(HIDDEN) for mark in marks)):

@@ -2,14 +2,14 @@
 
 from typing import NamedTuple
 
-from vit_jax.storage.base import Stamp
+from vit_jax.storage.base import FileVersion
 
 
 class Entry(NamedTuple):
   """An object, or a folder, which has no stamp; `base.Entry`."""
 
   name: str
-  stamp: Stamp | None = None
+  stamp: FileVersion | None = None
 
   def is_dir(self) -> bool:
     """Whether it is a folder."""

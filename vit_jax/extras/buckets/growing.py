@@ -15,7 +15,7 @@ def plain_name(path: str) -> str:
 
 
 class Parts:
-  """The parts of one file; `base.Growing` after `begin`.
+  """The parts of one file; `base.AppendFile` after `begin`.
 
   The name of a part ends with the name of the file, so that TensorBoard takes those of its events
   for such files. When the file is closed, its parts become one object.

@@ -19,7 +19,7 @@ from vit_jax.training.run import OpenedData, Run
 
 
 @dataclasses.dataclass(frozen=True)
-class Imagined:
+class DatasetSpec:
   """Replaces training data, which is never read: its length, its classes, its kind of labels."""
 
   length: int
@@ -44,7 +44,7 @@ def planned(config: Config, devices) -> Run:
   data |= {"images": lambda config: images} if images else {}
   config = decided(config, {**of_start(), **of_devices(devices), **data})
   check_known(config, ("accumulation",))
-  imagined = Imagined(
+  imagined = DatasetSpec(
     length=images or UNKNOWN_LENGTH,
     class_names=tuple(map(str, range(config.model.num_classes * config.objective.needs_labels))),
     multi_label=config.loss.kind == "sigmoid",

@@ -5,12 +5,12 @@ import collections
 from vit_jax.config import ConfigError, Data
 from vit_jax.data.augmentation.samples import Sample, samples
 from vit_jax.extras.inspection.gallery import Gallery
-from vit_jax.extras.inspection.shown import Shown
+from vit_jax.extras.inspection.shown import InspectionResult
 from vit_jax.extras.plots import captions
 from vit_jax.weights.card import Card
 
 
-def augmented(data: Data, gallery: Gallery) -> Shown:
+def augmented(data: Data, gallery: Gallery) -> InspectionResult:
   """A row for each operation of the steps, below the images as they are.
 
   Raises:
@@ -37,7 +37,7 @@ def augmented(data: Data, gallery: Gallery) -> Shown:
   counts = collections.Counter(row.name.partition(":")[0] for row in rows[1:])
   text = ", ".join(f"{count} of {kind}" for kind, count in counts.items())
   names = [row.name.replace(": ", "\n") for row in rows]
-  return Shown(
+  return InspectionResult(
     f"Operations on {gallery.in_words()} of {data.image_size} px: {text}.",
     dict(images=len(gallery), operations=dict(counts)),
     [("augment.png", captions.rows(names, [row.images for row in rows]))],

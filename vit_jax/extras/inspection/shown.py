@@ -11,7 +11,7 @@ from vit_jax.extras.plots import charts
 from vit_jax.storage import files
 
 
-class Shown(NamedTuple):
+class InspectionResult(NamedTuple):
   """The result of looking at a model.
 
   Attributes:
@@ -28,7 +28,7 @@ class Shown(NamedTuple):
   numbers: Mapping[str, Mapping[str, np.ndarray] | Sequence[Sequence]]
 
 
-def write(shown: Shown, folder: pathlib.Path) -> dict:
+def write(shown: InspectionResult, folder: pathlib.Path) -> dict:
   """Writes pictures and numbers, in place of those that an earlier call left there.
 
   Returns:
@@ -61,7 +61,7 @@ def _write(path: pathlib.Path, content) -> str:
   if path.suffix == ".csv":
     files.write_csv(path, content)
   elif path.suffix == ".npz":
-    with files.whole(path) as partial, open(partial, "wb") as stream:
+    with files.atomic_write(path) as partial, open(partial, "wb") as stream:
       np.savez_compressed(stream, **content)
   elif isinstance(content, np.ndarray):
     files.write_bytes(path, tiles.png(content))

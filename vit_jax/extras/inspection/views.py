@@ -15,7 +15,7 @@ from vit_jax.extras.inspection import filters as principal
 from vit_jax.extras.inspection import maps as attention_maps
 from vit_jax.extras.inspection import records, representation, similarity
 from vit_jax.extras.inspection.gallery import Gallery, seen_box
-from vit_jax.extras.inspection.shown import Shown
+from vit_jax.extras.inspection.shown import InspectionResult
 from vit_jax.extras.plots import captions, inside, overlay
 from vit_jax.extras.plots.labels import label
 from vit_jax.inference import LoadedModel, predict
@@ -28,12 +28,12 @@ ROWS = 24  # images with their neighbours
 MAP_SHARE = 0.2  # of a map, its brightest part
 
 
-def filters(model: LoadedModel) -> Shown:
+def filters(model: LoadedModel) -> InspectionResult:
   """Principal components of the filters; raises as `principal.filter_components`."""
   components = principal.filter_components(model.module, model.params)
   count, side = components.tiles.shape[:2]
   first, together = float(components.variance[0]), float(components.variance.sum())
-  return Shown(
+  return InspectionResult(
     f"{count} principal components of the filters of {model.module.filters_in_words()} "
     f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
     f"{first:.1%}.",
@@ -43,7 +43,7 @@ def filters(model: LoadedModel) -> Shown:
   )
 
 
-def positions(model: LoadedModel) -> Shown:
+def positions(model: LoadedModel) -> InspectionResult:
   """Similarities of position embeddings; raises as `similarity.position_similarity`."""
   side = model.card.image_size
   grid = model.module.grid(side, side)
@@ -59,7 +59,7 @@ def positions(model: LoadedModel) -> Shown:
   )
   if not means:
     text = "For each head, how alike each offset is to offset zero"
-  return Shown(
+  return InspectionResult(
     f"Position embeddings of {side} px images. {text or 'There is one patch alone'}.",
     means,
     [("positions.png", inside.similarities(tables))],
@@ -67,7 +67,9 @@ def positions(model: LoadedModel) -> Shown:
   )
 
 
-def distance(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]) -> Shown:
+def distance(
+  model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]
+) -> InspectionResult:
   """Mean attention distance of every head; raises as `distances.mean_distances`."""
   images = gallery.squares(model.card)
   by_head = distances.mean_distances(model.module, model.params, images, on_image=on_image)
@@ -79,7 +81,7 @@ def distance(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None])
   ]
   header = [*(["axis"] if by_head.ndim == 3 else []), "layer", "head", "pixels"]
   figure = inside.attention_distances(by_head)
-  return Shown(
+  return InspectionResult(
     f"Mean attention distance over {gallery.in_words()} of {model.card.image_size} px: "
     f"{means[0]:.1f} px in the first layer (heads {axes[:, 0].min():.1f} to "
     f"{axes[:, 0].max():.1f}), {means[-1]:.1f} px in the last (heads {axes[:, -1].min():.1f} to "
@@ -95,7 +97,7 @@ def attention(
   gallery: Gallery,
   on_image: Callable[[], None],
   raw: tuple[int, int] | None = None,
-) -> Shown:
+) -> InspectionResult:
   """Attention Rollout over images, or one head's attention; raises as `maps`' functions.
 
   Args:
@@ -115,7 +117,7 @@ def attention(
   ]
   share = float(np.mean([brightest(each) for each in maps]))
   what = f"Attention of layer {raw[0]}, head {raw[1]}" if raw else "Attention Rollout"
-  return Shown(
+  return InspectionResult(
     f"{what} over {gallery.in_words()}: the brightest fifth of the patches gets {share:.0%} of "
     f"the map. {overlay.CAPTION}",
     dict(images=len(gallery), brightest_fifth=share),
@@ -126,7 +128,7 @@ def attention(
 
 def features(
   model: LoadedModel, gallery: Gallery, on_image: Callable[[], None], method: str
-) -> Shown:
+) -> InspectionResult:
   """A map of the representations of images, and their nearest neighbours.
 
   Args:
@@ -154,7 +156,7 @@ def features(
   chosen = of_all_classes(labels, ROWS)
   pictures = [images[chosen], *(images[column] for column in rows[chosen].T)]
   classes = [[labels[j] for j in (i, *rows[i])] for i in chosen] if gallery.labels else []
-  return Shown(
+  return InspectionResult(
     f"{title}{of_class}.",
     dict(images=len(gallery), same_class=same if gallery.labels else None),
     [
@@ -169,7 +171,7 @@ def features(
   )
 
 
-def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) -> Shown:
+def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) -> InspectionResult:
   """The most confident mistakes of each evaluation set of a workdir.
 
   Args:
@@ -193,7 +195,7 @@ def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) 
       images = _images_of(wrong[:count], gallery or set_of(workdir, name), name)
       lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in wrong]
       pictures.append((f"mistakes_{name}.png", captions.figure(images, lines[:count], whose)))
-  return Shown(" ".join(texts), summary, pictures, numbers)
+  return InspectionResult(" ".join(texts), summary, pictures, numbers)
 
 
 def set_of(workdir: pathlib.Path, name: str) -> Gallery:

@@ -207,4 +207,4 @@ def save(figure, path: Path):
   form = path.suffix.removeprefix(".")
   with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
     warnings.filterwarnings("ignore", "Glyph .* missing from")  # of text that is no `label`
-    files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=PNG_DPI))
+    files.write_atomically(path, lambda partial: figure.savefig(partial, format=form, dpi=PNG_DPI))

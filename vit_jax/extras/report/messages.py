@@ -56,7 +56,7 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
     folder: its workdir.
     left: whether any steps are left to train.
   """
-  config, device, start = run.config, jax.devices()[0], run.begun.step
+  config, device, start = run.config, jax.devices()[0], run.resume_point.step
   parameters, trained = run.parameter_count(), run.trained_count()
   part = f" ({trained:,} of them trained)" if trained < parameters else ""
   then = (
@@ -127,7 +127,7 @@ def mix(run: Run) -> str:
   names, parts = run.config.data.mixed(), run.data.parts
   if not names:
     return ""
-  weights, seen = sum(part.weight for part in parts), run.begun.up_to(run.steps.total)
+  weights, seen = sum(part.weight for part in parts), run.resume_point.up_to(run.steps.total)
   shares = [
     f"{name} {part.weight / weights:.2%} ({part.examples:,} images, each seen "
     f"{seen * part.weight / weights / part.examples:.2f} times)"

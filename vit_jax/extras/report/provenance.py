@@ -47,7 +47,7 @@ def facts(run: Run) -> dict:
   """The facts of a start, ready for JSON."""
   device = run.mesh.devices.flat[0]
   return {
-    "step": run.begun.step,
+    "step": run.resume_point.step,
     "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     "command": sys.argv,
     "revision": program.revision(),

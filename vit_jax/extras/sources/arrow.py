@@ -6,12 +6,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import stored
+from vit_jax.data import byte_ranges
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import ColumnError, SourceError
 from vit_jax.process.text import shown
-from vit_jax.storage.base import Stamp
+from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, within
 
 _IMAGES = ("img", "image_bytes", "bytes", "jpg", "png", "path", "image_path", "file_name")
@@ -210,7 +210,7 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
     return table.Labels.of_names(map(str, values.to_pylist()), counts)
 
 
-def image(value, folder: Path, name: str, stamp: Stamp | None = None) -> bytes:
+def image(value, folder: Path, name: str, stamp: FileVersion | None = None) -> bytes:
   """The encoded image of a value: bytes, a path from a folder, or {bytes, path}.
 
   Args:
@@ -235,9 +235,9 @@ def image(value, folder: Path, name: str, stamp: Stamp | None = None) -> bytes:
   if data is not None:
     return data
   path = within(folder, path)
-  if stored.distant(path) and stamp is None:
+  if byte_ranges.distant(path) and stamp is None:
     raise SourceError(
       f"{name} has no bytes, but the path {path} in a bucket; write the bytes of all images, or a "
       "column of paths alone."
     )
-  return stored.image(path, stamp)
+  return byte_ranges.image(path, stamp)

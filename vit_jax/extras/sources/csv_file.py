@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import image_files, stored
+from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import foreign, table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.data.sources.folder import placed
 from vit_jax.process.text import shown
 from vit_jax.storage import files
-from vit_jax.storage.base import Stamp
+from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, path_of, within
 
 _IMAGES = ("path", "file", "file_name", "filename", "filepath", "image_path")
@@ -67,12 +67,12 @@ class Csv(table.Table):
     paths = np.array([os.fsencode(row.path) for row in rows])
     labels = _labels(file, rows, self.notes) if label_key else table.Labels.none(len(rows))
     super().__init__("csv", paths, labels, cut)
-    self._paths, self._stamps = paths[self.rows], stored.Stamps(stamps)
+    self._paths, self._stamps = paths[self.rows], byte_ranges.FileVersions(stamps)
     self.distant = any(stamps)
 
   def __getitem__(self, index: int) -> Example:
     path = self._path(index)
-    image = stored.image(path, self._stamps[self.rows[index]])
+    image = byte_ranges.image(path, self._stamps[self.rows[index]])
     return Example(image, self.labels(index), str(path))
 
   def _path(self, index: int) -> Path:
@@ -202,7 +202,7 @@ def _header(folder: Path, rows: list[list[str]]) -> list[str]:
 
 
 def _is_image(folder: Path, cell: str) -> bool:
-  return bool(cell) and (_has_suffix(cell) or stored.is_file(within(folder, cell)))
+  return bool(cell) and (_has_suffix(cell) or byte_ranges.is_file(within(folder, cell)))
 
 
 def _image_column(file: Path, names: list[str], cells: list[str], image_key: str) -> int:
@@ -262,9 +262,9 @@ def _once(file: Path, rows: list[_Row], notes: list[str]) -> list[_Row]:
   return list(first.values())
 
 
-def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[Stamp | None]:
+def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[FileVersion | None]:
   """The stamps of all images, which must be there."""
-  stamps, missing = stored.looked_up([within(file.parent, row.path) for row in rows])
+  stamps, missing = byte_ranges.looked_up([within(file.parent, row.path) for row in rows])
   if missing:
     first = rows[missing[0]]
     raise SourceError(

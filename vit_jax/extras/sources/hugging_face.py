@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import stored
+from vit_jax.data import byte_ranges
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.extras.sources import arrow
@@ -90,7 +90,7 @@ class HuggingFace(table.Table):
   @classmethod
   def recognises(cls, path: Path) -> bool:
     """Whether `save_to_disk` wrote the folder."""
-    return any(stored.is_file(path / name) for name in _SAVED)
+    return any(byte_ranges.is_file(path / name) for name in _SAVED)
 
 
 def _is_folder(spec: str) -> bool:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import stored
+from vit_jax.data import byte_ranges
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.extras.sources import arrow
 from vit_jax.storage import files
-from vit_jax.storage.base import Stamp, UnreachableError
+from vit_jax.storage.base import FileVersion, UnreachableError
 from vit_jax.storage.paths import Path, is_url, path_of, within
 
 _SLOW = 2**26  # bytes of a row group, which is read for each image of it
@@ -60,7 +60,7 @@ class Parquet(table.Table):
     below = _below(root)
     column = _split_column(path, root, below)
     below = below if column else table.of_split(path, below, name)
-    self._files, self.distant = _opened(root, below), stored.distant(root)
+    self._files, self.distant = _opened(root, below), byte_ranges.distant(root)
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
@@ -88,20 +88,20 @@ class Parquet(table.Table):
     self._stamps = self._pinned(str(root), texts)
     self.distant |= bool(self._stamps)
 
-  def _pinned(self, root: str, texts: list[str | None]) -> stored.Stamps | None:
+  def _pinned(self, root: str, texts: list[str | None]) -> byte_ranges.FileVersions | None:
     """The stamps of the image files that the rows name; None: none is in a bucket."""
     if not texts or not (self.distant or any(is_url(text) for text in texts if text)):
       return None
     folders = [self._place(index)[0].path.parent for index in range(len(self))]
     paths = [within(folder, text or "") for folder, text in zip(folders, texts, strict=True)]
-    stamps, missing = stored.looked_up(paths)
+    stamps, missing = byte_ranges.looked_up(paths)
     missing = [number for number in missing if texts[number]]
     if missing:
       raise SourceError(
         f'{len(missing):,} of the images that "{root}" names do not exist, the first is '
         f'"{paths[missing[0]]}".'
       )
-    return stored.Stamps(stamps)
+    return byte_ranges.FileVersions(stamps)
 
   def __getitem__(self, index: int) -> Example:
     file, row = self._place(index)
@@ -190,7 +190,7 @@ def _split_column(path: str, root: Path, below: list[str]) -> str:
 
 def _opened(root: Path, below: list[str]) -> "list[_File]":
   paths = [root / file for file in below]
-  stamps, missing = stored.stamps_of(paths)
+  stamps, missing = byte_ranges.stamps_of(paths)
   if missing:
     raise SourceError(f'"{paths[missing[0]]}" cannot be read as a Parquet file: it does not exist.')
   opened = lambda at: _File(*at)
@@ -217,12 +217,12 @@ class _File:
     ends: the number of rows up to the end of each row group.
   """
 
-  def __init__(self, path: Path, below: str, stamp: Stamp):
+  def __init__(self, path: Path, below: str, stamp: FileVersion):
     from pyarrow import parquet  # imported late, because other sources do not need it
 
     self.path, self.below, self._stamp = path, below, stamp
     try:
-      stream = stored.File(path, stamp)  # it refuses what is not a file, such as a FIFO
+      stream = byte_ranges.File(path, stamp)  # it refuses what is not a file, such as a FIFO
       opened = parquet.ParquetFile(stream)
       self._metadata, self.schema = opened.metadata, opened.schema_arrow
       begin = stamp.size - 8 - self._metadata.serialized_size
@@ -259,7 +259,7 @@ class _File:
     """The file opened anew, because readers cannot be shared by threads."""
     from pyarrow import parquet
 
-    opened = stored.for_library(self.path, self._stamp)
+    opened = byte_ranges.for_library(self.path, self._stamp)
     return parquet.ParquetFile(opened, metadata=self._metadata)
 
 

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import image_files, stored
+from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.process.text import shown
 from vit_jax.storage import files
-from vit_jax.storage.base import ChangedError, Stamp, UnreachableError
+from vit_jax.storage.base import ChangedError, FileVersion, UnreachableError
 from vit_jax.storage.paths import Path, path_of
 
 INDICES = pathlib.Path("~/.cache/vit_jax/tars")
@@ -67,7 +67,7 @@ class WebDataset(table.Table):
     root, below = _expanded(pattern)
     below = table.of_split(pattern, below, name)
     self._paths = paths = [root / file for file in below]
-    self.distant = stored.distant(root)
+    self.distant = byte_ranges.distant(root)
     self._stamps = _stamps(pattern, paths)
     index = lambda at: _index(*at, image_key, label_key)
     indices = files.at_once(root, index, zip(paths, self._stamps, strict=True))
@@ -89,7 +89,7 @@ class WebDataset(table.Table):
   def __getitem__(self, index: int) -> Example:
     number, (begin, size) = self._files[index], self._places[index].tolist()
     stop = begin + min(size, image_files.MAX_BYTES)
-    image = stored.part(self._paths[number], self._stamps[number], begin, stop)
+    image = byte_ranges.part(self._paths[number], self._stamps[number], begin, stop)
     return Example(bytes(image), self.labels(index), self.name(index))
 
   def name(self, index: int) -> str:
@@ -132,9 +132,9 @@ def _expanded(pattern: str) -> tuple[Path, list[str]]:
   return root, [str(path.relative_to(root)) for path in paths]
 
 
-def _stamps(pattern: str, paths: list[Path]) -> list[Stamp]:
+def _stamps(pattern: str, paths: list[Path]) -> list[FileVersion]:
   """The stamps of all files, which must be there."""
-  stamps, missing = stored.stamps_of(paths)
+  stamps, missing = byte_ranges.stamps_of(paths)
   if missing:
     raise SourceError(
       f'{len(missing):,} of the {len(paths):,} files of "wds:{pattern}" do not exist, the first is '
@@ -160,7 +160,7 @@ def _without_braces(pattern: str) -> Iterator[str]:
     yield from _without_braces(f"{match['before']}{text}{match['after']}")
 
 
-def _index(path: Path, stamp: Stamp, image_key: str, label_key: str) -> dict[str, np.ndarray]:
+def _index(path: Path, stamp: FileVersion, image_key: str, label_key: str) -> dict[str, np.ndarray]:
   """The index of a tar file, as it was kept, or made anew.
 
   Returns:
@@ -188,14 +188,14 @@ def _index(path: Path, stamp: Stamp, image_key: str, label_key: str) -> dict[str
   index["stamp"] = np.array(list(map(str, stamp)))
   try:
     files.make_folder(kept.expanduser().parent)
-    with files.whole(kept.expanduser()) as partial, open(partial, "wb") as stream:
+    with files.atomic_write(kept.expanduser()) as partial, open(partial, "wb") as stream:
       np.savez(stream, **index)
   except (OSError, RuntimeError):  # a full disk, or no home folder: it is made again next time
     pass
   return index
 
 
-def _kept(path: pathlib.Path, stamp: Stamp) -> dict[str, np.ndarray] | None:
+def _kept(path: pathlib.Path, stamp: FileVersion) -> dict[str, np.ndarray] | None:
   try:
     with open(path.expanduser(), "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
       index = dict(arrays)

@@ -90,7 +90,7 @@ class Verified:
   """
 
   def __init__(self, run: Run, session: Session):
-    self._run, self._session, self._step = run, session, run.begun.step
+    self._run, self._session, self._step = run, session, run.resume_point.step
     self._last: int | None = None  # step that was verified last
     shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
     copied = lambda state: jax.tree.map(jnp.copy, state)
@@ -278,7 +278,7 @@ def alone(run: Run, rows: int):
 
 def in_words(devices) -> str:
   """The devices with their processes and hosts; every process must call it."""
-  hosts = agreement.texts(socket.gethostname())
+  hosts = agreement.allgather_str(socket.gethostname())
   coordinates = lambda device: f" at {device.coords}" if hasattr(device, "coords") else ""
   return ", ".join(
     f"device {device.id} ({device.device_kind}{coordinates(device)}) of process "

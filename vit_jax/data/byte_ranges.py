@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from vit_jax.data import image_files
-from vit_jax.data.copies import Copies
+from vit_jax.data.disk_cache import Copies
 from vit_jax.storage import files
-from vit_jax.storage.base import Stamp
+from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, UrlPath
 from vit_jax.storage.seeking import Seeking
 
@@ -37,7 +37,7 @@ def kept() -> str:
   return f'Images from buckets are kept in "{_copies.root}": {held} GB now, {most} GB at most.'
 
 
-def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes | memoryview:
+def part(path: Path, stamp: FileVersion, start: int, stop: int) -> bytes | memoryview:
   """As `files.part`, from a copy on the disk if there is one."""
   fetch = functools.partial(files.part, path, stamp, start, stop)
   if not _copies.most or not distant(path):
@@ -46,23 +46,23 @@ def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes | memoryview:
   return _copies.read(name, max(min(stop, stamp.size) - start, 0), fetch)
 
 
-class Stamps:
+class FileVersions:
   """What tells each of many files from what it is after a change; 40 bytes or so for each.
 
   Files of this machine have none: asking for it would make the listing of a folder slow.
   """
 
-  def __init__(self, stamps: Iterable[Stamp | None]):
+  def __init__(self, stamps: Iterable[FileVersion | None]):
     """Packs them, in the order of the files."""
     packed = (f"{stamp.size} {stamp.version}" if stamp else "" for stamp in stamps)
     self._packed = np.array([text.encode() for text in packed], bytes)
 
-  def __getitem__(self, row: int) -> Stamp | None:
+  def __getitem__(self, row: int) -> FileVersion | None:
     size, _, version = bytes(self._packed[row]).decode().partition(" ")
-    return Stamp(int(size), version) if size else None
+    return FileVersion(int(size), version) if size else None
 
 
-def image(path: Path, stamp: Stamp | None) -> bytes:
+def image(path: Path, stamp: FileVersion | None) -> bytes:
   """The bytes of an image file; one of more than `image_files.MAX_BYTES` is an OSError.
 
   Raises:
@@ -76,7 +76,7 @@ def image(path: Path, stamp: Stamp | None) -> bytes:
   return bytes(part(path, stamp, 0, stamp.size))
 
 
-def stamps_of(paths: Sequence[Path]) -> tuple[list[Stamp], list[int]]:
+def stamps_of(paths: Sequence[Path]) -> tuple[list[FileVersion], list[int]]:
   """As `looked_up`, but files of this machine have stamps too, if they are there."""
   stamps, missing = looked_up(paths)
   there = enumerate(zip(paths, stamps, strict=True))
@@ -86,7 +86,7 @@ def stamps_of(paths: Sequence[Path]) -> tuple[list[Stamp], list[int]]:
 class File(Seeking):
   """A file that is read where it is wanted, by a library that knows where."""
 
-  def __init__(self, path: Path, stamp: Stamp):
+  def __init__(self, path: Path, stamp: FileVersion):
     """Reads nothing yet."""
     super().__init__(stamp.size)
     self._path, self._stamp = path, stamp
@@ -99,7 +99,7 @@ class File(Seeking):
     return len(piece)
 
 
-def for_library(path: Path, stamp: Stamp) -> str | File:
+def for_library(path: Path, stamp: FileVersion) -> str | File:
   """A file for a library that reads parts of it: its path, or a `File`.
 
   Raises:
@@ -111,8 +111,8 @@ def for_library(path: Path, stamp: Stamp) -> str | File:
   return str(path)
 
 
-def looked_up(paths: Sequence[Path]) -> tuple[list[Stamp | None], list[int]]:
-  """The stamps of files, as in `Stamps`, and the numbers of those that are not there.
+def looked_up(paths: Sequence[Path]) -> tuple[list[FileVersion | None], list[int]]:
+  """The stamps of files, as in `FileVersions`, and the numbers of those that are not there.
 
   Folders of a bucket are listed, which takes fewer requests than to ask for each file.
   """
@@ -127,7 +127,7 @@ def looked_up(paths: Sequence[Path]) -> tuple[list[Stamp | None], list[int]]:
   return stamps, [number for number, pair in pairs if not there(*pair)]
 
 
-def _stamps_in(folder: Path) -> dict[str, Stamp]:
+def _stamps_in(folder: Path) -> dict[str, FileVersion]:
   return {entry.name: entry.stamp for entry in files.scan(folder) if entry.is_file()}
 
 

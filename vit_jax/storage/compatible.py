@@ -24,7 +24,7 @@ def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
     )
 
 
-def check_fits(folder: Path, meta: dict, state, changes: Callable[[dict], list[str]]):
+def check_compatible(folder: Path, meta: dict, state, changes: Callable[[dict], list[str]]):
   """Compares a checkpoint's arrays with the shapes and types of a state.
 
   Args:

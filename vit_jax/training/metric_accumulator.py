@@ -15,7 +15,7 @@ def of_one_batch(name: str) -> bool:
 
 
 @dataclasses.dataclass
-class SinceLine:
+class MetricAccumulator:
   """The sums of the metrics of the steps since the last line.
 
   It is saved with each checkpoint, so that a run that goes on writes the same lines.
@@ -29,7 +29,7 @@ class SinceLine:
   sums: dict[str, float] = dataclasses.field(default_factory=dict)
 
   @classmethod
-  def recorded(cls, meta: Mapping) -> "SinceLine":
+  def recorded(cls, meta: Mapping) -> "MetricAccumulator":
     """That of the description of a checkpoint.
 
     Raises:
