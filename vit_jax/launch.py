@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 
 from vit_jax.config import AUTO, Config, ConfigError, to_dict
-from vit_jax.config.duration import is_auto
+from vit_jax.config.fields import is_auto
 from vit_jax.config.resolve import Facts, check_known, resolve
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
@@ -28,16 +28,7 @@ from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
-from vit_jax.training import (
-  checks,
-  fingerprint,
-  init_from,
-  memory,
-  pace,
-  start,
-  steps,
-  together,
-)
+from vit_jax.training import checks, fingerprint, init_from, memory, pace, start, steps
 from vit_jax.training import facts as run_facts
 from vit_jax.training import run as runs
 from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
@@ -96,13 +87,13 @@ def launch(
       "the parameters of a run and not from their average, export them: python tools/export.py "
       "--no-average --source=RUN --output=FILE."
     )
-  with together.refusal_told(config, hosts):
+  with fingerprint.refusal_told(config, hosts):
     variables.check_jax()
     recorded = start.read(folder)
     asked = start.as_begun(config, recorded)
     config, data, facts = open_run(asked, recorded, hosts)
   told = lambda: fingerprint.of_start(config, recorded.step, data.identities)
-  together.connect(config, hosts, told)
+  fingerprint.connect(config, hosts, told)
   if jax.process_count() > 1:
     stop.join()
   run, initial = make_run(asked, data, facts, recorded)
@@ -267,7 +258,7 @@ def launch_evaluation(
   config: Config, folder: Path, hosts: Hosts, given: frozenset[str], *, average: bool
 ):
   """Evaluates; training data and a length of training are not needed."""
-  with together.refusal_told(config, hosts):
+  with fingerprint.refusal_told(config, hosts):
     variables.check_jax()
     place = str(folder) if checkpoint.available(folder) else config.init_from
     config = resolve(config, run_facts.of_evaluation(place))
@@ -280,7 +271,7 @@ def launch_evaluation(
       checks.check_without_head(given)
     step = max(checkpoint.available(folder), default=0)
   images = lambda: identity.of_all(evaluations.datasets)
-  together.connect(config, hosts, lambda: fingerprint.of_start(config, step, images()))
+  fingerprint.connect(config, hosts, lambda: fingerprint.of_start(config, step, images()))
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   facts = run_facts.of_devices()

@@ -17,7 +17,7 @@ from vit_jax import models, weights
 from vit_jax.config import Model, model_names
 from vit_jax.extras.formats import timm
 from vit_jax.inference.model import of_weights, read
-from vit_jax.models.description import differences
+from vit_jax.models.recognition import differences
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vit_jax import config as c
 from vit_jax.config import overrides, suggestions
-from vit_jax.config.duration import LEFT_TO_RULE
+from vit_jax.config.fields import LEFT_TO_RULE
 from vit_jax.config.python_file import load
 from vit_jax.config.resolve import value_of, with_value
 from vit_jax.evaluation.classification import Classification

@@ -7,7 +7,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.config import recorded
-from vit_jax.config.duration import LEFT_TO_RULE
+from vit_jax.config.fields import LEFT_TO_RULE
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.learning.optimizers.adam import Adam

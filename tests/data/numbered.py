@@ -6,8 +6,7 @@ import numpy as np
 
 from tests.data import tfds_fixture
 from vit_jax.data import images, pipeline
-from vit_jax.data.crops import Box
-from vit_jax.data.cut import Cut
+from vit_jax.data.crops import Box, Cut
 from vit_jax.data.layout import Crop, Layout
 from vit_jax.data.sources import Example, Source
 

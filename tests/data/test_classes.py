@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax.data import classes
-from vit_jax.data.imagenet import imagenet_classes
+from vit_jax.data.classes import imagenet_classes
 from vit_jax.data.sources import SourceError
 from vit_jax.data.sources.folder import Folder
 from vit_jax.extras.preparation.splits import OfClasses

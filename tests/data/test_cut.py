@@ -11,8 +11,7 @@ from PIL import Image
 
 from tests import resolved
 from vit_jax.data import batches
-from vit_jax.data.crops import Box
-from vit_jax.data.cut import Cut, follow
+from vit_jax.data.crops import Box, Cut, follow
 
 SIDE = 16
 

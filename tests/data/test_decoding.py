@@ -21,7 +21,7 @@ from tests.data.pictures import (
   whole,
 )
 from tests.data.tiff import tiff
-from vit_jax.data import image_files, images, jpeg_segments
+from vit_jax.data import image_files, images, jpeg
 from vit_jax.extras.preparation import quality
 
 
@@ -186,7 +186,7 @@ def test_exif_may_lie_anywhere_before_the_pixels(before, gap):
 def test_what_follows_the_first_scan_is_no_exif():
   data = saved(PIXELS, "JPEG", quality=98, subsampling=0)
   content = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)
-  assert jpeg_segments.exif(data[:-2] + segment(0xE1, b"Exif\0\0" + content) + data[-2:]) == b""
+  assert jpeg.exif(data[:-2] + segment(0xE1, b"Exif\0\0" + content) + data[-2:]) == b""
 
 
 def test_broken_exif_does_not_cost_the_image():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from vit_jax.data.permutation import Permutation
+from vit_jax.data.order import Permutation
 
 POWERS = [2**k + d for k in (10, 16, 24, 32) for d in (-1, 0, 1)]
 LENGTHS = [*POWERS, 1437, 10_007, 1_281_167, 1_299_709, 14_197_122, 303_000_000]

@@ -12,7 +12,7 @@ from tests.extras.sources import objectnet_fixture
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data import images
-from vit_jax.data.imagenet import imagenet_classes
+from vit_jax.data.classes import imagenet_classes
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.launch import reader_of

@@ -24,7 +24,7 @@ from tests.evaluation.miniatures import (
 from vit_jax import config as c
 from vit_jax import recipes, weights
 from vit_jax.data import images, sources
-from vit_jax.data.imagenet import imagenet_classes
+from vit_jax.data.classes import imagenet_classes
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import catalogue, details, evaluate, evaluated_model
 from vit_jax.evaluation import features as seen_features

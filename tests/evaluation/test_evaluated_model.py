@@ -14,7 +14,7 @@ from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
-from vit_jax.config.duration import is_auto
+from vit_jax.config.fields import is_auto
 from vit_jax.config.resolve import left, resolve, rules_of, value_of, with_value
 from vit_jax.data import sources
 from vit_jax.data.datasets import NamedDataset
@@ -27,7 +27,7 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.training import facts
 from vit_jax.weights.card import Card
-from vit_jax.weights.resized_positions import resize_table
+from vit_jax.weights.fit import resize_table
 
 MODEL = c.Model(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
 NOWHERE = pathlib.Path("/none-such")

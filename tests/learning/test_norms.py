@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax.learning.norms import TOGETHER, global_norm
+from vit_jax.learning.train_step import TOGETHER, global_norm
 
 SHAPES = [(), (3,), (1, 3), (3, 1), (2, 5), *[(4, 2, 3)] * (2 * TOGETHER + 1), *[(7,)] * TOGETHER]
 norm = jax.jit(global_norm, static_argnames="by_shape")

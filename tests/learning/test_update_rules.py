@@ -17,8 +17,8 @@ from tests import resolved
 from tests.learning import steps
 from vit_jax.config import ConfigError, Model, ObjectiveSettings, Schedule
 from vit_jax.learning import optim
-from vit_jax.learning.layer_decay import factors
 from vit_jax.learning.objective import Objective, Sums
+from vit_jax.learning.optim import factors
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.lamb import LAMB
 from vit_jax.learning.optimizers.lion import Lion

@@ -9,7 +9,7 @@ from tests.weights.families import FAMILIES
 from vit_jax import models
 from vit_jax.config import AUTO
 from vit_jax.config.model import ARCHITECTURE
-from vit_jax.models.description import architecture, differences
+from vit_jax.models.recognition import architecture, differences
 
 
 def again(module):

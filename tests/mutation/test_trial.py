@@ -9,21 +9,21 @@ from tests.mutation import trial
 from tests.mutation.trial import Overlay
 from tests.programs import ROOT
 from vit_jax import data
-from vit_jax.data import resizing
+from vit_jax.data import resampling
 
 
 def test_a_module_is_loaded_with_its_change(monkeypatch):
   path = ROOT / "vit_jax" / "data" / "resizing.py"
   code = path.read_text().replace("256 / 224", "3")
-  monkeypatch.setattr(sys, "meta_path", [Overlay(resizing.__name__, path, code), *sys.meta_path])
-  monkeypatch.setattr(data, "resizing", resizing)  # importing it again sets this
-  monkeypatch.delitem(sys.modules, resizing.__name__)
-  changed = importlib.import_module(resizing.__name__)
+  monkeypatch.setattr(sys, "meta_path", [Overlay(resampling.__name__, path, code), *sys.meta_path])
+  monkeypatch.setattr(data, "resampling", resampling)  # importing it again sets this
+  monkeypatch.delitem(sys.modules, resampling.__name__)
+  changed = importlib.import_module(resampling.__name__)
   assert (changed.SQUARE, changed.__file__) == (3, str(path))
 
 
 def test_a_module_that_is_imported_already_is_refused(tmp_path):
   """Its tests would pass on every mutant, which would be taken for survivors."""
-  overlay = Overlay(resizing.__name__, ROOT / "vit_jax" / "data" / "resizing.py", "1 / 0")
+  overlay = Overlay(resampling.__name__, ROOT / "vit_jax" / "data" / "resizing.py", "1 / 0")
   with pytest.raises(RuntimeError, match=r"vit_jax\.data\.resizing is imported before the tests"):
     trial.run(overlay, ["tests/data/test_resizing.py"], 1, tmp_path / "log")

@@ -12,9 +12,8 @@ from tests import resolved
 from vit_jax import models, recipes
 from vit_jax.config import AUTO, Data, Duration, Model, overrides
 from vit_jax.config.as_recipe import as_recipe
-from vit_jax.config.duration import is_auto
 from vit_jax.config.facts import FACTS, Labels
-from vit_jax.config.fields import Rule
+from vit_jax.config.fields import Rule, is_auto
 from vit_jax.config.model import ARCHITECTURE
 from vit_jax.config.resolve import (
   ASKED,

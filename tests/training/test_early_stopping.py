@@ -209,7 +209,9 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
 
 def test_a_run_that_stopped_does_no_step_when_started_again():
   watch = EarlyStopping(Settings(metric="val/top1", patience=3), Best(4, 0.5, 3))
-  run = types.SimpleNamespace(steps=types.SimpleNamespace(total=40), resume_point=ImageCount(16, 0, 0))
+  run = types.SimpleNamespace(
+    steps=types.SimpleNamespace(total=40), resume_point=ImageCount(16, 0, 0)
+  )
 
   class Evaluation(Callback):
     def start(self, moment):

@@ -11,7 +11,7 @@ from tests import tiny_run
 from tests.data import numbered
 from vit_jax import config as c
 from vit_jax import launch
-from vit_jax.data import in_step, pipeline
+from vit_jax.data import device, pipeline
 from vit_jax.data.images import BadImage
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import evaluations, spec
@@ -79,7 +79,7 @@ def test_of_several_processes_all_take_the_same_batches_and_fail_together(monkey
   wanted = len(list(read(layout=layout)))
   read = read(layout=layout)
   read._read = iter(map(broken, [0]))
-  together = in_step.InStep(read)
+  together = device.InStep(read)
   batches = list(together)
   assert (len(batches), "no light" in together.failure) == (wanted, True)
   assert {x["mask"].sum() for x in batches} == {0.0}

@@ -22,7 +22,7 @@ from vit_jax.evaluation.classification import Classification
 from vit_jax.extras.formats import timm
 from vit_jax.extras.report import messages
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.models.description import differences
+from vit_jax.models.recognition import differences
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import facts, start

@@ -5,7 +5,7 @@ import pytest
 import scipy.ndimage
 
 from vit_jax.config import POSITION_RESIZING
-from vit_jax.weights.resized_positions import PUBLISHED, resize_axis, resize_table
+from vit_jax.weights.fit import PUBLISHED, resize_axis, resize_table
 
 
 def bilinear(grid, new):

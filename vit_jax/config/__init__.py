@@ -6,8 +6,15 @@ back into frozen dataclasses. No other package defines defaults of settings.
 """
 
 from vit_jax.config.data import RESAMPLING, Augmentation, Data, Dataset, View, Weighted
-from vit_jax.config.duration import Duration
-from vit_jax.config.fields import AUTO, MAX_BATCH, MAX_NUMBER, MAX_PIXELS, MAX_SIDE, MAX_STEPS
+from vit_jax.config.fields import (
+  AUTO,
+  MAX_BATCH,
+  MAX_NUMBER,
+  MAX_PIXELS,
+  MAX_SIDE,
+  MAX_STEPS,
+  Duration,
+)
 from vit_jax.config.learning import (
   DECAY_RULES,
   Loss,

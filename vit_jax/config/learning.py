@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from vit_jax.config.data import View
-from vit_jax.config.duration import Duration, length
-from vit_jax.config.fields import AUTO, MAX_NUMBER, Rule, name_of_kind, setting
+from vit_jax.config.fields import AUTO, MAX_NUMBER, Duration, Rule, length, name_of_kind, setting
 from vit_jax.config.scales import average_over, in_words, scale_of, warmup_of
 
 # Subtree of the parameters that an objective adds to those of the model.

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from vit_jax.config import model_names
 from vit_jax.config.data import Data
-from vit_jax.config.duration import Duration, is_auto
-from vit_jax.config.fields import AUTO, MAX_TEXT, Group, group_in, rule_of
+from vit_jax.config.fields import AUTO, MAX_TEXT, Duration, Group, group_in, is_auto, rule_of
 from vit_jax.config.parsing import class_of, from_dict, to_dict
 from vit_jax.config.resolve import GIVEN, rules_of, traced, value_of
 from vit_jax.config.run import Config

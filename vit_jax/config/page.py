@@ -5,8 +5,7 @@ import html
 import inspect
 import re
 
-from vit_jax.config.duration import is_auto
-from vit_jax.config.fields import AUTO, Group, group_in, rule_of
+from vit_jax.config.fields import AUTO, Group, group_in, is_auto, rule_of
 from vit_jax.config.run import Config
 from vit_jax.config.unused import of_kinds
 

@@ -8,8 +8,18 @@ from typing import Any
 import ml_collections
 
 from vit_jax.config.data import Dataset
-from vit_jax.config.duration import LEFT_TO_RULE, Duration, is_auto
-from vit_jax.config.fields import AUTO, MAX_ITEMS, MAX_NUMBER, MAX_TEXT, Group, group_in, rule_of
+from vit_jax.config.fields import (
+  AUTO,
+  LEFT_TO_RULE,
+  MAX_ITEMS,
+  MAX_NUMBER,
+  MAX_TEXT,
+  Duration,
+  Group,
+  group_in,
+  is_auto,
+  rule_of,
+)
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import similar, unknown
 from vit_jax.process.errors import ConfigError

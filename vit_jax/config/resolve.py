@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from vit_jax.config import facts as known_facts
-from vit_jax.config.duration import LEFT_TO_RULE, Duration, is_auto
-from vit_jax.config.fields import AUTO, Rule, group_in, rule_of
+from vit_jax.config.fields import AUTO, LEFT_TO_RULE, Duration, Rule, group_in, is_auto, rule_of
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 

@@ -6,14 +6,15 @@ from typing import Any
 
 from vit_jax import registry
 from vit_jax.config.data import Data
-from vit_jax.config.duration import Duration, length
 from vit_jax.config.fields import (
   AUTO,
   MAX_BATCH,
   MAX_STEPS,
+  Duration,
   Rule,
   group,
   group_of_kind,
+  length,
   named_of_kind,
   setting,
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from jax.sharding import Mesh
 
 from vit_jax.config import Data, ObjectiveSettings
-from vit_jax.data import crops, images, pipeline, resizing
+from vit_jax.data import crops, images, pipeline, resampling
 from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.device import prefetch_to_device
 from vit_jax.data.fields import Field
@@ -87,7 +87,7 @@ class Reader:
 
   def squares(self, source: Source) -> pipeline.Batches:
     """Every image once: resized to a square of 8/7 of the image size, and its centre cut out."""
-    side = resizing.square(self.settings.image_size)
+    side = resampling.square(self.settings.image_size)
     return self._once(source, None, resize=side, squeeze=True)
 
   @contextlib.contextmanager

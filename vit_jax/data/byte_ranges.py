@@ -15,9 +15,8 @@ import numpy as np
 from vit_jax.data import image_files
 from vit_jax.data.disk_cache import Copies
 from vit_jax.storage import files
-from vit_jax.storage.base import FileVersion
+from vit_jax.storage.base import FileVersion, Seeking
 from vit_jax.storage.paths import Path, UrlPath
-from vit_jax.storage.seeking import Seeking
 
 COPIES = pathlib.Path("~/.cache/vit_jax/buckets")
 _copies = Copies(COPIES, 0)  # none

@@ -1,20 +1,34 @@
 """Compares the classes of a head with those of data, by their names.
 
 Outputs of a head and labels of data are numbers. Only names show whether they mean the same.
+
+The classes of ImageNet.
 """
 
 import dataclasses
+import functools
+import importlib.util
 import pathlib
 import re
 from collections.abc import Sequence
 
 from vit_jax.config import ConfigError, suggestions
 from vit_jax.data.datasets import NamedDataset
-from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.data.sources import Renumbered
 from vit_jax.process.text import first_difference, listed, nfc, unseen
 from vit_jax.storage.files import read_bytes
 from vit_jax.storage.paths import local_path
+
+
+@functools.cache
+def imagenet_classes() -> tuple[str, ...]:
+  """ImageNet's 1,000 classes as WordNet ids such as "n01440764", sorted, as TFDS names them.
+
+  Reads them from the package of TFDS; no dataset needs to be prepared.
+  """
+  package = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent
+  return tuple((package / "datasets/imagenet2012/labels.txt").read_text().split())
+
 
 DATA = "data"  # a value of config.class_names
 ASSUMED = f"assumed to be the data's, in the same order (config.class_names={DATA})"

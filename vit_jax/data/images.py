@@ -14,9 +14,8 @@ import math
 import cv2
 import numpy as np
 
-from vit_jax.data import crops, jpeg, jpeg_segments, orientation, pillow
-from vit_jax.data.crops import Box
-from vit_jax.data.cut import Cut
+from vit_jax.data import crops, jpeg, orientation, pillow
+from vit_jax.data.crops import Box, Cut
 from vit_jax.data.jpeg import BadImage as BadImage
 from vit_jax.data.pillow import check_size
 from vit_jax.data.resampling import (
@@ -230,7 +229,7 @@ def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
 
 def _orientation(data: bytes) -> int:
   """The orientation of a JPEG."""
-  return orientation.of(jpeg_segments.exif(data), jpeg_segments.xmp(data))
+  return orientation.of(jpeg.exif(data), jpeg.xmp(data))
 
 
 def _decode_for(

@@ -4,24 +4,159 @@ Four things save work in training. Rows below the crop are not decoded: the heig
 header is set to the end of the crop, and the decoder stops there. A crop of at least twice the
 wanted size is decoded at 1/2, 1/4 or 1/8 in the DCT. Chroma is repeated, not smoothed. Each thread
 reuses one buffer for the pixels. A file that ends too early is always found. Evaluation uses
-`decode`, which is exact. `jpeg_damage` says what becomes of damaged files.
+`decode`, which is exact.
 
 A scan costs time for every block of the image, even if it has only a few bytes. A small file can
 hold thousands, so files with more than `MAX_SCANS` are refused, as other libraries do.
+
+Many files hold more bytes than the decoder needs, or lack their end marker; others have errors in
+their pixels, which the decoder mends as it can. It warns of all these, and of a truncated file,
+alike, and only its first warning can be seen. Therefore a damaged image is decoded again with other
+bytes behind its last scan (`mended`): if they change a pixel, the decoder needed them, and the file
+was truncated.
+
+Source of the format: ITU-T T.81, Annex B; Exif 2.32, Section 4.
 """
 
 import functools
 import re
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import simplejpeg
 
-from vit_jax.data import jpeg_damage, jpeg_segments
-from vit_jax.data.jpeg_damage import BadImage as BadImage
-from vit_jax.data.jpeg_segments import MAX_SCANS
+MAX_SCANS = 500  # the usual progressive file has 10
+START, END = b"\xff\xd8\xff", b"\xff\xd9"
+
+_APP1 = 0xE1
+_EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+_SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs that store rows from top to bottom
+_OTHER_FRAMES = (*range(0xC2, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
+_SCAN, _INTERVALS = 0xDA, 0xDD
+# As in the decoder, other bytes may lie between segments. 00 and D0 to D7 occur inside of scans.
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
+_COEFFICIENTS = 64  # of a block
+
+
+def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+  """Each segment before the end of the image: its marker, and where its content lies."""
+  at = 2
+  while (match := _MARKER.search(data, at)) and (marker := data[match.end() - 1]) != END[1]:
+    at = match.end()
+    end = at + int.from_bytes(data[at : at + 2], "big")
+    yield marker, at + 2, end
+    at = end
+
+
+def end_of_image(data: bytes) -> int | None:
+  """Where the end marker of the image is; None: there is none."""
+  match = _MARKER.search(data, max((end for *_, end in segments(data)), default=2))
+  return match.start() if match else None
+
+
+def exif(data: bytes) -> bytes:
+  """The Exif before the first scan, without its name; b"" if there is none."""
+  return b"".join(_app1(data, _EXIF))
+
+
+def xmp(data: bytes) -> bytes:
+  """The last XMP before the first scan; b"" if there is none."""
+  return next(reversed([b"", *_app1(data, _XMP)]))
+
+
+def _app1(data: bytes, name: bytes) -> Iterator[bytes]:
+  """The contents of the segments of a name before the first scan."""
+  for marker, at, end in segments(data):
+    if marker == _SCAN:
+      return
+    if marker == _APP1 and data[at : min(at + len(name), end)] == name:
+      yield data[at + len(name) : end]
+
+
+def scans(data: bytes) -> int:
+  """The number of scans, counted up to `MAX_SCANS` + 1."""
+  count, components = 0, b""
+  for marker, at, _ in segments(data):
+    if marker in _SEQUENTIAL:
+      components = data[at + 5 : at + 6]
+    if marker == _SCAN:
+      count += 1
+      # A sequential frame whose first scan has all components has no other scan.
+      if data[at : at + 1] == components or count > MAX_SCANS:
+        break
+  return count
+
+
+def height_field(data: bytes) -> int | None:
+  """Offset of the height in the frame header, if changing it can cut off rows; else None.
+
+  None for progressive and other frames, which spread rows over the file, and for files with restart
+  markers, which would hide where the decoder stopped.
+  """
+  field = None
+  for marker, at, _ in segments(data):
+    if marker == _SCAN:
+      return field
+    if marker == _INTERVALS or marker in _OTHER_FRAMES:
+      return None
+    if marker in _SEQUENTIAL:
+      field = at + 1
+  return None
+
+
+def has_every_scan(data: bytes) -> bool:
+  """Whether the headers of scans give every coefficient of every component, to its last bit."""
+  components, done = -1, set()
+  for marker, at, end in segments(data):
+    content = data[at:end]
+    if marker in (*_SEQUENTIAL, *_OTHER_FRAMES) and len(content) > 5:
+      components = content[5]
+    if marker == _SCAN and len(content) > 3 and content[-1] & 15 == 0:
+      spectrum = range(content[-3], content[-2] + 1)
+      done |= {(content[1 + 2 * i], k) for i in range((len(content) - 4) // 2) for k in spectrum}
+  return len(done) == components * _COEFFICIENTS
+
+
+class BadImage(ValueError):
+  """The image cannot be used; the message says why."""
+
+
+_RESTARTS = [bytes([0xFF, marker]) for marker in range(0xD0, 0xD8)]
+
+
+def _more(bits: bytes) -> bytes:
+  """Bits for blocks that are lacking, also behind any restart marker that the decoder waits for."""
+  return bits + b"".join(restart + bits for restart in _RESTARTS)
+
+
+# Two, because the first bits may be those that the decoder itself takes for lacking ones.
+_MORE = (_more(bytes(range(255))), _more(bytes(range(254, -1, -1))))
+
+
+def mended(data: bytes, decode: Callable[[bytes], np.ndarray]) -> bytes:
+  """A JPEG that is whole, with an end marker and nothing behind it.
+
+  Args:
+    data: the file.
+    decode: decodes a file, whatever the decoder warns of.
+
+  Raises:
+    BadImage: the file ends before its last pixel.
+  """
+  end = end_of_image(data)
+  body = data.rstrip(b"\0") if end is None else data[:end]
+  if body.endswith(b"\xff"):  # a byte of the scan, which would be a marker without the zero
+    body += b"\0"
+  whole = body + END
+  pixels = decode(whole)
+  complete = end is not None or has_every_scan(data)
+  others = (decode(body + more + END) for more in _MORE)
+  if not complete or not all(np.array_equal(pixels, other) for other in others):
+    raise BadImage("The JPEG is truncated: pixels are missing at its end.")
+  return whole
+
 
 _COLOURS = ("YCbCr", "RGB", "Gray")  # not CMYK and YCCK
 # The decoder's message if rows were left out and it found no other error before.
@@ -37,7 +172,7 @@ _scratch = threading.local()
 
 def is_jpeg(data: bytes) -> bool:
   """Whether the bytes begin like a JPEG; the name of the file does not matter."""
-  return data.startswith(jpeg_segments.START)
+  return data.startswith(START)
 
 
 def read_size(data: bytes) -> tuple[int, int] | None:
@@ -46,7 +181,7 @@ def read_size(data: bytes) -> tuple[int, int] | None:
   Raises:
     BadImage: there are too many scans.
   """
-  if jpeg_segments.scans(data) > MAX_SCANS:
+  if scans(data) > MAX_SCANS:
     raise BadImage(f"The JPEG has more than {MAX_SCANS} scans; save it again.")
   try:
     height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
@@ -71,7 +206,7 @@ def _decoded(data: bytes, decode: Callable[..., np.ndarray]) -> np.ndarray:
   except ValueError:
     pass
   try:
-    whole = jpeg_damage.mended(data, lambda data: _lenient(data, simplejpeg.decode_jpeg))
+    whole = mended(data, lambda data: _lenient(data, simplejpeg.decode_jpeg))
     return _lenient(whole, decode)
   except BadImage:
     raise
@@ -106,7 +241,7 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
   Raises:
     BadImage: the file is truncated, or cannot be decoded.
   """
-  at = jpeg_segments.height_field(data) if end < height else None
+  at = height_field(data) if end < height else None
   if at is not None:
     shortened = bytearray(data)
     struct.pack_into(">H", shortened, at, end)

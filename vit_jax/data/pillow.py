@@ -25,7 +25,7 @@ from PIL import (
   UnidentifiedImageError,
 )
 
-from vit_jax.data import jpeg, jpeg_damage, orientation
+from vit_jax.data import jpeg, orientation
 from vit_jax.data.image_files import SUFFIXES
 from vit_jax.data.jpeg import BadImage
 
@@ -63,7 +63,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
   try:
     _check_beginning(data)
     decode = functools.partial(_decoded, max_pixels=max_pixels)
-    return decode(jpeg_damage.mended(data, decode) if jpeg.is_jpeg(data) else data)
+    return decode(jpeg.mended(data, decode) if jpeg.is_jpeg(data) else data)
   except (BadImage, MemoryError):
     raise
   except UnidentifiedImageError as error:  # its own message names a Python object

@@ -30,7 +30,7 @@ with epy.lazy_imports():
   import jax.numpy as jnp
 
   from vit_jax.data import batches as batches_of
-  from vit_jax.data import by_label, datasets, device, resizing, sources
+  from vit_jax.data import by_label, datasets, device, resampling, sources
   from vit_jax.data import classes as data_classes
   from vit_jax.evaluation import details, examples
   from vit_jax.learning import losses
@@ -155,13 +155,13 @@ class LabelledSet(Evaluator):
     note = lacking(source.class_names, kept) if kept and self.classes is None else ""
     image = lambda row: batches_of.evaluation_transform(data, **how)(source[row].image).pixels
     write = functools.partial(write_details, source=source, kept=kept, image=image)
-    dataset = f"{datasets.in_words(self.head.dataset)} ({resizing.in_words(data, **how)})"
+    dataset = f"{datasets.in_words(self.head.dataset)} ({resampling.in_words(data, **how)})"
     return Result(metrics, write if kept else None, note=note, dataset=dataset)
 
   def resizing_in_words(self, data: Data) -> str:
     """As `Evaluator.resizing_in_words`."""
     how = self.head.dataset.resizing(data)
-    return resizing.in_words(data, **how) if how["resize"] != data.evaluate_resize else ""
+    return resampling.in_words(data, **how) if how["resize"] != data.evaluate_resize else ""
 
   def with_settings(self, settings: Classification) -> "LabelledSet":
     """As `Evaluator.with_settings`."""

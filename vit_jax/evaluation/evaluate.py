@@ -5,7 +5,7 @@ import functools
 import jax
 
 from vit_jax.config import Data
-from vit_jax.data import datasets, resizing
+from vit_jax.data import datasets, resampling
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import sharding, watchdog
@@ -95,9 +95,9 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
     known: as `Scored.resizing_known`.
   """
   if not evaluations.heads():
-    return resizing.in_words(data, resizing.square(data.image_size), squeeze=True)
+    return resampling.in_words(data, resampling.square(data.image_size), squeeze=True)
   guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
-  of_all = resizing.in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)
+  of_all = resampling.in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)
   of_all += "" if known else guess
   others = [(name, each.resizing_in_words(data)) for name, each in evaluations.evaluators]
   return "; ".join([of_all, *(f"{name}: {words}" for name, words in others if words)])

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
-from vit_jax.config.duration import is_auto
+from vit_jax.config.fields import is_auto
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
 from vit_jax.config.recorded import updated
 from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
-from vit_jax.data import classes, resizing
+from vit_jax.data import classes, resampling
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
@@ -233,7 +233,7 @@ def settings_of(
   }
   config = resolve(config, {**facts, **of_weights})
   requirements.check_tiles(model.module, config.data.image_size, "these weights")
-  resizing.check(config.data)
+  resampling.check(config.data)
   for name, spec in config.evaluate.items():
     spec.check(f"config.evaluate.{name}", config)
   return config, given or model.read.card is not None

@@ -27,7 +27,7 @@ from vit_jax.storage.paths import Path
 with epy.lazy_imports():
   import jax
 
-  from vit_jax.data import fields, in_step, leakage
+  from vit_jax.data import device, fields, leakage
   from vit_jax.devices import mesh as meshes
   from vit_jax.process import agreement
 
@@ -278,7 +278,7 @@ class EvalContext:
       UnreadError: from the iterator, after the last batch, on all of several processes.
     """
     several = jax.process_count() > 1
-    read = in_step.InStep(read) if several else read
+    read = device.InStep(read) if several else read
     with self.reader.ahead(read) as ahead:
       batches = self._until_stopped(ahead)
       yield _all_read(batches, read) if several else batches
@@ -298,7 +298,7 @@ class EvalContext:
       raise EvaluationInterrupted
 
 
-def _all_read(batches, read: "in_step.InStep") -> Iterator[dict]:
+def _all_read(batches, read: "device.InStep") -> Iterator[dict]:
   yield from batches
   with jax.transfer_guard("allow"):
     failures = agreement.allgather_str(read.failure)

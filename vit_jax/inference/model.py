@@ -17,8 +17,7 @@ from vit_jax.inference import predict as predictions
 from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.models.description import differences, in_words
-from vit_jax.models.recognition import UNKNOWN
+from vit_jax.models.recognition import UNKNOWN, differences, in_words
 from vit_jax.process.text import listed, one_line
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten

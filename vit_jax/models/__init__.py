@@ -1,6 +1,5 @@
 """The paper's models by name. The only package that imports flax.linen."""
 
-from vit_jax.models.description import settings_of
 from vit_jax.models.family import Network
 from vit_jax.models.naming import (
   configured,
@@ -11,7 +10,7 @@ from vit_jax.models.naming import (
   named_as_settings,
   names,
 )
-from vit_jax.models.recognition import module_of
+from vit_jax.models.recognition import module_of, settings_of
 
 __all__ = [
   "Network",

@@ -15,16 +15,46 @@ What each kind must promise, because a checkpoint and the details of an evaluati
   out that the holder is dead, and a holder that was taken for dead must find out that it holds the
   lock no more.
 - What one process has written, all processes of the run read, on whichever host they are.
+
+A file that is read from any place, for classes that say how its bytes are read.
 """
 
 import contextlib
 import errno
+import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from vit_jax.process.errors import RunError, StorageError
 from vit_jax.storage.paths import Path
+
+
+class Seeking(io.RawIOBase):
+  """A file of a known size; a subclass has `readinto`, which moves `_place`."""
+
+  def __init__(self, size: int):
+    """Begins at the first of `size` bytes."""
+    self._size, self._place = size, 0
+
+  def readable(self) -> bool:
+    """True."""
+    return True
+
+  def seekable(self) -> bool:
+    """True."""
+    return True
+
+  def tell(self) -> int:
+    """The place of the next byte."""
+    return self._place
+
+  def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+    """Moves to a place, and returns it."""
+    base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+    self._place = max(base + offset, 0)
+    return self._place
+
 
 FILE, FOLDER, OTHER, NOTHING = "file", "folder", "other", ""  # what can be at a path
 

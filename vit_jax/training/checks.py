@@ -17,7 +17,7 @@ from vit_jax.config import (
   unused,
 )
 from vit_jax.config.resolve import left, with_value
-from vit_jax.data import resizing, sources
+from vit_jax.data import resampling, sources
 from vit_jax.devices import sharding
 from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
@@ -66,7 +66,7 @@ def check(asked: Config, config: Config):
   config.optimizer.check(config)
   check_batch(config.batch_size, parts=config.parts)
   check_repeats(config.batch_size, config.data.repeats)
-  resizing.check(config.data)
+  resampling.check(config.data)
   check_views(config)
   check_schedule(config.schedule)
   check_evaluations(config)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vit_jax.config import Augmentation
-from vit_jax.data.cut import Cut
+from vit_jax.data.crops import Cut
 
 
 def augmented(

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from vit_jax.data.permutation import Permutation
+from vit_jax.data.order import Permutation
 from vit_jax.data.sources.base import Source, SourceError
 from vit_jax.data.sources.views import Selected
 from vit_jax.storage import files

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from vit_jax.extras.buckets.client import Found
-from vit_jax.storage.seeking import Seeking
+from vit_jax.storage.base import Seeking
 
 BLOCK = 2**23  # bytes of one request
 

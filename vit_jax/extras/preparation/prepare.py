@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import cv2
 
 from vit_jax.data import records
-from vit_jax.data.permutation import Permutation
+from vit_jax.data.order import Permutation
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.extras.preparation import quality
 from vit_jax.extras.preparation.splits import checked_classes

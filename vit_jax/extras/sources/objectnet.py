@@ -7,7 +7,7 @@ object recognition models", 2019; https://objectnet.dev.
 import json
 import pathlib
 
-from vit_jax.data.imagenet import imagenet_classes
+from vit_jax.data.classes import imagenet_classes
 from vit_jax.data.images import decode
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources.base import Example, SourceError

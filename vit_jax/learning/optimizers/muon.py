@@ -51,7 +51,7 @@ def labels(params):
   """The group of each parameter: "matrices" for the kernels of blocks, "others" for the rest."""
   import jax
 
-  from vit_jax.learning.layer_decay import block_of
+  from vit_jax.learning.optim import block_of
   from vit_jax.storage.tree import name_of
 
   def label(path, x):

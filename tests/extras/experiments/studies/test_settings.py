@@ -5,7 +5,7 @@ import pytest
 from tests import resolved
 from tests.weights import families
 from vit_jax import recipes, weights
-from vit_jax.config.duration import is_auto
+from vit_jax.config.fields import is_auto
 from vit_jax.config.resolve import rules_of, value_of
 from vit_jax.extras.experiments.runs import Run
 from vit_jax.extras.experiments.studies import checks
