@@ -157,7 +157,9 @@ OURS = ("files.", "recipes.", "ast.")
 # What is of this machine, wherever a run lies.
 OF_THIS_MACHINE = (
   "vit_jax.data",  # datasets, and caches of them
-  *(f"vit_jax.extras.{name}" for name in ("sources", "prepared_cache", "preparation", "duplicates")),
+  *(
+    f"vit_jax.extras.{name}" for name in ("sources", "prepared_cache", "preparation", "duplicates")
+  ),
   *("vit_jax.process.huge_pages", "vit_jax.process.memory"),  # limits
   "vit_jax.devices.hosts",
   *("vit_jax.config.python_file", "vit_jax.config.suggestions"),  # recipes

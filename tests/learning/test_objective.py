@@ -14,7 +14,6 @@ from tests import resolved
 from tests.learning.hidden_channel import Hidden, HiddenChannel
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
-from vit_jax.extras.experiments import step_program
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
@@ -136,7 +135,7 @@ def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   batch = next(reader)
   reader.close()
-  assert batch.keys() == step_program.abstract_batch(made).keys()
+  assert batch.keys() == made.abstract_batch().keys()
   assert batch.keys() == {"image", "mask"} | ({"labels"} if needs_labels else set())
 
 

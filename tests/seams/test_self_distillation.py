@@ -179,7 +179,7 @@ def steps_on(*on):
 def test_its_step_is_planned_without_data():
   config = recipes.resolve("configs/vit_digits.py", (*program.SMALL, *WORDS))
   run = step_program.planned(config, jax.devices()[:2])
-  batch = step_program.abstract_batch(run)
+  batch = run.abstract_batch()
   shapes = {name: x.shape[1:] for name, x in batch.items()}
   assert shapes == dict(large=(2, LARGE, LARGE, 3), small=(4, SMALL, SMALL, 3), mask=())
   assert c.to_dict(config)["objective"] == {"kind": "self_distillation"}

@@ -147,10 +147,10 @@ def test_a_sound_run_has_the_same_bits_as_without_verification():
 def test_gpus_need_kernels_that_give_the_same_bits(monkeypatch, platform, flags, refused):
   monkeypatch.setenv("XLA_FLAGS", flags)
   device = types.SimpleNamespace(platform=platform)
-  verification.check(resolved.config(), device)
+  verification.Verification.check(resolved.config(), device)
   outcome = pytest.raises(c.ConfigError, match="needs XLA_FLAGS=") if refused else NOTHING
   with outcome:
-    verification.check(resolved.config(verify_every=5), device)
+    verification.Verification.check(resolved.config(verify_every=5), device)
 
 
 NOTHING = contextlib.nullcontext()

@@ -49,7 +49,7 @@ STOOD_FOR = {
   "model.pool": "class_token",
 }
 # What it did not have.
-LATER = {"mesh.model": 1}
+LATER = {"mesh.model": 1, "plugins": ""}
 # What only the name said.
 NAMED = {"model.family": "vit", "model.axial": False, "model.stem_width": 0}
 

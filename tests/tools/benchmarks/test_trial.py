@@ -15,7 +15,7 @@ from tests import programs
 from tests.tools.benchmarks import small
 from tests.tools.compiled.test_compilation import needs_libtpu
 from tools import cost as cost_tool
-from vit_jax.extras.experiments import timing
+from vit_jax.process.memory import lacks_memory
 
 
 @pytest.mark.parametrize("side", [224, 384])
@@ -59,7 +59,7 @@ def test_what_the_compiler_counts_is_refused_without_a_run(monkeypatch):
   ],
 )
 def test_only_a_lack_of_memory_is_one(error, memory):
-  assert timing.lacks_memory(error) is memory
+  assert lacks_memory(error) is memory
 
 
 @needs_libtpu

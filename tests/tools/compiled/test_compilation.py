@@ -214,7 +214,7 @@ def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(co
   config = resolve(compilation.overridden(config, {"mesh.fsdp": 2}), of_devices())
   source = step_program.DatasetSpec(length=9, class_names=tuple("abcde"), multi_label=True)
   made = runs.make(config, OpenedData(source, Evaluations(), ()))
-  text = made.update.lower(made.abstract, step_program.abstract_batch(made)).compile().as_text()
+  text = made.update.lower(made.abstract, made.abstract_batch()).compile().as_text()
   kinds = "|".join(program_text.COLLECTIVES)
   moved = re.findall(rf"= (\S.*?) ({kinds})(?:-start)?\(", text)
   assert any(kind == "all-gather" for _, kind in moved)

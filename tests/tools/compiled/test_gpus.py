@@ -192,7 +192,7 @@ def evaluation_of(attention, kind):
   changes = {"objective": Masked()} if kind == "reconstruction" else {}
   run, context = planned(attention, **changes)
   params = run.abstract.params
-  batch = step_program.abstract_batch(run)
+  batch = run.abstract_batch()
   if kind == "classification":
     return run, context.compiled(classification.make_step, context.loss), (params, batch)
   if kind == "few_shot":
