@@ -22,7 +22,9 @@ def final_state(workdir, step=40):
   """Every array of the last checkpoint, and what a run logs that is not time."""
   folder = checkpoint.find(workdir, step)
   arrays = checkpoint.read_arrays(folder, checkpoint.read_meta(folder)["arrays"])
-  lines = [{k: v for k, v in line.items() if k not in TIMING} for line in metrics_log.read(workdir)]
+  lines = [
+    {k: v for k, v in line.items() if k not in TIMING} for line in metrics_log.read_lines(workdir)
+  ]
   return arrays, lines
 
 

@@ -20,7 +20,7 @@ from vit_jax.training import init_from, start
 
 
 def opened(config, folder):
-  return launch.open_run(config, start.read(folder), Hosts())
+  return launch.open_run(config, start.read_recorded(folder), Hosts())
 
 
 def too_little(*_, **__):

@@ -127,7 +127,7 @@ def test_exports_agree_with_timm_and_transformers(walk, monkeypatch):
 
 def opened(recipe, folder, *words):
   """Goes as far as a run goes before it touches a device."""
-  return launch.open_run(recipes.resolve(recipe, words), start.read(folder), Hosts())[:2]
+  return launch.open_run(recipes.resolve(recipe, words), start.read_recorded(folder), Hosts())[:2]
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_wrong_turns(photos, tmp_path, change, words, message):
 def test_an_empty_class_is_left_out_and_told(photos, tmp_path):
   an_empty_class(photos)
   _, data = opened(f"configs/train.py:{photos}", tmp_path / "run")
-  assert "1 empty class folders ('empty')" in datasets.table(data.datasets)
+  assert "1 empty class folders ('empty')" in datasets.summary_table(data.datasets)
 
 
 def test_a_class_of_one_image_is_trained_on_and_told(photos, tmp_path):
@@ -190,7 +190,9 @@ def test_a_class_of_one_image_is_trained_on_and_told(photos, tmp_path):
   config, data = opened(f"configs/train.py:{photos}", tmp_path / "run")
   assert config.model.num_classes == 4
   assert 3 in [label for i in range(len(data.train)) for label in data.train.labels(i)]
-  assert "1 classes of one image ('rare') have none in [90%:]" in datasets.table(data.datasets)
+  assert "1 classes of one image ('rare') have none in [90%:]" in datasets.summary_table(
+    data.datasets
+  )
 
 
 def test_labels_that_are_numbers_from_1(photos, tmp_path):
@@ -213,7 +215,7 @@ def test_weights_of_another_architecture(photos, tmp_path):
   weights.save(tmp_path / "bit.npz", families.params("bit"))
   words = ["--config.model.name=ViT-Ti/16", "--config.batch_size=8"]
   asked = recipes.resolve(f"configs/finetune.py:{tmp_path}/bit.npz,{photos}", words)
-  recorded = start.read(tmp_path / "run")
+  recorded = start.read_recorded(tmp_path / "run")
   _, data, facts = launch.open_run(asked, recorded, Hosts())
   with pytest.raises(ConfigError, match="they are a ResNet there and a ViT here"):
     launch.make_run(asked, data, facts, recorded)

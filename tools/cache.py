@@ -36,7 +36,7 @@ def prepare(config: Config) -> None:
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
-  opener = datasets.of_run(data)
+  opener = datasets.opener_of(data)
   source = opener.training(data, labelled=False).source
   with tqdm(unit=" images", unit_scale=True) as bar:
 

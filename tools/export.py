@@ -68,10 +68,10 @@ def export(args) -> str:
   from vit_jax.inference import export as exporting
   from vit_jax.inference import model as inference
 
-  model = inference.read(args.source, step=args.step, average=args.average)
+  model = inference.read_model(args.source, step=args.step, average=args.average)
   lines = exporting.write(model, args.source, args.output, args.format)
   if args.verify:
-    lines.append(exporting.verify(model, inference.read(args.output)))
+    lines.append(exporting.verify(model, inference.read_model(args.output)))
   return "\n".join(map(one_line, lines))
 
 

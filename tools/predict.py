@@ -60,13 +60,13 @@ def main(arguments: list[str] | None = None):
 
 def predicted(args) -> list:
   """The predictions of all images; leaves with status 2 if the images or weights are unusable."""
-  from vit_jax.inference.model import read
+  from vit_jax.inference.model import read_model
   from vit_jax.inference.predict import find_images, predict
   from vit_jax.weights import average
 
   try:
     paths = find_images(args.images)
-    model = read(args.source, average=args.average)
+    model = read_model(args.source, average=args.average)
     if not (args.image_size or model.card.image_size):
       raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
     model = model.at_size(args.image_size)

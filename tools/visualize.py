@@ -148,9 +148,9 @@ def check_images(args):
 def model_of(args):
   """The model, for images of the given size where the size matters."""
   from vit_jax.extras.inspection.attention import check_transparent
-  from vit_jax.inference.model import read
+  from vit_jax.inference.model import read_model
 
-  model = read(args.source, average=args.average)
+  model = read_model(args.source, average=args.average)
   if args.what != "features":
     check_transparent(model.module)
   if args.what not in SIZED:

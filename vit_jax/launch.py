@@ -89,7 +89,7 @@ def launch(
     )
   with fingerprint.refusal_told(config, hosts):
     variables.check_jax()
-    recorded = start.read(folder)
+    recorded = start.read_recorded(folder)
     asked = start.as_begun(config, recorded)
     config, data, facts = open_run(asked, recorded, hosts)
   told = lambda: fingerprint.of_start(config, recorded.step, data.identities)
@@ -121,7 +121,7 @@ def open_run(asked: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, O
   checks.check(asked, config)
   start.check_start(config, recorded)
   data = runs.open_data(config, start.trained_on(config, recorded), opened)
-  total = steps.of_run(config, len(data.train), recorded.images).total
+  total = steps.durations_in_steps(config, len(data.train), recorded.images).total
   start.check_changes(config, recorded, total, data.identities)
   return config, data, facts
 
@@ -140,7 +140,7 @@ def make_run(
       kind.check(config, run.mesh.devices.flat[0])
     if recorded.new and config.init_from:
       source = facts["start"](config).weights
-      initial = init_from.read(config, run.objective, data.train.class_names, source)
+      initial = init_from.read_initial(config, run.objective, data.train.class_names, source)
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(initial.params) if initial else {}
     comparison.compare(
@@ -186,7 +186,7 @@ def train(
     ConfigError: the checkpoint does not fit the config.
   """
   with (
-    watchdogs.of_run(run.config.stall_seconds, folder) as watchdog,
+    watchdogs.watching(run.config.stall_seconds, folder) as watchdog,
     contextlib.closing(open_checkpoints(run, folder)) as checkpoints,
     DeviceTimer() as devices,
   ):
@@ -251,7 +251,9 @@ def record(run: Run, folder: Path):
   if jax.process_index() == 0:
     with workdir.writing(folder):
       workdir.write_config(folder, to_dict(run.config))
-      files.write_text(folder / workdir.PARAMETERS, sharding.table(flatten(run.abstract.params)))
+      files.write_text(
+        folder / workdir.PARAMETERS, sharding.parameter_table(flatten(run.abstract.params))
+      )
 
 
 def launch_evaluation(
@@ -276,7 +278,9 @@ def launch_evaluation(
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   facts = run_facts.of_devices()
   with comparison.told("weights", seconds=config.stall_seconds):
-    scored = evaluated_model.read(config, evaluations, folder, given, facts, average=average)
+    scored = evaluated_model.read_evaluated(
+      config, evaluations, folder, given, facts, average=average
+    )
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(scored.params)
     weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)

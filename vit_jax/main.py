@@ -16,7 +16,7 @@ from vit_jax.process import console, exit_status, huge_pages, limits, signals, v
 _STOP = signals.StopRequest()
 if __name__ == "__main__":  # before the imports below, which are slow
   huge_pages.ask_for_huge_pages()
-  console.of_run()
+  console.set_up()
   _STOP.listen()
 
 import pathlib
@@ -59,10 +59,10 @@ def folder_of(recipe: str) -> Path:
   """The folder of the run: that of --workdir, or else the recipe's own.
 
   Raises:
-    ConfigError, CannotReadError: as `default_workdir.of_run`; or no folder can have this name.
+    ConfigError, CannotReadError: as `default_folder`; or no folder can have this name.
   """
   if not _WORKDIR.value:
-    folder, line = default_workdir.of_run(recipe)
+    folder, line = default_workdir.default_folder(recipe)
     if line:
       print(line, flush=True)
   else:
@@ -139,7 +139,7 @@ def main(command: command_line.CommandLine):
 
 def run():
   """The console entry point."""
-  console.of_run()
+  console.set_up()
   _STOP.listen()
   app.run(main, flags_parser=command_line.parse)
 

@@ -11,7 +11,7 @@ import pytest
 from tests import modules
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.inference.model import read
+from vit_jax.inference.model import read_model
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
 SMALL = dict(
@@ -40,7 +40,7 @@ def saved(folder, *, registers=0, **options):
 @pytest.mark.parametrize("registers", [0, 4])
 def test_outputs(tmp_path, registers, caplog):
   model = saved(tmp_path, registers=registers)
-  loaded = read(tmp_path).at_size()
+  loaded = read_model(tmp_path).at_size()
   assert loaded.module.registers == registers
   assert loaded.module.layer_scale
   assert (loaded.card.image_size, loaded.card.resize) == (56, 64)

@@ -48,7 +48,10 @@ def written(folder, kind, settings):
 def test_pixels(tmp_path, kind, settings, resample):
   settings = settings | dict(resample=resample)
   written(tmp_path, kind, settings)
-  prepared, processor = huggingface_images.read(tmp_path, "ViT"), processor_of(kind, **settings)
+  prepared, processor = (
+    huggingface_images.read_processor(tmp_path, "ViT"),
+    processor_of(kind, **settings),
+  )
   mean, deviation, *values = prepared
   how = dict(zip(("size", "resize", "squeeze", "resampling"), values, strict=True))
   for sides in SIZES:
@@ -63,9 +66,9 @@ def test_pixels(tmp_path, kind, settings, resample):
 def test_what_a_file_does_not_say_is_the_processors_own(tmp_path, kind):
   """Also, no processor has a key that is not known here, and what it saves is read."""
   written(tmp_path, kind, {})
-  read, processor = huggingface_images.read(tmp_path, "ViT"), processor_of(kind)
+  read, processor = huggingface_images.read_processor(tmp_path, "ViT"), processor_of(kind)
   processor.save_pretrained(tmp_path)
-  assert huggingface_images.read(tmp_path, "ViT") == read
+  assert huggingface_images.read_processor(tmp_path, "ViT") == read
   pixels = photo(301, 333)
   theirs = processor(Image.fromarray(pixels), return_tensors="np")["pixel_values"][0]
   how = dict(size=read.size, resize=read.resize, squeeze=read.squeeze, resampling=read.resampling)

@@ -16,7 +16,7 @@ from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.config import Model, model_names
 from vit_jax.extras.formats import timm
-from vit_jax.inference.model import of_weights, read
+from vit_jax.inference.model import of_weights, read_model
 from vit_jax.models.recognition import differences
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
@@ -101,7 +101,7 @@ def test_timm_loads_ours_strictly(peer, tmp_path, family, head):
   )
   peer.timm.models.load_checkpoint(model, str(tmp_path / "w.safetensors"), strict=True)
   images = families.images()
-  loaded = read(tmp_path / "w.safetensors")
+  loaded = read_model(tmp_path / "w.safetensors")
   ours, features = loaded.module.apply({"params": loaded.params}, images, train=False)
   expected = ours if head else features["pre_logits"]
   assert np.std(expected) > 0.1
@@ -127,7 +127,7 @@ def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
   peer.timm.models.save_for_hf(
     model, tmp_path / "hub", model_config=config, safe_serialization=True
   )
-  loaded = read(tmp_path / "hub").at_size()
+  loaded = read_model(tmp_path / "hub").at_size()
   assert loaded.card.class_names == tuple(classes or ())
   assert loaded.card.image_size == side <= loaded.card.resize
   named = models.create(THEIRS[case][0], depth=2, qk_norm=case == "qk_norm")
@@ -139,7 +139,7 @@ def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
   expected = features["pre_logits"] if headless else ours
   assert np.std(theirs) > 0.1
   np.testing.assert_allclose(expected, theirs, atol=BOUND, rtol=0)
-  file = read(tmp_path / "hub/model.safetensors").at_size()
+  file = read_model(tmp_path / "hub/model.safetensors").at_size()
   assert (file.module, file.card) == (loaded.module, loaded.card)
   families.assert_same_bits(file.params, loaded.params)
   if "registers" in case:  # written, timm's model has the same shapes
@@ -162,7 +162,7 @@ def test_positions_of_an_unclear_number_of_patches_are_refused():
 def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
   model, side = made(peer, "tiny")
   path = stored(model, tmp_path)
-  loaded = read(path).at_size()
+  loaded = read_model(path).at_size()
   assert "nothing says how its model computes" in caplog.text
   assert (loaded.card.image_size, loaded.card.model.activation) == (side, "gelu")
   ours, _ = loaded.module.apply({"params": loaded.params}, families.images(side), train=False)
@@ -249,7 +249,7 @@ def test_how_images_and_positions_are_resized(peer, tmp_path, images, expected):
   settings = json.loads(config.read_text())
   settings["pretrained_cfg"] |= images
   config.write_text(json.dumps(settings))
-  loaded = read(tmp_path)
+  loaded = read_model(tmp_path)
   card = loaded.card
   assert (card.resize, card.squeeze, card.resampling) == expected
   ours = loaded.at_size(48).params["Transformer"]["posembed_input"]["pos_embedding"]
@@ -359,7 +359,7 @@ def test_fixed_positions_are_a_table_for_timm_and_fixed_again_for_us(
   expected, _ = modules.run(module, params, families.images())
   found = logits(peer, model, families.images())
   np.testing.assert_allclose(found, expected, atol=BOUND, rtol=0)
-  loaded = read(tmp_path / "w.safetensors")
+  loaded = read_model(tmp_path / "w.safetensors")
   assert loaded.module == module
   families.assert_same_bits(loaded.params, params)
   assert loaded.at_size(24).module == module

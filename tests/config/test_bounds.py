@@ -100,7 +100,7 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
       resolved.checked(config)
       if path[0] in ("batch_size", "data", "evaluate"):
         runs.open_data(config)
-      steps.of_run(config, 1437)
+      steps.durations_in_steps(config, 1437)
     assert time.process_time() - begin < SECONDS
 
 
@@ -135,7 +135,7 @@ def test_a_batch_larger_than_the_training_set():
 def test_more_steps_than_can_be_counted():
   long = dataclasses.replace(GOOD, duration=c.Duration(epochs=1e9))
   with pytest.raises(c.ConfigError, match=r"config\.duration is .* the most is 2,147,483,647"):
-    steps.of_run(long, 1437)
+    steps.durations_in_steps(long, 1437)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from vit_jax.config import ConfigError, default_workdir
-from vit_jax.config.default_workdir import default, of_run
+from vit_jax.config.default_workdir import default, default_folder
 
 
 @pytest.fixture(autouse=True)
@@ -68,18 +68,18 @@ def test_no_two_recipes_have_one_folder():
 
 def test_a_run_that_lies_under_an_earlier_name_goes_on_and_it_is_said():
   begin("workdirs/train-a_b", "configs/train.py:a/b")
-  folder, said = of_run("configs/train.py:a/b")
+  folder, said = default_folder("configs/train.py:a/b")
   assert str(folder) == "workdirs/train-a_b"
   assert "Goes on in workdirs/train-a_b, where this run was begun" in said
-  assert of_run("./configs/train.py:a/b")[0] == folder
+  assert default_folder("./configs/train.py:a/b")[0] == folder
   begin(default("configs/train.py:a/b"), "configs/train.py:a/b")
-  assert of_run("configs/train.py:a/b") == (default("configs/train.py:a/b"), "")
+  assert default_folder("configs/train.py:a/b") == (default("configs/train.py:a/b"), "")
 
 
 @pytest.mark.parametrize("known", [["configs/train.py:a_b"], []])
 def test_another_run_under_an_earlier_name_is_left_alone_and_it_is_said(known):
   begin("workdirs/train-a_b", *known)
-  folder, said = of_run("configs/train.py:a/b")
+  folder, said = default_folder("configs/train.py:a/b")
   assert folder == default("configs/train.py:a/b")
   assert said.startswith(
     f"This run is in {folder}. workdirs/train-a_b, which earlier versions took"
@@ -90,9 +90,9 @@ def test_another_run_under_an_earlier_name_is_left_alone_and_it_is_said(known):
 def test_the_folder_of_another_recipe_is_refused():
   begin("workdirs/train-a_b", "configs/train.py:a/b")
   with pytest.raises(ConfigError, match=r"holds a run of configs/train\.py:a/b; give this run"):
-    of_run("configs/train.py:a_b")
+    default_folder("configs/train.py:a_b")
   begin("workdirs/my", "my.py", "configs/my.py")  # once with --workdir
-  assert of_run("configs/my.py") == (pathlib.Path("workdirs/my"), "")
+  assert default_folder("configs/my.py") == (pathlib.Path("workdirs/my"), "")
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_the_folder_of_another_recipe_is_refused():
 def test_a_run_that_does_not_say_its_recipe_goes_on_in_its_plain_folder(content):
   begin("workdirs/vit_digits")
   pathlib.Path("workdirs/vit_digits/starts.jsonl").write_text(f"{content}\n")
-  assert of_run("configs/vit_digits.py") == (pathlib.Path("workdirs/vit_digits"), "")
+  assert default_folder("configs/vit_digits.py") == (pathlib.Path("workdirs/vit_digits"), "")
 
 
 def test_new_runs_say_nothing():
   pathlib.Path("workdirs").mkdir()
   for recipe in RECIPES:
-    assert of_run(recipe) == (default(recipe), "")
+    assert default_folder(recipe) == (default(recipe), "")

@@ -24,12 +24,12 @@ MINE = c.Config(
 
 def test_what_was_written_down_comes_back(tmp_path):
   workdir.write_config(tmp_path, c.to_dict(MINE))
-  assert recorded.read(tmp_path) == MINE
+  assert recorded.read_config(tmp_path) == MINE
 
 
 def test_settings_that_were_not_recorded_have_their_defaults(tmp_path):
   (tmp_path / "config.json").write_text('{"evaluate": {"test": {"split": "test"}}}')
-  old = recorded.read(tmp_path)
+  old = recorded.read_config(tmp_path)
   assert old.evaluate["test"] == Classification(split="test")
   assert old.optimizer == Adam()
 
@@ -74,7 +74,7 @@ def test_what_is_no_settings_of_a_run(tmp_path, content, message):
   if content is not None:
     (tmp_path / "config.json").write_text(content)
   with pytest.raises(c.ConfigError, match=message) as caught:
-    recorded.read(tmp_path)
+    recorded.read_config(tmp_path)
   assert len(str(caught.value).splitlines()) == 1
 
 

@@ -122,7 +122,9 @@ def test_names_from_a_mac_are_those_of_other_systems(tmp_path):
   lists = [one.class_names for one in sources]
   assert lists == [composed, composed, composed]
   assert (
-    classes.read(tmp_path / "names.txt") == Card(8, class_names=tuple(mac)).class_names == composed
+    classes.read_names(tmp_path / "names.txt")
+    == Card(8, class_names=tuple(mac)).class_names
+    == composed
   )
   assert folder[2].image.decode() == mac[2]  # paths keep their bytes
   (tmp_path / "images" / composed[2]).mkdir()

@@ -110,9 +110,9 @@ def test_the_first_lines_of_a_run_tell_what_is_kept(tmp_path, monkeypatch):
   lines = lambda: datasets.notes([datasets.NamedDataset("config.data.train", Dataset(), source)])
   monkeypatch.setattr(byte_ranges, "COPIES", tmp_path)
   monkeypatch.setattr(byte_ranges, "_copies", byte_ranges._copies)  # restored at the end
-  datasets.of_run(Data(bucket_cache=2.0))
+  datasets.opener_of(Data(bucket_cache=2.0))
   assert lines() == []  # of images on this machine nothing is kept
   source.distant = True
   assert lines() == [f'Images from buckets are kept in "{tmp_path}": 0.00 GB now, 2.00 GB at most.']
-  datasets.of_run(Data())
+  datasets.opener_of(Data())
   assert lines() == []

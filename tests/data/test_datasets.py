@@ -17,7 +17,7 @@ def test_the_table_has_every_dataset_and_each_note_once(tmp_path):
   opener.open("config.data.train", Dataset(folder, "[:50%]"))
   opener.open("config.evaluate.val", Dataset(folder, exclude=str(tmp_path / "out.txt")))
   opener.open("config.evaluate.x", Dataset("digits", "test", label_key=""))
-  head, *rows, note = datasets.table(opener.opened).splitlines()
+  head, *rows, note = datasets.summary_table(opener.opened).splitlines()
   assert head.split() == ["data", "source", "images", "classes"]
   assert [row.split() for row in rows] == [
     ["data.train", folder, "[:50%]", "2", "2"],

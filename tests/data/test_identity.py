@@ -143,8 +143,8 @@ def test_of_many_images_some_are_read(monkeypatch):
 def test_it_is_read_as_it_is_written():
   one = Identity(3, "2 ('a', 'b')", "n", "s", "c")
   plain = json.loads(json.dumps({"config.data.train": one._asdict()}))
-  assert identity.read(plain) == {"config.data.train": one}
-  assert identity.read(None) == {}
+  assert identity.read_identities(plain) == {"config.data.train": one}
+  assert identity.read_identities(None) == {}
   for values in (3, {"x": 3}, {"x": {"images": 3}}, [1]):
     with pytest.raises(ValueError, match="data are not described"):
-      identity.read(values)
+      identity.read_identities(values)

@@ -120,7 +120,7 @@ def test_wrong_lists(tmp_path, text, message):
 
 def opened(**changes):
   dataset = c.Dataset(source="digits", split="train", **changes)
-  return datasets.of_run(c.Data()).source(dataset)
+  return datasets.opener_of(c.Data()).source(dataset)
 
 
 def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):

@@ -157,7 +157,7 @@ def test_large_parameters_that_cannot_be_split_are_named():
 
 
 def test_table_of_shardings():
-  *lines, total, each = sharding.table(
+  *lines, total, each = sharding.parameter_table(
     described({"kernel": (64, 1024), "bias": (64,)}, 4)
   ).splitlines()
   cells = [[field.strip() for field in line.split("|")[1:-1]] for line in lines if "|" in line]

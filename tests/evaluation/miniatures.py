@@ -35,7 +35,7 @@ def parameters(classes):
 def evaluated(config, folder):
   """The metrics of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, ())
-  read = evaluated_model.read(config, opened, folder, frozenset(), of_devices())
+  read = evaluated_model.read_evaluated(config, opened, folder, frozenset(), of_devices())
   reader = reader_of(read.settings)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 

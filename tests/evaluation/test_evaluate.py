@@ -241,7 +241,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   """Stops at any place, as after a signal in the training loop."""
   config, _ = features
   opened = open_alone(config, ())
-  read = evaluated_model.read(config, opened, tmp_path, frozenset(), of_devices())
+  read = evaluated_model.read_evaluated(config, opened, tmp_path, frozenset(), of_devices())
   reader = reader_of(read.settings)
   params = evaluate.put(read, reader.mesh)
   context = EvalContext(read.model, read.settings.loss, reader)

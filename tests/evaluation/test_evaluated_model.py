@@ -66,7 +66,7 @@ def unnamed(path, resize=c.AUTO, **changes):
 
 def scored(config, evaluations, folder, named=frozenset(), *, average=True, devices=()):
   known = facts.of_devices(devices)
-  return evaluated_model.read(config, evaluations, folder, named, known, average=average)
+  return evaluated_model.read_evaluated(config, evaluations, folder, named, known, average=average)
 
 
 def read(path, classes=0, **model):

@@ -10,7 +10,7 @@ from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data import sources
-from vit_jax.data.datasets import of_run
+from vit_jax.data.datasets import opener_of
 from vit_jax.evaluation import evaluations
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
@@ -27,7 +27,7 @@ def config(**groups):
 
 
 def opened_of(settings):
-  return evaluations.open_all(settings, of_run(settings.data), ())
+  return evaluations.open_all(settings, opener_of(settings.data), ())
 
 
 def few_shot(**changes):
@@ -100,7 +100,7 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
     given = config(data=c.Data(), evaluate={"set": dataset, "all": several})
     return {name: one.classes for name, one in opened_of(given).evaluators}
 
-  source = of_run(c.Data()).source(several)
+  source = opener_of(c.Data()).source(several)
   occurring = sorted({label for i in range(len(source)) for label in source[i].labels})
   assert all(source.labels(i) == source[i].labels for i in range(len(source)))
   assert opened(len(occurring)) == {"set": tuple(occurring), "all": None}

@@ -44,7 +44,7 @@ def config(tmp_path):
 
 
 def test_labels_are_those_of_the_head(config):
-  in_training = open_all(config, datasets.of_run(config.data), (), classes=HEAD)
+  in_training = open_all(config, datasets.opener_of(config.data), (), classes=HEAD)
   for opened in (in_training, open_alone(config, ()).of_head(HEAD)):
     (scored,) = opened.heads()
     labels = [HEAD[scored.source.labels(i)[0]] for i in range(len(scored.source))]
@@ -73,6 +73,6 @@ def test_a_class_that_the_head_lacks_is_named(config, tmp_path):
   write(tmp_path / "test", {"shoes": 1})
   message = r"test\) has other .*{} has no class 'shoes' \(it has 'shoe'\)"
   with pytest.raises(c.ConfigError, match=message.format("the training data")):
-    open_all(config, datasets.of_run(config.data), (), classes=HEAD)
+    open_all(config, datasets.opener_of(config.data), (), classes=HEAD)
   with pytest.raises(c.ConfigError, match=message.format("the head")):
     evaluated(config, tmp_path / "run")

@@ -66,7 +66,7 @@ def test_the_same_command_goes_on_to_the_same_bits(uninterrupted, tmp_path, case
 
 def test_a_run_without_a_console_has_written_everything(uninterrupted):
   assert checkpoint.available(uninterrupted) == [30, 40]
-  steps = [line["step"] for line in metrics_log.read(uninterrupted) if "loss" in line]
+  steps = [line["step"] for line in metrics_log.read_lines(uninterrupted) if "loss" in line]
   assert steps == [*range(4, 41, 4)]
 
 
@@ -78,7 +78,7 @@ def test_a_clock_that_jumps_changes_nothing(tiny_run, tmp_path, monkeypatch):
     jumping.setattr(time, "time_ns", lambda: int(time.time() * 1e9))
     tiny_runs.train(tmp_path)
   assert_equal_ends(tmp_path, tiny_run, step=5)
-  lines = [line for line in metrics_log.read(tmp_path) if "loss" in line]
+  lines = [line for line in metrics_log.read_lines(tmp_path) if "loss" in line]
   assert len(lines) == 5
   for line in lines:
     assert 0 < line["step_seconds"] < 60

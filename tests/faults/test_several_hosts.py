@@ -110,7 +110,7 @@ def test_two_processes_go_on_with_the_run_of_one(alone, together):
 
 def assert_nearly_equal_lines(workdir, other):
   """The same metrics but for rounding, which depends on the step of the stop: 3e-6 was seen."""
-  for a, b in zip(metrics_log.read(other), metrics_log.read(workdir), strict=True):
+  for a, b in zip(metrics_log.read_lines(other), metrics_log.read_lines(workdir), strict=True):
     assert a.keys() == b.keys()
     for key in a.keys() - TIMING:
       assert b[key] == pytest.approx(a[key], rel=1e-4, abs=1e-8), (key, a["step"])

@@ -10,7 +10,7 @@ from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.config import ConfigError, Model
 from vit_jax.inference import load
-from vit_jax.inference.model import of_weights, read
+from vit_jax.inference.model import of_weights, read_model
 from vit_jax.storage import checkpoint
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights, card
@@ -125,7 +125,7 @@ def test_an_array_where_several_belong(tmp_path, family, name, shape):
   np.savez(tmp_path / "w.npz", **flatten(params))
   card.write(tmp_path / "w.npz.json", CARD)
   with pytest.raises(ValueError, match=rf"w\.npz is not a model of this project: .* {UNKNOWN}"):
-    read(tmp_path / "w.npz")
+    read_model(tmp_path / "w.npz")
 
 
 @pytest.mark.parametrize("norm", [{}, {"scale": (1, 32)}, (1,), (32,)])
@@ -169,4 +169,4 @@ def test_arrays_of_another_layout(family, path, shape, message):
 
 def test_nothing_is_there(tmp_path):
   with pytest.raises(ConfigError, match=r"none\.npz does not exist"):
-    read(tmp_path / "none.npz")
+    read_model(tmp_path / "none.npz")

@@ -75,7 +75,7 @@ def studies():
     if of_curves == table.stem.endswith("_curves"):
       percent = report.scores_are_accuracies(study)
       picture = [table.with_name(f"{name}.png")]
-      figure.draw(results.read(table), study.drawing, picture, percent=percent)
+      figure.draw(results.read_rows(table), study.drawing, picture, percent=percent)
 
 
 def photograph(page: pathlib.Path, picture: pathlib.Path):

@@ -138,7 +138,7 @@ def test_two_small_steps(recipe, depth, tmp_path):
   settings = ON_DIGITS | {"model.depth": depth}
   words = [f"--config.{key}={value}" for key, value in settings.items()]
   assert program.run(tmp_path / "run", *words, recipe=f"configs/{recipe}")
-  losses = [line["loss"] for line in metrics_log.read(tmp_path / "run") if "loss" in line]
+  losses = [line["loss"] for line in metrics_log.read_lines(tmp_path / "run") if "loss" in line]
   assert np.isfinite(losses).all()
   assert len(losses) == 2
 

@@ -23,8 +23,8 @@ def test_every_subset_has_the_settings_and_the_steps_of_the_whole(model, subset)
     assert getattr(config, group) == getattr(whole, group)
   images = dict(zip(("9M", "30M", "90M", "all"), (9e6, 30e6, 90e6, 0), strict=True))[subset]
   assert config.data == dataclasses.replace(whole.data, train=c.Dataset(subset=int(images)))
-  planned = steps.of_run(config, int(images) or 303_000_000)
-  assert planned.total == steps.of_run(whole, 303_000_000).total == 517_822
+  planned = steps.durations_in_steps(config, int(images) or 303_000_000)
+  assert planned.total == steps.durations_in_steps(whole, 303_000_000).total == 517_822
   assert planned.warmup == 10_000
   # So dense that the best is seen: several evaluations in each epoch, or one an epoch of 9 M.
   assert planned.evaluate <= 1.2 * 9e6 / 4096

@@ -104,7 +104,7 @@ def run(config, folder, mode):
 def test_a_toy_is_trained_with_scored_and_reported(toy, tmp_path, capsys):
   config = configured()
   run(config, tmp_path, "train")
-  lines = [line for line in metrics_log.read(tmp_path) if "mine/spread" in line]
+  lines = [line for line in metrics_log.read_lines(tmp_path) if "mine/spread" in line]
   values = {line["step"]: line["mine/spread"] for line in lines}
   assert len(values) == 3
   assert all("test/top1" in line for line in lines)

@@ -117,7 +117,7 @@ def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
   params = checkpoint.load_params(checkpoint.find(whole), ema=False)
   chex.assert_trees_all_equal(params, checkpoint.load_params(checkpoint.find(parts), ema=False))
   assert program.run(whole, *WORDS, mode="evaluate")
-  assert any("test/top1" in line for line in metrics_log.read(whole))
+  assert any("test/top1" in line for line in metrics_log.read_lines(whole))
   report.write([whole], tmp_path / "report.html", inside=True)
   assert "PatchMLP/4" in (tmp_path / "report.html").read_text()
   path = tmp_path / "weights.npz"

@@ -38,7 +38,7 @@ def test_it_trains_resumes_and_is_in_the_report(tmp_path):
     "kind": "hidden_channel",
     "scale": 2.0,
   }
-  lines = [line for line in metrics_log.read(whole) if "loss" in line]
+  lines = [line for line in metrics_log.read_lines(whole) if "loss" in line]
   assert {"training/error", "training/error_red"} <= lines[-1].keys()
   report.write([whole], tmp_path / "report.html", inside=False)
   assert "hidden channel" in (tmp_path / "report.html").read_text()

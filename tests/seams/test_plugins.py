@@ -76,7 +76,7 @@ def test_what_it_registers_is_named_checked_used_and_recorded(tmp_path):
   assert (run / "steps.txt").read_text() == "2"
   assert json.loads((run / "config.json").read_text())["plugins"] == NAME
   assert f"the code of {NAME}" in checkpoint.described(run)[1]["program"]
-  assert recorded.read(run).data.augment[0].by == 3
+  assert recorded.read_config(run).data.augment[0].by == 3
 
 
 def test_a_record_imports_nothing(tmp_path):
@@ -84,14 +84,14 @@ def test_a_record_imports_nothing(tmp_path):
   run = tmp_path / "run"
   assert program.run(run, *WORDS)
   forget()
-  for read in (recorded.read, lambda folder: start.read(folder).config):
+  for read in (recorded.read_config, lambda folder: start.read_recorded(folder).config):
     with pytest.raises(ConfigError, match=rf"recorded with --config\.plugins={NAME}, and this"):
       read(run)
   assert NAME not in sys.modules
   flags = ToolFlags("predict")
   flags.add_source()
   assert flags.parse_args(["--source", str(run), "--plugins", NAME]).plugins == NAME
-  assert recorded.read(run).plugins == NAME
+  assert recorded.read_config(run).plugins == NAME
 
 
 @pytest.mark.parametrize(

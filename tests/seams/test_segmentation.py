@@ -202,9 +202,9 @@ def lines(monkeypatch):
 
 def test_it_learns_what_the_pixels_show_and_is_scored(tmp_path, capsys):
   assert program.run(tmp_path, *WORDS, "--config.duration.steps=40", "--config.data.flip=true")
-  first, *_, last = [line for line in metrics_log.read(tmp_path) if "training/pixels" in line]
+  first, *_, last = [line for line in metrics_log.read_lines(tmp_path) if "training/pixels" in line]
   assert first["training/pixels"] < 0.6 < 0.8 < last["training/pixels"]
-  (scored,) = [line for line in metrics_log.read(tmp_path) if "test/mean_iou" in line]
+  (scored,) = [line for line in metrics_log.read_lines(tmp_path) if "test/mean_iou" in line]
   assert scored["test/mean_iou"] > 0.5
   assert "test: mean IoU" in capsys.readouterr().out
 

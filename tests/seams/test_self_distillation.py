@@ -137,12 +137,16 @@ def test_it_trains_and_resumes_to_the_same_bits(tmp_path):
   ends = [checkpoint.find(folder) for folder in (whole, parts)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
   losses = [
-    {line["step"]: line["batch/loss"] for line in metrics_log.read(folder) if "batch/loss" in line}
+    {
+      line["step"]: line["batch/loss"]
+      for line in metrics_log.read_lines(folder)
+      if "batch/loss" in line
+    }
     for folder in (whole, parts)
   ]
   assert losses[0] == losses[1]
   assert len(set(losses[0].values())) == 4
-  last = metrics_log.read(whole)[-1]
+  last = metrics_log.read_lines(whole)[-1]
   assert 0 < last["training/teacher_entropy"] < np.log(OUTPUTS)
   assert (whole / workdir.IMAGES / "0.png").exists()
 

@@ -77,7 +77,7 @@ def test_it_is_trained_on_evaluated_and_reported(tmp_path, capsys):
   folder = tmp_path / "run"
   assert run(folder, **{"data.train.subset": 24})
   last = {}
-  for line in metrics_log.read(folder):
+  for line in metrics_log.read_lines(folder):
     last |= line
   assert last["loss"] < 0.7
   assert {"test/top1", "probe/2shot"} <= last.keys()

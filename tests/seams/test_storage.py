@@ -163,7 +163,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits_and_is_used(tmp_path, cap
   TOY.appends_left = 10**9
   stopped = checkpoint.available(there)
   assert stopped
-  assert stopped[-1] < metrics_log.read(there)[-1]["step"] < 10
+  assert stopped[-1] < metrics_log.read_lines(there)[-1]["step"] < 10
   assert run(there, *WORDS) == 0
   assert f"resuming after step {stopped[-1]}" in capsys.readouterr().out
   assert_equal_ends(there, alone, step=10)

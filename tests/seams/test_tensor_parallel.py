@@ -145,7 +145,7 @@ def test_a_run_is_that_of_other_devices_and_goes_on_on_them(tmp_path):
   assert re.search(r"MlpBlock_3/Dense_0/kernel .*\(None, 'fsdp', 'model'\)", text)
   one, other = (checkpoint.load_params(checkpoint.find(x), ema=True) for x in (whole, parts))
   chex.assert_trees_all_close(one, other, rtol=1e-4, atol=1e-5)
-  lines = [line for run in (whole, parts) for line in metrics_log.read(run)]
+  lines = [line for run in (whole, parts) for line in metrics_log.read_lines(run)]
   one, other = (line["test/loss"] for line in lines if "test/loss" in line)
   assert one == pytest.approx(other, rel=1e-4)
 

@@ -65,7 +65,7 @@ def test_a_run_starts_from_it(toy, tmp_path, capsys):
 def test_it_is_evaluated(toy, tiny_run, tmp_path):
   run(tmp_path / "run", "evaluate", init_from=str(toy))
   scores = json.loads((tmp_path / "run/evaluation.json").read_text())
-  (line,) = [line for line in metrics_log.read(tiny_run) if "test/loss" in line]
+  (line,) = [line for line in metrics_log.read_lines(tiny_run) if "test/loss" in line]
   assert scores["test/loss"] == pytest.approx(line["test/loss"])
   assert scores["average"]
   assert weights.trained_on(toy) == weights.trained_on(tiny_run) != ()

@@ -60,7 +60,7 @@ def test_the_same_bits_come_back_on_any_mesh(place, made, split, shared, monkeyp
   monkeypatch.setattr(arrays, "SPLIT", shared)
   saved(place, made)
   wanted = abstract(made, states.mesh(*split))
-  found = arrays.read(place, wanted)
+  found = arrays.read_arrays(place, wanted)
   for name, (value, _) in VALUES.items():
     assert found[name].sharding == wanted[name].sharding
     assert found[name].dtype == value.dtype
@@ -117,7 +117,7 @@ def test_what_several_processes_wrote_is_one_state(place, made, monkeypatch):
     monkeypatch.setattr(arrays, "AT_ONCE", 300)  # several groups
     arrays.write(place, process, own)
   arrays.merge(place, 4, parts(made))
-  found = arrays.read(place, abstract(made))
+  found = arrays.read_arrays(place, abstract(made))
   assert all((np.asarray(found[k]) == np.asarray(v)).all() for k, (v, _) in VALUES.items())
 
 
@@ -127,7 +127,7 @@ def test_a_part_that_nobody_wrote_is_an_error_and_not_zeros(place, made):
   arrays.write(place, 0, mine)
   with pytest.raises(ValueError, match="Of zeros, 1 of 2 parts were written"):
     arrays.merge(place, 1, parts(made))
-  for read in (arrays.read, arrays.read_here):
+  for read in (arrays.read_arrays, arrays.read_here):
     with pytest.raises(ValueError, match="zeros"):
       read(place, abstract(made))
   with pytest.raises(ValueError, match="Of absent, 0 of 1 parts"):

@@ -99,7 +99,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_damaged(workdir, code, plac
       restore(workdir)
     if place != "state/_METADATA":  # which only a restore reads
       with pytest.raises(CannotReadError):
-        start.read(workdir)  # not: there is no checkpoint, so begin
+        start.read_recorded(workdir)  # not: there is no checkpoint, so begin
   assert everything(workdir) == before
 
 
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_read_now_is_not_empty(workdir, monkeypatch, cal
       restore(workdir)
     if call != "scandir":  # of the sums alone
       with pytest.raises(CannotReadError):
-        start.read(workdir)
+        start.read_recorded(workdir)
   assert everything(workdir) == before
 
 
@@ -152,10 +152,10 @@ def test_what_tensorstore_cannot_read_now_is_one_sentence(workdir):
 @pytest.mark.parametrize(
   ("name", "reading"),
   [
-    ("metrics.jsonl", metrics_log.read),
+    ("metrics.jsonl", metrics_log.read_lines),
     ("metrics.jsonl", lambda folder: metrics_log.Writer(folder, start_step=1)),
-    ("starts.jsonl", starts.read),
-    ("config.json", recorded.read),
+    ("starts.jsonl", starts.read_starts),
+    ("config.json", recorded.read_config),
   ],
 )
 def test_other_files_of_a_run_are_not_damaged_either(workdir, name, reading, when):

@@ -379,5 +379,5 @@ class TestFind:
     calls, read = itertools.count(), []
     others = lambda own: "it is gone" if next(calls) == 1 else own
     monkeypatch.setattr(agreement, "texts", lambda own: [own, others(own)])
-    checkpoint.read(tmp_path, 0, read.append)
+    checkpoint.read_readable(tmp_path, 0, read.append)
     assert len(read) == 2

@@ -37,7 +37,7 @@ def test_lines_are_json_with_their_step(tmp_path):
     {"step": 3, "loss": 0.5, "data/bad_examples": 2},
     {"step": 4, "loss": "nan", "grad_norm": "inf"},
   ]
-  assert metrics_log.read(tmp_path) == lines
+  assert metrics_log.read_lines(tmp_path) == lines
 
 
 def test_tensorboard_events_hold_the_same_numbers(tmp_path):
@@ -67,7 +67,7 @@ def test_a_resumed_run_drops_what_came_after_its_checkpoint(tmp_path):
   path = tmp_path / "metrics.jsonl"
   path.write_text('{"step": 5}\n{"step": 10}\n{"step": 10, "a": 1}\n{"step": 15}\n{"step": 20, "lo')
   metrics_log.Writer(tmp_path, start_step=10).close()
-  assert [line["step"] for line in metrics_log.read(tmp_path)] == [5, 10, 10]
+  assert [line["step"] for line in metrics_log.read_lines(tmp_path)] == [5, 10, 10]
 
 
 GOOD = [{"step": 5, "loss": 0.5}, {"step": 10, "test/top1": "nan"}]
@@ -101,9 +101,9 @@ def test_damaged_lines_are_set_aside_and_the_others_kept(tmp_path, capsys, damag
   path = tmp_path / "metrics.jsonl"
   lines = [json.dumps(line).encode() for line in GOOD]
   path.write_bytes(b"\n".join([*lines[:place], damage, *lines[place:], b'{"step": 10, "cut']))
-  assert metrics_log.read(tmp_path) == GOOD
+  assert metrics_log.read_lines(tmp_path) == GOOD
   metrics_log.Writer(tmp_path, start_step=10).close()
-  assert metrics_log.read(tmp_path) == GOOD
+  assert metrics_log.read_lines(tmp_path) == GOOD
   assert path.read_bytes() == b"".join(line + b"\n" for line in lines)
   assert (tmp_path / "metrics.jsonl.damaged").read_bytes() == damage + b"\n"
   said = capsys.readouterr().out
@@ -140,11 +140,11 @@ def folder_in_its_place(path):
 def test_what_is_no_file_of_metrics_is_set_aside_whole(tmp_path, capsys, make):
   path = tmp_path / "metrics.jsonl"
   make(path)
-  assert metrics_log.read(tmp_path) == []
+  assert metrics_log.read_lines(tmp_path) == []
   writer = metrics_log.Writer(tmp_path, start_step=10)
   writer.write(11, {"loss": 0.5})
   writer.close()
-  assert metrics_log.read(tmp_path) == [{"step": 11, "loss": 0.5}]
+  assert metrics_log.read_lines(tmp_path) == [{"step": 11, "loss": 0.5}]
   assert (tmp_path / "metrics.jsonl.damaged").exists()
   assert "cannot be read (It is a" in capsys.readouterr().out
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_written_waits_and_is_written_in_order(tmp_path, capsys):
   away.rename(folder)
   writer.complete()
   writer.close()
-  assert metrics_log.read(folder) == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
+  assert metrics_log.read_lines(folder) == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
   assert (folder / "pictures/val/patches/00000002.png").read_bytes() == b"PNG"
 
 

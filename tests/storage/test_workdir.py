@@ -91,7 +91,7 @@ def test_a_lock_that_was_removed_is_noticed_before_anything_is_written(tmp_path,
     with pytest.raises(workdir.LostError, match="another run may be writing"):
       writer.write(3, {"loss": 1.0})
     writer.close()
-  assert [line["step"] for line in metrics_log.read(folder)] == [1, 2]
+  assert [line["step"] for line in metrics_log.read_lines(folder)] == [1, 2]
   workdir.check_held(folder)
 
 

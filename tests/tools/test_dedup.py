@@ -60,7 +60,7 @@ def test_planted_copies_are_listed_shown_and_left_out(tmp_path):
   assert sorted(os.listdir(tmp_path / "out")) == ["exclude.txt", "pairs.html", "pairs.jsonl"]
 
   dataset = c.Dataset(f"folder:{tmp_path}/train", exclude=f"{tmp_path}/out/exclude.txt")
-  left = datasets.of_run(c.Data()).source(dataset)
+  left = datasets.opener_of(c.Data()).source(dataset)
   names = {os.path.basename(left[i].name) for i in range(len(left))}
   assert names == (rest | broken).keys() - {"003.jpg"}
 

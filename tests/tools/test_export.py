@@ -44,8 +44,8 @@ def test_every_format_keeps_parameters_and_card(source, tmp_path, name, flags):
   assert "largest difference of the logits and features after reading it again: 0" in words
   read = weights.read(tmp_path / name)
   families.assert_same_bits(read.params, families.params("vit"))
-  exported = inference.read(tmp_path / name).card
-  assert exported == inference.read(source).card
+  exported = inference.read_model(tmp_path / name).card
+  assert exported == inference.read_model(source).card
   assert dataclasses.replace(exported, model=MODEL) == CARD
   assert exported.model == dataclasses.replace(exported.model, **FUNCTION)
 

@@ -45,7 +45,7 @@ def test_every_study_has_a_plan(path, scale, here):
   lines = plan.lines(short.study, short.checked_costs())
   assert lines[-1].runs == len(jobs.of_study(short.study))
   assert all(line.exaflops for line in lines)
-  assert "device-days" in plan.table(lines)
+  assert "device-days" in plan.estimate_table(lines)
   if found.study.paper:
     assert results.in_paper(found.study)
 
@@ -85,7 +85,7 @@ def test_steps_that_depend_on_missing_data(here):
   found = asked("configs/studies/positions.py", *(f"--config.{one}" for one in settings))
   lines = plan.lines(found.study, found.checked_costs())
   assert {line.exaflops for line in lines} == {None}
-  assert "give the data" in plan.table(lines)
+  assert "give the data" in plan.estimate_table(lines)
 
 
 def test_the_example_of_the_documents(here, tmp_path):

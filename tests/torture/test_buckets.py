@@ -85,7 +85,7 @@ def test_a_run_that_dies_at_any_request_goes_on(case, service, monkeypatch):
       assert not checkpoint.available(folder) or intact(folder)
   assert reached == sorted(reached)
   assert reached[-1] == LAST
-  lines = [(line["step"], line["loss"]) for line in metrics_log.read(folder)]
+  lines = [(line["step"], line["loss"]) for line in metrics_log.read_lines(folder)]
   assert lines == [(step, step / 7) for step in range(1, LAST + 1)]
   expected, found = states.at_step(LAST), states.restore(folder)
   pairs = zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True)

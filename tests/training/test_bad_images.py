@@ -45,7 +45,7 @@ def test_a_few_are_masked_counted_and_named(folder, tmp_path):
   run = tmp_path / "run"
   result = programs.run(command(folder, run, "--config.data.bad_limit=0.1"))
   assert result.returncode == 0, result.stderr
-  lines = metrics_log.read(run)
+  lines = metrics_log.read_lines(run)
   assert [line["step"] for line in lines] == [5, 10]  # no line for an evaluation that is not there
   last = lines[-1]
   assert last["data/bad_examples"] == 8  # 160 images are two epochs of 80, four of them broken
@@ -64,7 +64,7 @@ def test_images_are_counted_over_starts_with_other_batch_sizes(folder, tmp_path)
   for epochs, (batch_size, steps) in enumerate([(16, 5), (20, 9)], 1):
     result = go_on(batch_size, steps)
     assert result.returncode == 0, result.stderr
-    *_, last = metrics_log.read(run)
+    *_, last = metrics_log.read_lines(run)
     assert (last["step"], last["data/images"]) == (steps, 80 * epochs)
     assert (last["data/epoch"], last["data/bad_examples"]) == (epochs, 4 * epochs)
   result = go_on(10, 40, limit=0.0195)  # of 1,000 images, which are the least that count
@@ -104,7 +104,7 @@ def test_an_evaluation_names_the_file_and_does_not_cost_the_run(folder, tmp_path
   assert [re.match(r"Step (\d+): Evaluation set 'test' ", line)[1] for line in said] == ["5", "10"]
   assert "could not be scored 2 time(s), last after step 10." in result.stdout
   assert checkpoint.available(tmp_path / "run") == [5, 10]
-  unscored = [line for line in metrics_log.read(tmp_path / "run") if "loss" not in line]
+  unscored = [line for line in metrics_log.read_lines(tmp_path / "run") if "loss" not in line]
   assert unscored == [{"step": step, "test/unscored": 1} for step in (5, 10)]
   again = programs.run([*words, "--mode=evaluate"])
   assert again.returncode == 1

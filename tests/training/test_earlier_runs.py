@@ -123,7 +123,7 @@ def test_it_goes_on_with_the_losses_that_it_had(gone_on):
   workdir, output = gone_on
   assert "resuming after step 40" in output
   losses = json.loads((FIXTURES / "digits_lamb_losses.json").read_text())
-  lines = [line for line in metrics_log.read(workdir) if "batch/loss" in line]
+  lines = [line for line in metrics_log.read_lines(workdir) if "batch/loss" in line]
   found = {str(line["step"]): line["batch/loss"] for line in lines if line["step"] > 40}
   assert [*found] == [*losses] == [str(step) for step in range(41, 61)]
   np.testing.assert_allclose([*found.values()], [*losses.values()], rtol=1e-5)
@@ -168,7 +168,7 @@ def test_a_setting_that_was_derived_cannot_be_changed(earlier):
 
 
 def test_it_is_scored_with_its_own_settings(earlier):
-  *_, last = [line for line in metrics_log.read(earlier) if "test/top1" in line]
+  *_, last = [line for line in metrics_log.read_lines(earlier) if "test/top1" in line]
   found = evaluate(earlier)
   assert (found["step"], found["average"]) == (40, True)
   metrics = [key for key in last if key.startswith("test/")]
@@ -206,7 +206,7 @@ def answers(model, images):
 def test_settings_of_own_images_are_read_as_they_were(tmp_path):
   before = settings_in(FIXTURES / "own_images_config.json")
   (tmp_path / "config.json").write_text(json.dumps(before))
-  config = recorded.read(tmp_path)
+  config = recorded.read_config(tmp_path)
   assert in_json(resolved.without_data(config, devices=1)) == expected(before, attention=c.AUTO)
 
 

@@ -183,7 +183,7 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   whole, cut = tmp_path / "whole", tmp_path / "cut"
   result = programs.run(settled(whole))
   assert result.returncode == 0, result.stderr
-  metrics = {x["step"]: x["test/top1"] for x in metrics_log.read(whole) if "test/top1" in x}
+  metrics = {x["step"]: x["test/top1"] for x in metrics_log.read_lines(whole) if "test/top1" in x}
   *_, end = metrics
   best = max(metrics, key=metrics.get)
   assert end == best + 12 < 40

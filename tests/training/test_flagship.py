@@ -45,7 +45,7 @@ def test_trains_evaluates_and_exports(tmp_path):
   result = programs.run(command(run, name), **where)
   assert result.returncode == 0, result.stderr
 
-  losses = [line["loss"] for line in metrics_log.read(run) if "loss" in line]
+  losses = [line["loss"] for line in metrics_log.read_lines(run) if "loss" in line]
   assert losses[0] == pytest.approx(CLASSES * np.log1p(np.exp(-10)) + 10 * 1.5, rel=0.5)
   assert losses[-1] < 0.9 * losses[0]
 

@@ -42,7 +42,7 @@ def config(source, side=16, **model):
 
 def read(config, names=NAMES):
   objective = objectives.of_config(config)
-  return init_from.read(config, objective, names)
+  return init_from.read_initial(config, objective, names)
 
 
 @pytest.mark.parametrize("rule", ["", "bicubic_offset"])
@@ -191,4 +191,4 @@ def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):
   assert result.returncode == 0, result.stderr
   assert "Started from" not in result.stdout
   assert checkpoint.available(second)[-1] == 10
-  assert len([line for line in metrics_log.read(second) if "test/top1" in line]) == 1
+  assert len([line for line in metrics_log.read_lines(second) if "test/top1" in line]) == 1

@@ -45,7 +45,7 @@ def test_what_the_user_sees(digits):
 
 
 def test_every_log_line_has_all_metrics(digits):
-  lines = [line for line in metrics_log.read(digits[0]) if "loss" in line]
+  lines = [line for line in metrics_log.read_lines(digits[0]) if "loss" in line]
   assert [line["step"] for line in lines] == list(range(4, 41, 4))
   wanted = {
     "step",
@@ -74,7 +74,7 @@ def test_every_log_line_has_all_metrics(digits):
 
 
 def test_evaluation_scores_the_full_test_set(digits):
-  lines = [line for line in metrics_log.read(digits[0]) if "test/top1" in line]
+  lines = [line for line in metrics_log.read_lines(digits[0]) if "test/top1" in line]
   assert [line["step"] for line in lines] == [20, 40]
   assert {line["test/examples"] for line in lines} == {360}
   right = lines[-1]["test/top1"] * 360
@@ -92,7 +92,7 @@ def evaluate(workdir, *overrides, devices=1):
 
 def test_evaluate_mode_gives_the_metrics_of_the_loop_on_any_devices_and_batch(digits):
   workdir, _ = digits
-  (inside,) = [x for x in metrics_log.read(workdir) if "test/top1" in x and x["step"] == 40]
+  (inside,) = [x for x in metrics_log.read_lines(workdir) if "test/top1" in x and x["step"] == 40]
   outside = evaluate(workdir, "--config.batch_size=56", "--config.mesh.fsdp=2", devices=8)
   assert outside.keys() == inside.keys()
   for key, value in inside.items():
@@ -101,7 +101,7 @@ def test_evaluate_mode_gives_the_metrics_of_the_loop_on_any_devices_and_batch(di
 
 def last_evaluation(workdir):
   """The metrics of the run's own last evaluation, without its step."""
-  line = [line for line in metrics_log.read(workdir) if "test/top1" in line][-1]
+  line = [line for line in metrics_log.read_lines(workdir) if "test/top1" in line][-1]
   return {key: value for key, value in line.items() if key != "step"}
 
 

@@ -15,7 +15,7 @@ from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import launch, recipes
 from vit_jax.data.batches import Reader
-from vit_jax.data.datasets import check_same_classes, of_run
+from vit_jax.data.datasets import check_same_classes, opener_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -75,7 +75,7 @@ def test_an_epoch_is_as_long_as_all_sources_together(two):
   resolved.checked(config)
   data = runs.open_data(config)
   assert (len(data.train), data.train.class_names) == (30, ("a", "b"))
-  assert steps.of_run(config, len(data.train)).total == round(2 * 30 / 8)
+  assert steps.durations_in_steps(config, len(data.train)).total == round(2 * 30 / 8)
   made = runs.make(config, data, jax.devices()[:1])
   assert messages.mix(made) == (
     "The training images are a mix: large 40.00% (20 images, each seen 1.28 times), "
@@ -150,7 +150,7 @@ def test_sources_of_other_classes_are_named(two, tmp_path):
 
 
 def test_sources_with_another_kind_of_labels_are_named(two):
-  datasets = of_run(run(two).data).training(run(two).data, labelled=True).datasets
+  datasets = opener_of(run(two).data).training(run(two).data, labelled=True).datasets
   datasets[1].source.multi_label = True
   with pytest.raises(c.ConfigError, match=r"^Images of config\.data\.mix\.small .* any number of"):
     check_same_classes(datasets)
@@ -263,6 +263,6 @@ def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path,
   assert launch.train(made, parts, StopAfter())
   ends = [checkpoint.find(folder, 6) for folder in (whole, parts)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
-  losses = [[line["loss"] for line in metrics_log.read(folder)] for folder in (whole, parts)]
+  losses = [[line["loss"] for line in metrics_log.read_lines(folder)] for folder in (whole, parts)]
   assert losses[0] == losses[1]
   assert len(set(losses[0])) == 6

@@ -197,10 +197,12 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   assert stored[0].keys() == stored[1].keys()
   same = {name for name in stored[0] if np.array_equal(stored[0][name], stored[1][name])}
   assert same == set(stored[0]) - set(compatible.describe(made.abstract.ema))
-  assert not any("mfu" in line for line in metrics_log.read(tmp_path / "whole"))
+  assert not any("mfu" in line for line in metrics_log.read_lines(tmp_path / "whole"))
   opened = made.data.evaluations
-  read = evaluated_model.read(DIGITS, opened, tmp_path / "parts", frozenset(), of_devices())
+  read = evaluated_model.read_evaluated(
+    DIGITS, opened, tmp_path / "parts", frozenset(), of_devices()
+  )
   metrics = evaluate.evaluate(read, opened, made.reader, tmp_path / "parts", stall_seconds=0.0)
-  assert metrics.items() <= metrics_log.read(tmp_path / "whole")[-1].items()
+  assert metrics.items() <= metrics_log.read_lines(tmp_path / "whole")[-1].items()
   restored = checkpoint.load(ends[0], made.abstract)
   chex.assert_trees_all_equal_structs(restored, made.abstract)

@@ -33,7 +33,7 @@ CONFIG = dataclasses.replace(
 
 def go_on(folder):
   """Trains, or goes on."""
-  recorded = start.read(folder)
+  recorded = start.read_recorded(folder)
   made = runs.make(
     CONFIG,
     runs.open_data(CONFIG),
@@ -42,7 +42,7 @@ def go_on(folder):
     images=recorded.images.images,
   )
   assert launch.train(made, folder, StopRequest())
-  return [line for line in metrics_log.read(folder) if "loss" not in line]
+  return [line for line in metrics_log.read_lines(folder) if "loss" not in line]
 
 
 def test_a_state_is_saved_before_it_is_scored_and_scored_again_if_that_failed(
@@ -59,11 +59,17 @@ def test_a_state_is_saved_before_it_is_scored_and_scored_again_if_that_failed(
     lines = go_on(tmp_path)
   assert [line["step"] for line in lines if line["test/unscored"]] == [3, 5]
   assert [steps[-1] for steps in saved] == [3, 5]
-  (note,) = reported.read(tmp_path, "run").notes
+  (note,) = reported.read_run(tmp_path, "run").notes
   assert note == "Evaluation set 'test' could not be scored 2 time(s), last after step 5."
   first, second = go_on(tmp_path)
   assert (first["step"], second["step"], second["test/examples"]) == (3, 5, 360)
-  assert [line["step"] for line in metrics_log.read(tmp_path) if "loss" in line] == [1, 2, 3, 4, 5]
+  assert [line["step"] for line in metrics_log.read_lines(tmp_path) if "loss" in line] == [
+    1,
+    2,
+    3,
+    4,
+    5,
+  ]
 
 
 def test_of_several_processes_all_take_the_same_batches_and_fail_together(monkeypatch):

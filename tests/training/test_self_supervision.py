@@ -72,7 +72,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path):
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
   metrics = ("step", "loss", "training/accuracy", "training/constant_loss", "held/patch_loss")
   kept = [
-    [{key: line.get(key) for key in metrics} for line in metrics_log.read(folder)]
+    [{key: line.get(key) for key in metrics} for line in metrics_log.read_lines(folder)]
     for folder in (pretrained, tmp_path)
   ]
   assert kept[0] == kept[1]
@@ -80,7 +80,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path):
 
 def test_what_a_user_sees(pretrained):
   lines = {}
-  for line in metrics_log.read(pretrained):
+  for line in metrics_log.read_lines(pretrained):
     lines |= line
   for name in ("training/accuracy", "training/accuracy_kept", "held/patch_constant_loss"):
     assert 0 <= lines[name] < np.log(512)
@@ -97,7 +97,7 @@ def test_what_a_user_sees(pretrained):
 
 def read_weights(config, names):
   objective = objectives.of_config(config)
-  return init_from.read(config, objective, names)
+  return init_from.read_initial(config, objective, names)
 
 
 def finetuning(folder, **settings):
@@ -132,10 +132,10 @@ def test_another_masked_run_goes_on_with_all_of_them(pretrained):
 
 @pytest.mark.parametrize("output", ["w.npz", "w.safetensors", "folder"])
 def test_export_leaves_them_out_and_says_so(pretrained, tmp_path, output):
-  model = inference.read(pretrained)
+  model = inference.read_model(pretrained)
   lines = export.write(model, str(pretrained), tmp_path / output)
   assert any("objective/mask_embedding" in line for line in lines)
-  again = inference.read(tmp_path / output)
+  again = inference.read_model(tmp_path / output)
   assert not again.has_head
   own = {k: v for k, v in flatten(model.read.params).items() if not k.startswith("objective/")}
   chex.assert_trees_all_equal(flatten(again.read.params), own)
@@ -153,7 +153,7 @@ def evaluate(*words):
 def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained):
   assert evaluate(f"--workdir={pretrained}") == 0
   found = json.loads((pretrained / "evaluation.json").read_text())
-  last = [line for line in metrics_log.read(pretrained) if "near/20nn" in line][-1]
+  last = [line for line in metrics_log.read_lines(pretrained) if "near/20nn" in line][-1]
   for name in ("near/20nn", "token/20nn", "probe/5shot"):
     assert found[name] == last[name]
   assert found["held/patch_loss"] == pytest.approx(last["held/patch_loss"])

@@ -31,7 +31,7 @@ def train(folder, *, log_every, stops=()):
   for stop in (*stops, None):
     made = runs.make(config, data, jax.devices()[:1])
     assert launch.train(made, folder, StopAfter(stop)) == (stop is None)
-  return {line["step"]: line for line in metrics_log.read(folder) if "loss" in line}
+  return {line["step"]: line for line in metrics_log.read_lines(folder) if "loss" in line}
 
 
 def test_lines_are_means_of_single_batches_also_of_a_run_that_was_stopped(tmp_path):

@@ -74,7 +74,7 @@ STARTED = resolved.config(init_from="w.npz", new_head=True, model=c.Model(head_b
 
 
 def begun(folder, config=STARTED, step=9):
-  return start.read(saved(folder, step, json.loads(json.dumps(c.to_dict(config)))))
+  return start.read_recorded(saved(folder, step, json.loads(json.dumps(c.to_dict(config)))))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_the_model_of_another_run(tiny_run):
 
 def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
   """It would touch the devices before the processes of a run are connected."""
-  monkeypatch.setattr(checkpoint, "read", None)
+  monkeypatch.setattr(checkpoint, "read_readable", None)
   (step,) = (tiny_run / "checkpoints").iterdir()
   assert of_weights(tiny_run).model == of_weights(step).model
   assert facts.start_of(str(step)).weights is None
@@ -318,7 +318,7 @@ def test_a_run_that_goes_on_has_its_own_model(tmp_path):
   ],
 )
 def test_recorded_settings_that_cannot_be_read(tmp_path, settings, message):
-  before = start.read(saved(tmp_path, 9, settings))
+  before = start.read_recorded(saved(tmp_path, 9, settings))
   with pytest.raises(c.ConfigError, match=rf"^{tmp_path}, checkpoint 9: .*{message}"):
     _ = before.config
 

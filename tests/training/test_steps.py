@@ -19,7 +19,7 @@ def test_durations():
     checkpoint=c.Checkpoint(every=c.Duration(steps=9), keep_every=c.Duration(epochs=1)),
     schedule=c.Schedule(warmup=c.Duration(epochs=1)),
   )
-  found = steps.of_run(config, 1437)
+  found = steps.durations_in_steps(config, 1437)
   assert found == steps.Steps(total=180, warmup=90, log=10, evaluate=45, save=9, keep=90)
 
 
@@ -29,7 +29,7 @@ def test_durations():
 )
 def test_checkpoints_are_kept_at_steps_that_are_saved(keep, save, expected):
   checkpoint = c.Checkpoint(every=c.Duration(steps=save), keep_every=c.Duration(steps=keep))
-  found = steps.of_run(dataclasses.replace(CONFIG, checkpoint=checkpoint), 1437)
+  found = steps.durations_in_steps(dataclasses.replace(CONFIG, checkpoint=checkpoint), 1437)
   assert found.keep == expected
 
 
@@ -50,20 +50,20 @@ def test_a_run_takes_the_images_that_are_asked_whatever_batch_sizes_it_had(
   schedule = c.Schedule(warmup=c.Duration(epochs=1))
   config = resolved.config(batch_size=new, duration=c.Duration(**unit), schedule=schedule)
   later = steps.ImageCount(step, step * old, new)
-  found = steps.of_run(config, 1000, later)
+  found = steps.durations_in_steps(config, 1000, later)
   assert (found.total, found.warmup) == (total, warmup)
   assert abs(later.up_to(total) - 10_000) <= new / 2 or total <= step
   again = steps.ImageCount(step + 7, later.up_to(step + 7), new)
-  assert steps.of_run(config, 1000, again) == found  # a later start finds the same
+  assert steps.durations_in_steps(config, 1000, again) == found  # a later start finds the same
   fixed = dataclasses.replace(config, duration=c.Duration(steps=90))
-  assert steps.of_run(fixed, 1000, later).total == 90
+  assert steps.durations_in_steps(fixed, 1000, later).total == 90
 
 
 @pytest.mark.parametrize("step", range(4))
 def test_with_one_batch_size_a_run_that_goes_on_rounds_as_at_its_start(step):
   config = resolved.config(batch_size=2, duration=c.Duration(examples=5))  # 2.5 steps
   begun = steps.ImageCount(step, 2 * step, 2)
-  assert steps.of_run(config, 9, begun) == steps.of_run(config, 9)
+  assert steps.durations_in_steps(config, 9, begun) == steps.durations_in_steps(config, 9)
 
 
 def test_images_of_starts_with_several_batch_sizes():

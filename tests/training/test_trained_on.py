@@ -12,7 +12,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config import parsing
 from vit_jax.data import history
-from vit_jax.data.datasets import of_run
+from vit_jax.data.datasets import opener_of
 from vit_jax.data.history import Trained
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
@@ -40,7 +40,7 @@ def folder(tmp_path):
 
 def trained(*datasets):
   """The history of weights trained on datasets."""
-  opener = of_run(c.Data())
+  opener = opener_of(c.Data())
   return history.record([opener.open("", dataset) for dataset in datasets])
 
 
@@ -185,7 +185,7 @@ def test_a_history_of_a_stranger_is_not_trusted(tmp_path, form, values):
     manifest.write(tmp_path / "run/checkpoints/9")
   assert "trained_on" in refused(start.history_of, place)
   if form == "run":
-    assert "trained_on" in refused(start.read, tmp_path / "run")
+    assert "trained_on" in refused(start.read_recorded, tmp_path / "run")
   else:
     with pytest.raises(ValueError, match="trained_on"):
       weights.read(tmp_path / form)
@@ -195,7 +195,7 @@ def test_it_is_written_as_it_is_read():
   full = c.Dataset("folder:/é", "[:1]", "i", "", "/list", 7)
   for dataset in (full, c.Dataset()):
     known = (Trained(dataset, "x"),)
-    assert history.read(json.loads(json.dumps(history.written(known)))) == known
+    assert history.read_history(json.loads(json.dumps(history.written(known)))) == known
   assert history.written((Trained(c.Dataset("digits"), "x"),)) == [
     {"source": "digits", "identity": "x"}
   ]

@@ -36,7 +36,7 @@ class Survey:
       ConfigError: they are of another device.
       RunError: results.csv is damaged.
     """
-    rows = results.read(self.folder / RESULTS)
+    rows = results.read_rows(self.folder / RESULTS)
     others = {row.get("device", "something else") for row in rows} - {self.device}
     if others:
       raise ConfigError(

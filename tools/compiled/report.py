@@ -187,7 +187,11 @@ def estimates(config: Config, program) -> dict:
   )
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
-    days = steps.of_run(config, examples or step_program.UNKNOWN_LENGTH).total * seconds / 86_400
+    days = (
+      steps.durations_in_steps(config, examples or step_program.UNKNOWN_LENGTH).total
+      * seconds
+      / 86_400
+    )
     paper_core_days, paper_epochs = core_days_in_paper(config)
     result |= dict(
       days=days,

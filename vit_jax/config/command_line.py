@@ -60,7 +60,7 @@ def recipe_of(argv: list[str]) -> Config:
       "--config is missing; give a recipe, such as --config=configs/vit_digits.py, or, with "
       "--mode=evaluate, the --workdir of a run."
     )
-  return recorded.read(path_of(workdir))
+  return recorded.read_config(path_of(workdir))
 
 
 def value_of(flag: str, argv: list[str]) -> str | None:

@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"configs/\w+\.py")
 _SUM = re.compile(r".*-[0-9a-f]{10}")
 
 
-def of_run(recipe: str) -> tuple[pathlib.Path, str]:
+def default_folder(recipe: str) -> tuple[pathlib.Path, str]:
   """The folder for --config=RECIPE, and a sentence to show; "" if there is nothing to say.
 
   A run that lies under the name that earlier versions gave goes on there.
@@ -85,6 +85,6 @@ def _holds_run(folder: pathlib.Path) -> bool:
 
 def _recipes_in(folder: pathlib.Path) -> list[str]:
   """The recipes that the starts of a run name."""
-  commands = [start.get("command") for start in starts.read(folder)]
+  commands = [start.get("command") for start in starts.read_starts(folder)]
   texts = [list(map(str, command)) for command in commands if isinstance(command, list)]
   return [recipe for command in texts if (recipe := value_of("config", command))]

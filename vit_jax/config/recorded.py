@@ -87,7 +87,7 @@ def _place(settings: dict, key: str) -> tuple[dict, str]:
   return (node if isinstance(node, dict) else {}), name
 
 
-def read(workdir: pathlib.Path) -> Config:
+def read_config(workdir: pathlib.Path) -> Config:
   """The settings in WORKDIR/config.json.
 
   Raises:

@@ -172,7 +172,7 @@ def of_file(setting: str, outputs: int) -> tuple[str, ...]:
     ValueError: it cannot be read, or has another number of names.
   """
   try:
-    names = read(local_path(setting))
+    names = read_names(local_path(setting))
   except (ValueError, OSError) as error:
     reason = getattr(error, "strerror", None) or error
     raise ValueError(
@@ -210,7 +210,7 @@ def standard_order(outputs: int) -> str:
   )
 
 
-def read(path: pathlib.Path) -> tuple[str, ...]:
+def read_names(path: pathlib.Path) -> tuple[str, ...]:
   """Reads names from a text file, one per line.
 
   Raises:

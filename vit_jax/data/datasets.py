@@ -146,7 +146,7 @@ class Opener:
     return Training(datasets, opened[0] if len(opened) == 1 else sources.Mixed(opened), parts)
 
 
-def of_run(data: Data) -> Opener:
+def opener_of(data: Data) -> Opener:
   """The opener of a run's datasets; what is read from buckets is kept as its settings say."""
   byte_ranges.keep(data.bucket_cache)
   return Opener(data.max_pixels, data.threads, data.allow_overlap)
@@ -182,7 +182,7 @@ def in_words(dataset: Dataset) -> str:
   return " ".join(filter(None, [dataset.source, dataset.split, *less]))
 
 
-def table(datasets: Sequence[NamedDataset]) -> str:
+def summary_table(datasets: Sequence[NamedDataset]) -> str:
   """A line for each dataset, with its numbers of images and classes, and lines with the notes."""
   rows = [["data", "source", "images", "classes"]]
   for named in datasets:

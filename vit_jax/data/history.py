@@ -46,7 +46,7 @@ def written(history: Iterable[Trained]) -> list[dict[str, Any]]:
   return [chosen(to_dict(dataset)) | {"identity": identity} for dataset, identity in history]
 
 
-def read(values: Any) -> History:
+def read_history(values: Any) -> History:
   """Undoes `written`; the values may come from a stranger.
 
   Raises:

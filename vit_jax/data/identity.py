@@ -60,7 +60,7 @@ def of_all(datasets: Iterable[NamedDataset]) -> dict[str, Identity]:
   return {named.key: of(named.source) for named in datasets}
 
 
-def read(values: Any) -> dict[str, Identity]:
+def read_identities(values: Any) -> dict[str, Identity]:
   """The identities of datasets by the names of their settings, from JSON.
 
   Raises:
@@ -155,7 +155,7 @@ def _content(source: Source, pool: ThreadPoolExecutor) -> str:
 def _image(source: Source, row: int) -> bytes:
   """The content of an image; that of one that stays unreadable is always the same."""
   try:
-    image = retry_reads.read(lambda: source[row].image, lambda: source.name(row))
+    image = retry_reads.retried(lambda: source[row].image, lambda: source.name(row))
   except OSError as error:
     if isinstance(error, UnreachableError) or error.errno in retry_reads.MAY_PASS:
       raise

@@ -217,7 +217,7 @@ def _evaluate_item(_: int, row: int, read: Read, *, source: Source, layout: Layo
 
 
 def _read(source: Source, row: int) -> Example:
-  return retry_reads.read(lambda: source[row], lambda: source.name(row))
+  return retry_reads.retried(lambda: source[row], lambda: source.name(row))
 
 
 def _load(

@@ -85,7 +85,7 @@ class Records:
       raise RunError(self._in_words(number, row, error)) from error
     title = lambda: f'record {row} of "{self.parts[number].path}"'
     try:
-      return retry_reads.read(lambda: reader.read([row])[0], title, _unreadable)
+      return retry_reads.retried(lambda: reader.read([row])[0], title, _unreadable)
     except (UnreachableError, ChangedError):
       raise
     except (RuntimeError, ValueError) as error:

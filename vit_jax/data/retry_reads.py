@@ -21,7 +21,7 @@ MAY_PASS = frozenset(
 _log = logging.getLogger(__name__)
 
 
-def read(
+def retried(
   attempt: Callable[[], Value],
   name: Callable[[], str],
   may_pass: Callable[[Exception], bool] = lambda error: getattr(error, "errno", None) in MAY_PASS,

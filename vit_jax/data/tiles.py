@@ -9,7 +9,7 @@ GAP = 4  # white pixels between images
 LEAST = 96  # smallest side of an image, pixels; smaller images are enlarged by a whole number
 
 
-def table(*columns: np.ndarray) -> np.ndarray:
+def picture_table(*columns: np.ndarray) -> np.ndarray:
   """A picture with one row for each image.
 
   Args:
@@ -37,7 +37,7 @@ def grid(images: np.ndarray, columns: int) -> np.ndarray:
   """
   white = np.full((-len(images) % columns, *images.shape[1:]), 255, np.uint8)
   rows = np.concatenate([images, white]).reshape(-1, columns, *images.shape[1:])
-  return table(*rows.swapaxes(0, 1))
+  return picture_table(*rows.swapaxes(0, 1))
 
 
 def png(picture: np.ndarray) -> bytes:

@@ -161,7 +161,7 @@ def holders(mesh: Mesh, spec: P) -> np.ndarray:
   return np.broadcast_to(first, places.shape).ravel()
 
 
-def table(arrays: dict) -> str:
+def parameter_table(arrays: dict) -> str:
   """A table of how every array is split, and the bytes that lie on each device.
 
   Args:

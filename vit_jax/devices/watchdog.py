@@ -58,14 +58,14 @@ class Heartbeat(NamedTuple):
   text: str = ""
 
 
-def of_run(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
+def watching(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
   """The watchdog for this process of a run; `stall_seconds` is the limit."""
   advice = "Start the same command again to go on from the last checkpoint."
   return _of_folder(stall_seconds, folder / FOLDER, advice)
 
 
 def of_evaluation(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
-  """As `of_run`, with heartbeats of its own: others may train or evaluate in the folder."""
+  """As `watching`, with heartbeats of its own: others may train or evaluate in the folder."""
   name = np.uint32(secrets.randbits(32))
   if jax.process_count() > 1:
     name = multihost_utils.broadcast_one_to_all(name)

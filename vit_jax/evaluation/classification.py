@@ -315,4 +315,4 @@ def write_details(
   known = details.Details(details.distinct(source.class_names), *kept.joined(), source.name)
   details.write(folder, known)
   rows = examples.chosen(known.labels, known.predictions, known.probabilities)
-  examples.write(folder / examples.IMAGES, examples.read(rows, image))
+  examples.write(folder / examples.IMAGES, examples.read_images(rows, image))

@@ -40,7 +40,7 @@ def evaluate(
   if jax.process_index() == 0:
     with workdir.writing(folder):
       files.make_folder(folder)
-    print(datasets.table(evaluations.datasets))
+    print(datasets.summary_table(evaluations.datasets))
     print(one_line(scored_in_words(read, evaluations)))
     if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))

@@ -66,7 +66,7 @@ class Scored:
   origin: dict[str, int | str]
 
 
-def read(
+def read_evaluated(
   config: Config,
   evaluations: Evaluations,
   folder: Path,
@@ -147,7 +147,7 @@ def fitted(
   evaluations: Evaluations,
   origin: dict[str, int | str],
 ) -> Scored:
-  """The model, prepared for the evaluation; arguments as for `read`.
+  """The model, prepared for the evaluation; arguments as for `read_evaluated`.
 
   Raises:
     ValueError: it is not the model that was asked for, it has other classes, or it has no head and

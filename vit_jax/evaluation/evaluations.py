@@ -98,7 +98,7 @@ def open_alone(config: Config, trained_on: History) -> Evaluations:
   Raises:
     ConfigError: as `open_all`, or there is nothing to evaluate on.
   """
-  opener = datasets.of_run(config.data)
+  opener = datasets.opener_of(config.data)
   evaluations = open_all(config, opener, (), earlier=trained_on)
   if not evaluations:
     name = next(iter(config.evaluate), "NAME")

@@ -36,7 +36,7 @@ def worst(labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray
   return wrong[order[:SHOWN]].tolist()
 
 
-def read(rows: list[int], image: Callable[[int], np.ndarray]) -> dict[int, np.ndarray]:
+def read_images(rows: list[int], image: Callable[[int], np.ndarray]) -> dict[int, np.ndarray]:
   """The images of rows, (S, S, 3) uint8 each, without those that can no longer be read."""
   images = {}
   for row in rows:

@@ -117,7 +117,9 @@ class HeldOut(Evaluator):
     if not totals["count"]:
       raise NothingCounts("no image counts")
     check_finite(totals["not_finite"], totals["images"], "the predictions")
-    picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
+    picture = tiles.picture_table(
+      *(np.concatenate([x[column] for x in shown]) for column in COLUMNS)
+    )
     metrics = metrics_of(totals, patch_targets.TARGETS[target])
     dataset = datasets.in_words(self.settings)
     return Result(metrics, pictures={"patches": picture}, dataset=dataset)

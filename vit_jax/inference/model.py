@@ -178,10 +178,10 @@ def load(
     ValueError: the weights are damaged or not of a model of this project, or as
       `LoadedModel.at_size`.
   """
-  return read(source, step=step, average=average).at_size(image_size)
+  return read_model(source, step=step, average=average).at_size(image_size)
 
 
-def read(source: pathlib.Path | str, *, step: int = 0, average: bool = True) -> LoadedModel:
+def read_model(source: pathlib.Path | str, *, step: int = 0, average: bool = True) -> LoadedModel:
   """As `load`, but the parameters stay as they are stored, not fitted to an image size.
 
   Args:

@@ -19,7 +19,7 @@ _CLEAR = "\x1b[K"  # clears the rest of a line
 _BEGIN = re.compile(r"\r?(\x1b\[K)?")
 
 
-def of_run():
+def set_up():
   """Drops output that cannot be written: a full disk or a closed pipe must not end a run."""
   _open_all(os.O_RDWR)
   logging.setLogRecordFactory(_Record)

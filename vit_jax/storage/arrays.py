@@ -185,7 +185,7 @@ def merge(place: dict, processes: int, wanted: Mapping[str, tuple[Sequence[int],
   folder.write(METADATA, json.dumps(described)).result()
 
 
-def read(place: dict, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
+def read_arrays(place: dict, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.Array]:
   """Arrays with the shardings that `wanted` gives; each process reads what its devices hold.
 
   Raises:
@@ -203,7 +203,7 @@ def read_here(place: dict, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[s
   """Whole arrays, in the memory of this machine.
 
   Raises:
-    ValueError: as `read`.
+    ValueError: as `read_arrays`.
   """
   asked, database = context(), _database(place)
   opened = {name: ts.open(_known(database, name, wanted[name]), context=asked) for name in wanted}

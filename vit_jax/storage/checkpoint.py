@@ -137,7 +137,7 @@ def _copied(folder: Path) -> str:
   return "" if str(step) == folder.name else f"it is a copy of step {step}"
 
 
-def read(workdir: Path, step: int, reading: Callable[[Path], Read]) -> tuple[Path, Read]:
+def read_readable(workdir: Path, step: int, reading: Callable[[Path], Read]) -> tuple[Path, Read]:
   """Reads checkpoint `step`, or the newest undamaged checkpoint if `step` is 0.
 
   A run that goes on removes old checkpoints. If it removes the newest one while it is read, this
@@ -214,7 +214,7 @@ def load(folder: Path, abstract, changes: Callable[[dict], list[str]] = lambda s
   """
   check_compatible(folder, read_meta(folder), abstract, changes)
   with _reading(folder), _database(folder) as place:
-    found = arrays.read(place, named(abstract))
+    found = arrays.read_arrays(place, named(abstract))
   return jax.tree_util.tree_map_with_path(lambda path, _: found[name_of(path)], abstract)
 
 

@@ -56,7 +56,7 @@ def _sum(path):
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read(folder: Path) -> dict[str, str]:
+def read_sums(folder: Path) -> dict[str, str]:
   """The recorded sums of a checkpoint, by path within `folder`.
 
   Raises:
@@ -76,7 +76,7 @@ def read(folder: Path) -> dict[str, str]:
 def is_as_written(folder: Path, name: str) -> bool:
   """Whether a file of a checkpoint has the sum that was recorded."""
   try:
-    return read(folder).get(name) == _sum(folder / name)
+    return read_sums(folder).get(name) == _sum(folder / name)
   except UnreachableError:
     raise
   except (OSError, ValueError):
@@ -128,7 +128,7 @@ def _share(sizes: dict[str, int], process: int, processes: int) -> set[str]:
 
 def _differences(folder, present, share):
   try:
-    expected = read(folder)
+    expected = read_sums(folder)
   except UnreachableError:
     raise
   except (OSError, ValueError) as error:

@@ -254,7 +254,7 @@ def is_metric(value) -> bool:
   return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
-def read(workdir: Path) -> list[dict]:
+def read_lines(workdir: Path) -> list[dict]:
   """The lines of a workdir's metrics.jsonl, in order, without damaged ones.
 
   Empty if the file is missing or cannot be read; the run that resumes reports such a file.

@@ -24,7 +24,7 @@ def add(workdir: Path, facts: dict):
     lines.add(json.dumps(facts).encode() + b"\n")
 
 
-def read(workdir: Path) -> list[dict]:
+def read_starts(workdir: Path) -> list[dict]:
   """The facts of every start, in order; without lines that are damaged, [] without the file.
 
   Raises:

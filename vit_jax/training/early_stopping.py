@@ -100,7 +100,7 @@ class EarlyStopping:
     The first process looks for these. Checkpoints of earlier versions have no best.
     """
     read = settings.metric and jax.process_index() == 0
-    lines = metrics_log.read(folder) if read else []
+    lines = metrics_log.read_lines(folder) if read else []
     return cls(settings, agreed(best_of(lines, settings.metric, best)))
 
   def description(self) -> dict:

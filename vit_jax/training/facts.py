@@ -53,7 +53,7 @@ def start_of(init_from: str) -> Start:
   try:
     path = path_of(init_from)
     if not checkpoint.named_by(path)[1]:
-      source = inference.read(path)
+      source = inference.read_model(path)
       return Start(source.card, source.read)
     _, meta = checkpoint.described(path)
     if not meta:

@@ -52,7 +52,7 @@ def weights_of(config: Config) -> weights.Weights:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
 
 
-def read(
+def read_initial(
   config: Config,
   objective: Objective,
   class_names: Sequence[str],

@@ -94,7 +94,7 @@ class Run:
   def after(self, step: int, images: int, changed: Sequence[str]) -> "Run":
     """The same run, to go on after these steps and images, with these settings changed."""
     position, config = ImageCount(step, images, self.config.batch_size), self.config
-    steps = durations.of_run(config, len(self.data.train), position)
+    steps = durations.durations_in_steps(config, len(self.data.train), position)
     rate = learning_rate(config.schedule, steps)
     return dataclasses.replace(self, resume_point=position, steps=steps, rate=rate, changed=changed)
 
@@ -155,7 +155,7 @@ def make(
   mesh = meshes.make(config.mesh, devices=devices, **split)
   objective = objectives.of_config(config, mesh.devices.flat[0])
   position = ImageCount(step, images, config.batch_size)
-  steps = durations.of_run(config, len(data.train), position)
+  steps = durations.durations_in_steps(config, len(data.train), position)
   optimizer = optim.make(config.optimizer)
   init = functools.partial(
     state.init,
@@ -227,7 +227,7 @@ def open_training(config: Config) -> tuple[Training, Opener]:
     ConfigError: labels are missing, or sources of a mix have different classes.
     SourceError: data is missing.
   """
-  opener = datasets.of_run(config.data)
+  opener = datasets.opener_of(config.data)
   return opener.training(config.data, labelled=config.objective.needs_labels), opener
 
 

@@ -89,7 +89,7 @@ class Recorded:
       raise ConfigError(f"{self.folder}, checkpoint {self.step}: {error}") from error
 
 
-def read(folder: Path) -> Recorded:
+def read_recorded(folder: Path) -> Recorded:
   """What is known of the run in a workdir.
 
   Raises:
@@ -100,8 +100,8 @@ def read(folder: Path) -> Recorded:
     return Recorded(folder)
   try:
     images = ImageCount(step, taken(meta, step), batch_size=0)  # of now: not known yet
-    trained_on = history.read(meta.get("trained_on"))
-    data = identity.read(meta.get("data"))
+    trained_on = history.read_history(meta.get("trained_on"))
+    data = identity.read_identities(meta.get("data"))
     return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
@@ -219,7 +219,7 @@ def check_changes_count(config: Config, run: Recorded):
 
 def steps_left(run: Recorded, settings: EarlyStopping, total: int) -> bool:
   """Whether the run has steps left; early stopping, with these settings, may have ended it."""
-  lines = [line for line in metrics_log.read(run.folder) if line["step"] <= run.step]
+  lines = [line for line in metrics_log.read_lines(run.folder) if line["step"] <= run.step]
   best = early_stopping.recorded(run.meta, settings.metric)
   best = early_stopping.best_of(lines, settings.metric, best)
   return run.step < total and not early_stopping.EarlyStopping(settings, best).should_stop
@@ -297,7 +297,7 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   step = int(state.step)
   meta = checkpoints.meta(step)
   differing, since = changes(meta["config"], config), MetricAccumulator.recorded(meta)
-  known = identity.read(meta.get("data"))
+  known = identity.read_identities(meta.get("data"))
   differing += data_changes(meta["config"], known, run.config, run.data.identities)
   differing += fingerprint.changes(meta.get("program", {}), run.program())
   best = early_stopping.recorded(meta, run.config.early_stopping.metric)

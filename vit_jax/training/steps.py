@@ -54,7 +54,9 @@ def taken(meta: Mapping, step: int) -> int:
       raise ValueError(f"images={other!r} is not [step, images, batch size]")
 
 
-def of_run(config: Config, epoch_examples: int, resume_point: ImageCount = START) -> Steps:
+def durations_in_steps(
+  config: Config, epoch_examples: int, resume_point: ImageCount = START
+) -> Steps:
   """All durations of a run in steps.
 
   In epochs or examples, the run and its warm-up end after as many images as are asked, whatever

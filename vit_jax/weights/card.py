@@ -131,7 +131,7 @@ def of_values(values, path: pathlib.Path) -> Card:
       wrong.append(f"resize is {values['resize']}, below its image_size")
     if wrong:
       raise ValueError("; ".join(wrong))
-    known = {"trained_on": history.read(values["trained_on"]), "model": _model_of(values)}
+    known = {"trained_on": history.read_history(values["trained_on"]), "model": _model_of(values)}
     checked = [field.name for field in dataclasses.fields(Card) if field.name in RULES]
     return Card(**{name: values[name] for name in checked}, **known)
   except (KeyError, TypeError, ValueError) as error:

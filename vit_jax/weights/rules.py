@@ -78,6 +78,6 @@ def checked(values: dict, rules: Rules, path: pathlib.Path) -> dict:
   return values
 
 
-def read(path: pathlib.Path, rules: Rules) -> dict:
+def read_by_rules(path: pathlib.Path, rules: Rules) -> dict:
   """As `checked`, of the JSON in a file."""
   return checked(read_json(path), rules, path)

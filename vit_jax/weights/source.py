@@ -37,7 +37,7 @@ def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
     CheckpointError: the checkpoint is damaged, or there is none.
   """
   if workdir.is_at(path):
-    return workdir.read(path, step, average)
+    return workdir.read_checkpoint(path, step, average)
   if files.exists(path) and (step or not average):
     raise ConfigError(
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."

@@ -24,7 +24,7 @@ def is_at(path: pathlib.Path) -> bool:
   return bool(checkpoint.named_by(path)[1]) or files.is_file(path / STARTS)
 
 
-def read(path: pathlib.Path, step: int, average: bool) -> Weights:
+def read_checkpoint(path: pathlib.Path, step: int, average: bool) -> Weights:
   """Reads the weights of a workdir or of one of its checkpoints; arguments as for `source.read`.
 
   Raises:
@@ -46,7 +46,7 @@ def read(path: pathlib.Path, step: int, average: bool) -> Weights:
 def trained_on(path: pathlib.Path, step: int) -> History:
   """As `source.trained_on`."""
   _, meta = checkpoint.described(path, step)
-  return history.read(meta.get("trained_on")) if meta else ()
+  return history.read_history(meta.get("trained_on")) if meta else ()
 
 
 def of_run(folder: pathlib.Path, step: int, average: bool) -> tuple[pathlib.Path, Weights]:
@@ -55,7 +55,7 @@ def of_run(folder: pathlib.Path, step: int, average: bool) -> tuple[pathlib.Path
   Raises:
     CheckpointError: the checkpoint is damaged, or there is none.
   """
-  return checkpoint.read(folder, step, lambda path: of_checkpoint(path, average))
+  return checkpoint.read_readable(folder, step, lambda path: of_checkpoint(path, average))
 
 
 def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
@@ -86,7 +86,7 @@ def card_of(meta: Mapping, *, average: bool) -> Card:
     loss=meta["config"]["loss"]["kind"],
     model=model_of(meta["config"]),
     representation=meta["representation"],
-    trained_on=history.read(meta["trained_on"]),
+    trained_on=history.read_history(meta["trained_on"]),
     average=average,
   )
 

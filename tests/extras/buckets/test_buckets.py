@@ -481,7 +481,7 @@ def test_metrics_go_on_where_a_killed_run_left_them(folder):
   del writer  # never closed: killed
   with contextlib.closing(metrics_log.Writer(folder, start_step=3)) as writer:
     writer.write(4, {"loss": 2.0})
-  assert [(line["step"], line["loss"]) for line in metrics_log.read(folder)] == [
+  assert [(line["step"], line["loss"]) for line in metrics_log.read_lines(folder)] == [
     *((step, 1.0) for step in range(1, 4)),
     (4, 2.0),
   ]
@@ -499,7 +499,7 @@ def test_a_bucket_that_does_not_answer_is_not_taken_for_damage(run, proxy):
     with pytest.raises(UnreachableError):
       checkpoint.damage_of(run / "checkpoints" / "3")
     with pytest.raises(UnreachableError):
-      metrics_log.read(run)
+      metrics_log.read_lines(run)
   assert names(run / "checkpoints") == ["3"]
   assert int(states.restore(run).step) == 3
 

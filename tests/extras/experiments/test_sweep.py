@@ -106,7 +106,7 @@ def test_a_rule_is_chosen_if_it_is_better_on_the_development_part(
     score=lambda config: dict.fromkeys(config.evaluate, part[config.schedule.learning_rate]),
   )
   stub.done(tmp_path / "s", study_of(mine, rule=rule, overrides=("--config.batch_size=4",)))
-  tried, last = results.read(tmp_path / "s" / "trials.csv"), ran.called[-1]
+  tried, last = results.read_rows(tmp_path / "s" / "trials.csv"), ran.called[-1]
   assert [(row[RATE], float(row["score"])) for row in tried] == [
     *(("0.01", 0.5), ("0.3", 0.5), ("0.003", of_rule))
   ]

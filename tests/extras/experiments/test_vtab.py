@@ -147,7 +147,7 @@ def test_the_best_mean_over_the_tasks_is_chosen_then_scored_by_every_seed(tmp_pa
   stub.done(tmp_path, study_of(tasks=TWO, candidates=GRID, seeds=3))
   assert [list(one.evaluate) for one in ran.called] == [["val200"]] * 8 + [["test"]] * 6
   assert {one.duration.steps for one in ran.called[8:]} == {2500}
-  tried = results.read(tmp_path / "trials.csv")
+  tried = results.read_rows(tmp_path / "trials.csv")
   assert [float(row["score"]) for row in tried] == pytest.approx([0.5, 0.6, 0.5, 0.6])
   assert [row["chosen"] for row in tried] == ["", "yes", "", ""]
   stub.done(tmp_path, study_of(tasks=("dtd", "pets", "svhn"), seeds=3))

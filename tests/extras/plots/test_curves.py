@@ -123,7 +123,7 @@ def test_the_caption_of_the_confusion_matrix_is_whole(tmp_path, monkeypatch):
 def test_long_names_of_neighbours_stay_in_their_picture():
   """They would cover the next picture, and push the headings out of the figure."""
   images = np.zeros((24, 48, 48, 3), np.uint8)
-  figure = captions.table([images] * 6, [["name of many letters" + " x" * 9] * 6] * 24)
+  figure = captions.picture_table([images] * 6, [["name of many letters" + " x" * 9] * 6] * 24)
   figure.draw_without_rendering()
   axes = figure.axes[0]
   (first, second, *_), width = axes.texts, figure.bbox.width
@@ -134,7 +134,7 @@ def test_long_names_of_neighbours_stay_in_their_picture():
 
 def test_a_neighbour_of_another_class_is_marked():
   images = np.zeros((2, 8, 8, 3), np.uint8)
-  figure = captions.table([images, images], [["cat", "cat"], ["dog", "cat"]])
+  figure = captions.picture_table([images, images], [["cat", "cat"], ["dog", "cat"]])
   texts = [(t.get_text(), t.get_bbox_patch().get_facecolor()[0] > 0) for t in figure.axes[0].texts]
   assert texts == [("cat", False), ("cat", False), ("dog", False), ("cat", True)]
-  assert not captions.table([images, images], []).axes[0].texts
+  assert not captions.picture_table([images, images], []).axes[0].texts

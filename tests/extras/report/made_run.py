@@ -99,7 +99,7 @@ def write_set(
   details.write(path, known)
   rows = examples.chosen(labels, predictions, probabilities)
   pixels = lambda row: rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
-  examples.write(path / examples.IMAGES, examples.read(rows, pixels))
+  examples.write(path / examples.IMAGES, examples.read_images(rows, pixels))
   metrics = {"step": 100, "top1": float((labels == predictions).mean()), "ece": 0.0625} | metrics
   files.write_text(path / results.METRICS, json.dumps(metrics))
   return labels, predictions, probabilities

@@ -38,7 +38,7 @@ def test_a_run_writes_its_report(digits):
   workdir, output = digits
   assert f"Report:     {workdir}/report.html (open it in a browser)" in output
   found = Page((workdir / report.REPORT).read_text())
-  last = {key: x for line in metrics_log.read(workdir) for key, x in line.items()}
+  last = {key: x for line in metrics_log.read_lines(workdir) for key, x in line.items()}
   assert found.values["Metrics", "test/top1"] == [last["test/top1"], STEPS] * 2
   assert f"{STEPS} of {STEPS} steps" in found.text
   assert [title for level, title in found.headings if level == 2] == [
@@ -50,10 +50,10 @@ def test_a_run_writes_its_report(digits):
 
 
 def test_the_start_is_recorded(digits):
-  (start,) = starts.read(digits[0])
+  (start,) = starts.read_starts(digits[0])
   assert start["step"] == 0
   assert start["steps"] == STEPS
-  assert start["batch_size"] == recorded.read(digits[0]).batch_size
+  assert start["batch_size"] == recorded.read_config(digits[0]).batch_size
   assert "--config=configs/vit_digits.py" in start["command"]
   assert start["training_images"] == 1437
   assert start["classes"] == 10
@@ -71,7 +71,7 @@ def test_details_are_those_of_the_last_evaluation(digits):
   workdir = digits[0]
   folder = workdir / "evaluation/1/test"
   metrics = json.loads((folder / "metrics.json").read_text())
-  line = metrics_log.read(workdir)[-1]
+  line = metrics_log.read_lines(workdir)[-1]
   assert metrics == {"dataset": "digits test (16 x 16 px)"} | {
     k.removeprefix("test/"): x for k, x in line.items()
   }
@@ -79,8 +79,8 @@ def test_details_are_those_of_the_last_evaluation(digits):
     rows = list(csv.DictReader(file))
   right = np.mean([row["label"] == row["prediction"] for row in rows])
   assert right == pytest.approx(line["test/top1"])
-  config = recorded.read(workdir)
-  source = datasets.of_run(config.data).labelled("x", config.evaluate["test"]).source
+  config = recorded.read_config(workdir)
+  source = datasets.opener_of(config.data).labelled("x", config.evaluate["test"]).source
   columns = [np.array([row[key] for row in rows]) for key in ("label", "prediction")]
   kept = examples.chosen(*columns, np.array([float(row["probability"]) for row in rows]))
   assert {int(path.stem) for path in (folder / "images").iterdir()} == set(kept)

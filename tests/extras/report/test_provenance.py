@@ -70,10 +70,12 @@ def test_a_copy_with_an_edited_recipe_goes_on_as_a_run_of_its_own(ten, tmp_path)
   assert change in programs.message(result)
   output = done(digits(workdir, steps(20), recipe=str(recipe)))
   assert f"Other settings than up to step 10: config.duration.steps: 10 -> 20; {change}\n" in output
-  assert report.read(workdir, "").changes() == [(10, ["config.duration.steps: 10 -> 20", change])]
-  assert recorded.read(workdir).optimizer.weight_decay == 0.2
-  assert [start["steps"] for start in starts.read(workdir)] == [10, 20]
-  assert checkpoint.available(workdir)[-1] == metrics_log.read(workdir)[-1]["step"] == 20
+  assert report.read_run(workdir, "").changes() == [
+    (10, ["config.duration.steps: 10 -> 20", change])
+  ]
+  assert recorded.read_config(workdir).optimizer.weight_decay == 0.2
+  assert [start["steps"] for start in starts.read_starts(workdir)] == [10, 20]
+  assert checkpoint.available(workdir)[-1] == metrics_log.read_lines(workdir)[-1]["step"] == 20
   assert records(ten) == before
 
 
@@ -82,8 +84,8 @@ def test_weights_that_a_run_started_from_stay_in_its_records(ten, tmp_path):
   data = ("--config.data.train.subset=1000",)
   done(digits(workdir, steps(10), init, *data))
   done(digits(workdir, steps(20), f"--config.init_from={ten}/.", *data))
-  assert recorded.read(workdir).init_from == str(ten)
-  for start in starts.read(workdir):
+  assert recorded.read_config(workdir).init_from == str(ten)
+  for start in starts.read_starts(workdir):
     assert start["trained_on_before"] == ["digits train"]
   scored = [*programs.MAIN, "--mode=evaluate", f"--workdir={workdir}"]
   result = programs.run([*scored, "--config.evaluate.test.split=train"])

@@ -262,12 +262,12 @@ def test_what_is_no_workdir(tmp_path):
 
 
 def test_starts_survive_damage(tmp_path):
-  assert starts.read(tmp_path) == []
+  assert starts.read_starts(tmp_path) == []
   starts.add(tmp_path, {"step": 0})
   with (tmp_path / starts.STARTS).open("ab") as file:
     file.write(b'{"step"\n\xff\n')
   starts.add(tmp_path, {"step": 5})
-  assert starts.read(tmp_path) == [{"step": 0}, {"step": 5}]
+  assert starts.read_starts(tmp_path) == [{"step": 0}, {"step": 5}]
   assert json.loads((tmp_path / starts.STARTS).read_bytes().splitlines()[0]) == {"step": 0}
   assert re.fullmatch(r"\w+\.jsonl", starts.STARTS)
 

@@ -85,7 +85,7 @@ def check_apart(used: list[Role], scored: list[Role]):
 
 def opened(dataset: Dataset, config: Config) -> sources.Source:
   """A dataset as a recipe's run opens it."""
-  return datasets.of_run(config.data).source(dataset)
+  return datasets.opener_of(config.data).source(dataset)
 
 
 def check_classes(part: Config, whole: Config):
@@ -110,7 +110,7 @@ def check_classes(part: Config, whole: Config):
 
 def training_source(config: Config) -> sources.Source:
   """The training data of a recipe."""
-  opener = datasets.of_run(config.data)
+  opener = datasets.opener_of(config.data)
   return opener.training(config.data, labelled=False).source
 
 

@@ -93,7 +93,7 @@ def result(folder: Path) -> dict[str, float] | None:
   Raises:
     RunError: its config.json is damaged.
   """
-  lines = metrics_log.read(folder)
+  lines = metrics_log.read_lines(folder)
   last = next((line for line in reversed(lines) if line.get("data/epoch")), None)
   if last is None or not files.exists(folder / CONFIG):
     return None

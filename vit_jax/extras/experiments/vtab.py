@@ -104,7 +104,8 @@ def study(
   )
   part, scored = (",smoke", "val200") if smoke else ("", "test")
   names = {
-    row["task"].lower(): (row["task"], row["group"]) for row in results.read(pathlib.Path(TABLE_9))
+    row["task"].lower(): (row["task"], row["group"])
+    for row in results.read_rows(pathlib.Path(TABLE_9))
   }
   cells = tuple(
     Cell(

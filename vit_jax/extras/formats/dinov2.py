@@ -75,7 +75,7 @@ def _recognises(path: pathlib.Path) -> bool:
 
 
 def _load(folder: pathlib.Path) -> dict:
-  settings = rules.read(folder / CONFIG, COMPUTED)
+  settings = rules.read_by_rules(folder / CONFIG, COMPUTED)
   if not (folder / WEIGHTS).is_file():
     raise ValueError(f"it has no {WEIGHTS} (weights in several files are not read)")
   flat = safetensors.load_arrays(folder / WEIGHTS)
@@ -121,13 +121,13 @@ def _prepared(folder: pathlib.Path, params: dict) -> huggingface_images.Prepared
   usual = huggingface_images.Prepared(
     *huggingface_images.IMAGENET, side, round(side * 256 / 224), False, "pillow_bicubic"
   )
-  return huggingface_images.read(folder, "Bit") or usual
+  return huggingface_images.read_processor(folder, "Bit") or usual
 
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
   if not params:
     return None  # nothing tells what they were trained on
-  settings = rules.read(folder / CONFIG, COMPUTED)
+  settings = rules.read_by_rules(folder / CONFIG, COMPUTED)
   prepared = _prepared(folder, params)
   activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
   return Card(

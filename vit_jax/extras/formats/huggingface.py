@@ -168,7 +168,7 @@ def _prepared(folder: pathlib.Path, settings: dict) -> images.Prepared:
     ValueError: it is another way than this project knows, or for another size than the model's.
   """
   side = settings["image_size"]
-  prepared = images.read(folder, "ViT") or images.usual(side)
+  prepared = images.read_processor(folder, "ViT") or images.usual(side)
   if prepared.size != side:
     raise ValueError(
       f"{folder / images.FILE} makes images of {prepared.size} pixels, and image_size is {side} in "
@@ -214,7 +214,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card:
       positions=settings["positions"],
     ),
     representation=settings["representation"],
-    trained_on=history.read(settings.get(TRAINED_ON, [])),
+    trained_on=history.read_history(settings.get(TRAINED_ON, [])),
     average=settings["average"],
   )
 
@@ -238,7 +238,7 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
     raise _no_place(error.args[0]) from error
   settings = _sizes(params) | _settings(params, card)
   if (folder / CONFIG).exists():
-    rules.read(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
+    rules.read_by_rules(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_arrays(folder / WEIGHTS, flat, {})
   prepared = images.written(card)

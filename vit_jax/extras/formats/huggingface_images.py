@@ -50,7 +50,7 @@ class Prepared(NamedTuple):
   resampling: str
 
 
-def read(folder: pathlib.Path, kind: str) -> Prepared | None:
+def read_processor(folder: pathlib.Path, kind: str) -> Prepared | None:
   """What the file in the folder of a model says; None without one.
 
   Args:

@@ -162,7 +162,7 @@ def features(
     [
       ("features.png", figure),
       ("features.svg", figure),
-      ("neighbours.png", captions.table(pictures, classes)),
+      ("neighbours.png", captions.picture_table(pictures, classes)),
     ],
     {
       "features.csv": [header, *table],
@@ -204,14 +204,14 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
   Raises:
     ConfigError: the settings have no such set, or its data is missing.
   """
-  config = recorded.read(workdir)
+  config = recorded.read_config(workdir)
   spec = config.evaluate.get(name)
   if spec is None or not spec.given():
     raise ConfigError(
       f"{workdir}/config.json does not tell where the images of the set {name!r} are; give them "
       "with --images."
     )
-  source = datasets.of_run(config.data).source(spec.scored())
+  source = datasets.opener_of(config.data).source(spec.scored())
   names = [source.name(i) for i in range(len(source))]
   return Gallery(names, lambda i: source[i].image, (), len(source), config.data.max_pixels)
 

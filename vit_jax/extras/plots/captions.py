@@ -33,17 +33,17 @@ def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str =
   return drawn
 
 
-def table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]]):
+def picture_table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]]):
   """A figure of Matplotlib: a row for each image, with its nearest neighbours and their classes.
 
   Args:
-    columns: (N, S, S, 3) uint8 each, as in `tiles.table`: the images, then their neighbours.
+    columns: (N, S, S, 3) uint8 each, as in `tiles.picture_table`: images, then their neighbours.
     classes: for each row, the class of each image in it; () if they are not known. Those of
       neighbours that differ from the first one's are red.
   """
   from matplotlib.figure import Figure  # slow to import
 
-  picture = tiles.table(*columns)
+  picture = tiles.picture_table(*columns)
   height, width = picture.shape[0] // len(columns[0]), picture.shape[1] // len(columns)
   size = 1.1 * len(columns) + 0.3, 1.1 * len(columns[0]) + 0.6  # inches
   drawn = Figure(figsize=size, layout="constrained")
@@ -74,7 +74,7 @@ def rows(names: Sequence[str], pictures: Sequence[np.ndarray]):
   """
   from matplotlib.figure import Figure  # slow to import
 
-  picture = tiles.table(*np.stack(pictures).swapaxes(0, 1))
+  picture = tiles.picture_table(*np.stack(pictures).swapaxes(0, 1))
   height = picture.shape[0] / len(names)
   size = picture.shape[1] / height + 2.2, len(names) + 0.2  # inches
   drawn = Figure(figsize=size, layout="constrained")

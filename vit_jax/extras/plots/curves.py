@@ -40,7 +40,7 @@ def curves(folder: Path, plot_of: Callable[[str], str]):
   from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
   from matplotlib.ticker import PercentFormatter
 
-  lines = metrics_log.read(folder)
+  lines = metrics_log.read_lines(folder)
   figure = Figure(figsize=(5, 7.5), layout="constrained")
   loss, accuracy, rate = figure.subplots(3, sharex=True)
   series = {

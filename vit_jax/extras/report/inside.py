@@ -35,7 +35,7 @@ def section(run: RecordedRun, title: str) -> Section:
     return Section(title)
   try:
     path = checkpoint.find(run.folder)
-    model = inference.read(path).at_size()
+    model = inference.read_model(path).at_size()
     if model.module.why_opaque():
       return Section(title)
     pictures = looked_into(run, model, title)

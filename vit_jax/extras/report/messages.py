@@ -64,7 +64,7 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
   )
   begin = f"resuming after step {start}" if start else "starting"
   return (
-    f"{datasets.table(run.data.datasets)}\n"
+    f"{datasets.summary_table(run.data.datasets)}\n"
     + origins(run)
     + f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}{attention_of(run)}, {begin}; "
@@ -175,7 +175,7 @@ def conclusion(
       "Start the same command again to go on."
     )
     return f"{one_line(stopped)}\n{spent}"
-  lines = metrics_log.read(folder)
+  lines = metrics_log.read_lines(folder)
   metrics = results.evaluations_in(folder)[-1:]
   reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
   said = [

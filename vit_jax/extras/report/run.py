@@ -75,7 +75,7 @@ def read_all(folders: Sequence[Path]) -> list[RecordedRun]:
     check(folder)
   if len({files.real(folder) for folder in folders}) < len(folders):
     raise ConfigError("a workdir is given twice; give each once.")
-  return [read(folder, name) for folder, name in zip(folders, names(folders), strict=True)]
+  return [read_run(folder, name) for folder, name in zip(folders, names(folders), strict=True)]
 
 
 def check(folder: Path):
@@ -100,7 +100,7 @@ def names(folders: Sequence[Path]) -> list[str]:
   return last if len({*last}) == len(last) else [str(folder) for folder in folders]
 
 
-def read(folder: Path, name: str) -> RecordedRun:
+def read_run(folder: Path, name: str) -> RecordedRun:
   """The run of a workdir."""
   notes = []
 
@@ -116,7 +116,7 @@ def read(folder: Path, name: str) -> RecordedRun:
   lines = [line for line in parsed if line is not None]
   if damaged := len(parsed) - len(lines):
     notes.append(f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out.")
-  begun = part(starts.read, [], f"{starts.STARTS} cannot be read")
+  begun = part(starts.read_starts, [], f"{starts.STARTS} cannot be read")
   sets, unreadable = scored_set.read_all(folder)
   notes += results.unscored_in_words(lines)
   return RecordedRun(folder, name, config, begun, lines, sets, [*notes, *unreadable])
@@ -130,7 +130,7 @@ def settings(folder: Path) -> Config | None:
   """
   if not files.exists(folder / workdir.CONFIG):
     return None
-  config = recorded.read(folder)
+  config = recorded.read_config(folder)
   cost.forward_macs(config)
   return config
 

@@ -77,7 +77,7 @@ def read_all(folder: Path) -> tuple[list[ScoredSet], list[str]]:
     if len(sets) + len(wrong) == MAX_SETS:
       break
     try:
-      new = read(path)
+      new = read_scored_set(path)
       if not any(new.metrics and (new.name, new.metrics) == (s.name, s.metrics) for s in sets):
         sets.append(new)
     except (OSError, ValueError, csv.Error) as error:
@@ -85,7 +85,7 @@ def read_all(folder: Path) -> tuple[list[ScoredSet], list[str]]:
   return sets, wrong
 
 
-def read(folder: Path) -> ScoredSet:
+def read_scored_set(folder: Path) -> ScoredSet:
   """The set in a folder; files that are not there are left out.
 
   Raises:

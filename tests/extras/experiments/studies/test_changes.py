@@ -88,9 +88,9 @@ def result(cell, factors):
 
 
 def test_cells_have_their_labels_where_factors_do_not_tell_them_apart():
-  alike = report.table("", [result("adam", {}), result("sgd", {})])
+  alike = report.cell_table("", [result("adam", {}), result("sgd", {})])
   assert ([row[0] for row in alike.rows], alike.texts) == (["cell", "adam", "sgd"], 1)
-  apart = report.table("", [result("a", {"x": "1"}), result("b", {"x": "2"})])
+  apart = report.cell_table("", [result("a", {"x": "1"}), result("b", {"x": "2"})])
   assert [row[0] for row in apart.rows] == ["x", "1", "2"]
 
 

@@ -73,7 +73,7 @@ def test_scores_of_runs_on_changed_images_are_not_compared(tmp_path, monkeypatch
     images = Identity(9, "none", "n", "s", str("seed1" in folder.name))
     return start.Recorded(folder, settings=settings, data={"config.data.train": images})
 
-  monkeypatch.setattr(start, "read", read)
+  monkeypatch.setattr(start, "read_recorded", read)
   with pytest.raises(RunError, match=r"images of folder:photos .* the runs pre.*other content"):
     stub.done(tmp_path, stub.study(0.0, seeds=2))
   stub.done(tmp_path / "one", stub.study(0.0, seeds=1))
@@ -181,7 +181,7 @@ def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   assert failed == []
   assert [line.mean for line in lines] == [0.75, 0.5]
   assert len(ran.called) == 2 * 3
-  assert [row["steps"] for row in results.read(tmp_path / "results.csv")] == ["20"] * 4
+  assert [row["steps"] for row in results.read_rows(tmp_path / "results.csv")] == ["20"] * 4
   tuned = {
     config.init_from
     for config, command in zip(ran.called, ran.commands, strict=True)
@@ -208,7 +208,7 @@ def test_what_a_row_cost_is_of_the_chosen_candidate(tmp_path, monkeypatch):
   costs = found.checked_costs()
   assert found.run(jobs.of_study(some), costs, jobs=1) == []
   found.results(costs)
-  (row,) = results.read(tmp_path / "results.csv")
+  (row,) = results.read_rows(tmp_path / "results.csv")
   assert json.loads(row["chosen"]) == {"data.image_size": 32}
   flops = {
     side: config.objective.configured(config, models.configured(config.model)).training_flops(side)
@@ -289,7 +289,7 @@ def test_kill_9_loses_nothing(tmp_path):
   calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
   finished = [name for name, moment in calls if moment != "before"]
   assert len(finished) == len(set(finished)) == 1 + 3 + 1
-  assert len(results.read(tmp_path / "results.csv")) == 1
+  assert len(results.read_rows(tmp_path / "results.csv")) == 1
 
 
 def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ def test_number_of_cells_and_runs(name, scale, cells, runs):
 
 @pytest.mark.parametrize(("name", "table"), [("data_size", 5), ("compute", 6), ("optimizer", 7)])
 def test_every_figure_of_the_table_has_its_cell(name, table):
-  rows = results.read(STUDIES / "paper" / f"table{table}.csv")
+  rows = results.read_rows(STUDIES / "paper" / f"table{table}.csv")
   found = results.in_paper(of(name))
   assert sorted(found.values()) == sorted(
     float(row["accuracy"]) for row in rows if row["task"] != "Average"
@@ -98,7 +98,7 @@ def test_a_fine_tuning_chooses_on_the_development_part_and_is_scored_once(model,
 
 def test_pre_training_on_jft_is_as_long_as_table_5_says():
   """Its figures are those of Table 6, which has the epochs, or 0.0004 less for ViT-H/14."""
-  rows = results.read(STUDIES / "paper" / "table6.csv")
+  rows = results.read_rows(STUDIES / "paper" / "table6.csv")
   rows = [row for row in rows if row["task"] == "ImageNet"]
   study, found = of("data_size"), 0
   figures = results.in_paper(study)

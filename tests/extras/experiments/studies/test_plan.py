@@ -42,8 +42,8 @@ def test_alike_steps_are_measured_once_and_compiled_in_each_training(tmp_path, m
   expected = (30.0 * (line.runs - study.seeds) + image * line.images) / 60
   assert line.minutes_here == pytest.approx(expected)
   assert line.device_days is None
-  assert "time here" in plan.table([line])
-  assert "device-days" not in plan.table([line])
+  assert "time here" in plan.estimate_table([line])
+  assert "device-days" not in plan.estimate_table([line])
 
 
 def test_when_the_time_is_over_flops_tell_the_rest(tmp_path, monkeypatch):
@@ -59,7 +59,7 @@ def test_what_does_not_fit_in_memory_has_device_days(tmp_path, monkeypatch):
   line = plan.lines(study, found)[-1]
   assert line.minutes_here is None
   assert line.device_days > 0
-  assert "device-days" in plan.table([line])
+  assert "device-days" in plan.estimate_table([line])
 
 
 def test_a_step_is_measured(tmp_path):

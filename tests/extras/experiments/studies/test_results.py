@@ -40,7 +40,7 @@ def finished(tmp_path, monkeypatch):
 
 def test_rows_are_tidy(finished):
   folder, _ = finished
-  found = results.read(folder / "results.csv")
+  found = results.read_rows(folder / "results.csv")
   assert [(row["cell"], row["dropout"], row["seed"]) for row in found] == [
     (f"dropout {dropout}", dropout, f"{seed}") for dropout in ("0.0", "0.1") for seed in range(3)
   ]
@@ -56,7 +56,7 @@ def test_rows_are_tidy(finished):
 
 def test_means_and_deviations(finished):
   folder, _ = finished
-  first, second = report.lines(results.read(folder / "results.csv"))
+  first, second = report.lines(results.read_rows(folder / "results.csv"))
   assert first.mean == pytest.approx(np.mean([0.5, 0.6, 0.9]))
   assert first.deviation == pytest.approx(np.std([0.5, 0.6, 0.9], ddof=1))
   assert (second.seeds, second.paper, first.paper) == (3, None, 0.75)
@@ -83,7 +83,7 @@ def drawn(monkeypatch, folder, some, found, curves=()):
 def test_the_paper_s_panel_does_not_say_that_its_score_is_ours(finished, tmp_path):
   folder, some = finished
   drawing = dataclasses.replace(some.drawing, label="top-1 of ours")
-  figure.draw(results.read(folder / "results.csv"), drawing, [tmp_path / "figure.svg"])
+  figure.draw(results.read_rows(folder / "results.csv"), drawing, [tmp_path / "figure.svg"])
   texts = (tmp_path / "figure.svg").read_text()
   assert texts.count("<!-- top-1 of ours -->") == 1
   assert texts.count("<!-- score in the paper -->") == 1
@@ -94,7 +94,7 @@ def test_the_figure_shows_what_results_csv_says_and_nothing_else(finished, monke
   kinds = {kind: (folder / f"figure.{kind}").read_bytes() for kind in ("svg", "png")}
   assert kinds["png"].startswith(b"\x89PNG")
   assert b"<svg" in kinds["svg"]
-  found = results.read(folder / "results.csv")
+  found = results.read_rows(folder / "results.csv")
   for row in found:
     row["score"] = f"{float(row['score']) / 2}"
   new = tmp_path / "new"  # no run is here
@@ -144,14 +144,14 @@ def test_curves_over_training_come_from_curves_csv(tmp_path, monkeypatch):
   drawing = Drawing(x="epoch", by="cell")
   some = dataclasses.replace(stub.study(0.0, seeds=3), drawing=drawing)
   stub.done(tmp_path, some)
-  found = results.read(tmp_path / "curves.csv")
+  found = results.read_rows(tmp_path / "curves.csv")
   assert [(row["seed"], row["step"], row["epoch"], float(row["score"])) for row in found] == [
     (f"{seed}", *point)
     for seed, worth in WORTH.items()
     for point in [("5", "0.5", worth / 2), ("10", "1.0", worth)]
   ]
   (points,) = drawn(
-    monkeypatch, tmp_path, some, results.read(tmp_path / "results.csv"), curves=found
+    monkeypatch, tmp_path, some, results.read_rows(tmp_path / "results.csv"), curves=found
   )
   mean, spread = np.mean([0.5, 0.6, 0.9]), np.std([0.5, 0.6, 0.9], ddof=1)
   expected = [(0.5, mean / 2, spread / 2), (1.0, mean, spread)]
@@ -172,7 +172,7 @@ def test_factors_of_any_text_are_one_line_of_the_page_and_read_back(tmp_path, mo
   cells = [dataclasses.replace(cell, label=f"{n}", factors={"f": v}) for n, v in enumerate(odd)]
   some = dataclasses.replace(stub.study(0.0, seeds=1), cells=cells, drawing=Drawing(x="f"))
   stub.done(tmp_path, some)
-  assert [row["f"] for row in results.read(tmp_path / "results.csv")] == ["None", *odd[1:]]
+  assert [row["f"] for row in results.read_rows(tmp_path / "results.csv")] == ["None", *odd[1:]]
   page = (tmp_path / report.PAGE).read_text()
   shown = re.findall(r"^\| (.*) \| 0.5000 \| 1 \|$", page, flags=re.MULTILINE)
   assert shown == ["None", r"a\|b", r"line\\nbreak", r"a\\rreturn", r"\<b>", r"\*a\*", ""]
@@ -184,7 +184,7 @@ def test_stages_of_one_name_keep_their_settings_and_choices(tmp_path, monkeypatc
   stage = Stage(stub.DIGITS, stub.STEPS | {"batch_size": 32}, "all", stage, stub.CHOSEN)
   some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=1)
   stub.done(tmp_path, some, overrides=("--config.model.dropout=0.1",))
-  (row,) = results.read(tmp_path / "results.csv")
+  (row,) = results.read_rows(tmp_path / "results.csv")
   best = {"schedule.learning_rate": 0.003}
   assert json.loads(row["chosen"]) == {"all 2": best, "all 3": best}
   settings = json.loads(row["settings"])
@@ -218,7 +218,7 @@ def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, c
   ran = stub.Runs(monkeypatch)
   stub.done(tmp_path, stub.study(0.0, 0.1, choice=choice))
   assert "has changed" not in capfd.readouterr().err
-  before, count = results.read(tmp_path / "results.csv"), len(ran.called)
+  before, count = results.read_rows(tmp_path / "results.csv"), len(ran.called)
   changed = stub.study(0.0, 0.1, choice=choice)
   cell = changed.cells[1]
   stage = dataclasses.replace(cell.stage, settings={**cell.stage.settings, "batch_size": 32})
@@ -227,14 +227,14 @@ def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, c
   said = capfd.readouterr().err
   assert "The study has changed: the results of the cells 'dropout 0.1' were of other runs" in said
   assert {config.batch_size for config in ran.called[count:]} == {32}
-  assert [row["run"] for row in results.read(tmp_path / changes.EARLIER)] == [
+  assert [row["run"] for row in results.read_rows(tmp_path / changes.EARLIER)] == [
     row["run"] for row in before if row["cell"] == "dropout 0.1"
   ]
   assert all((tmp_path / "runs" / row["run"] / "metrics.jsonl").exists() for row in before)
   count = len(ran.called)
   stub.done(tmp_path, stub.study(0.0, 0.1, choice=choice))  # back again: its runs are there
   assert len(ran.called) == count
-  assert results.read(tmp_path / "results.csv") == before
+  assert results.read_rows(tmp_path / "results.csv") == before
 
 
 def test_damaged_files_of_a_study(tmp_path, monkeypatch):

@@ -65,7 +65,7 @@ def of_cells(path: Path) -> list[dict[str, str]]:
   Raises:
     RunError: it is damaged.
   """
-  rows = results.read(path)
+  rows = results.read_rows(path)
   for column in ("cell", "seed", "run"):
     if rows and column not in rows[0]:
       raise RunError(f"{path} has no column {column!r}; move it away, and start again.")

@@ -147,7 +147,7 @@ def steps_of(config: Config) -> int | None:
   """
   examples = epoch_of(config)
   if examples is not None:
-    return steps.of_run(config, examples).total
+    return steps.durations_in_steps(config, examples).total
   if "epochs" in config.duration.given():
     return None
   return config.duration.in_steps(batch_size=config.batch_size, epoch_examples=1)

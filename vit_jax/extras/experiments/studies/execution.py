@@ -48,7 +48,7 @@ class Progress:
       return 0.0
     if self._store.done(job):
       return 1.0
-    lines = collections.deque(metrics_log.read(run.folder), maxlen=1)
+    lines = collections.deque(metrics_log.read_lines(run.folder), maxlen=1)
     return min(lines[0]["step"] / steps, 1.0) if lines else 0.0
 
   def line(self, *, under_way: int, failed: int) -> str:

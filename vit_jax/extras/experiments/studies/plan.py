@@ -39,7 +39,7 @@ def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
   estimates = lines(runner.study, costs)
   if form == "json":
     return json_text.written([one._asdict() for one in estimates])
-  return table(estimates)
+  return estimate_table(estimates)
 
 
 def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:
@@ -68,7 +68,7 @@ def lines(study: Study, costs: dict[str, Cost]) -> list[Estimate]:
   return [*of_cells, line("all, shared runs once", jobs.of_study(study), costs)]
 
 
-def table(estimates: list[Estimate]) -> str:
+def estimate_table(estimates: list[Estimate]) -> str:
   """The plan for the terminal."""
   most = max((one.exaflops or 0 for one in estimates), default=0)
   unit, size = next((one for one in UNITS if most >= one[1]), UNITS[-1])

@@ -78,7 +78,7 @@ def write(
   """
   with workdir.writing(folder):
     results.write(folder / results.RESULTS, rows)
-    written = results.read(folder / results.RESULTS)
+    written = results.read_rows(folder / results.RESULTS)
     tried, points = (
       rewritten(folder / name, some)
       for name, some in ((results.TRIALS, trials), (results.CURVES, curves))
@@ -101,7 +101,7 @@ def rewritten(path: Path, rows: Sequence[dict]) -> list[dict[str, str]]:
   """The rows as a file has them; there is none if there never were any."""
   if rows or files.exists(path):
     results.write(path, rows)
-  return results.read(path)
+  return results.read_rows(path)
 
 
 def with_trials(study: Study, rows: list[dict], trials: list[dict]) -> list[dict]:
@@ -120,11 +120,11 @@ def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
     f"`{score.metric}`, {TAKES[score.take]}" for score in map(study.score_of, study.cells)
   )
   caption = f"{'; '.join(scores)}: mean ± standard deviation over seeds (n - 1)."
-  result = [table(caption, lines(rows))]
+  result = [cell_table(caption, lines(rows))]
   for over in study.means:
     names = " and ".join(map(escaped, over))
     caption = f"Mean over {names}, with the deviation of this mean over seeds:"
-    result.append(table(caption, means(study.cells, rows, over)))
+    result.append(cell_table(caption, means(study.cells, rows, over)))
   if trials:
     shown = ("cell", "stage", "candidate", "metric", "score", "chosen")
     rounded = [row | dict(score=f"{float(row['score']):.4f}") for row in trials]
@@ -136,7 +136,7 @@ def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
 
 def text(folder: Path, study: Study) -> str:
   """The results for the terminal, from the files of a folder."""
-  rows, trials = (results.read(folder / name) for name in (results.RESULTS, results.TRIALS))
+  rows, trials = (results.read_rows(folder / name) for name in (results.RESULTS, results.TRIALS))
   first, *others = [one for one in tables(study, rows, trials) if one.printed]
   parts = [aligned(first.rows, left=range(first.texts))]
   parts += [f"{one.caption}\n{aligned(one.rows, left=range(one.texts))}" for one in others]
@@ -218,7 +218,7 @@ def mean_over(factors: dict[str, str], of_cells: list[list[dict[str, str]]]) -> 
   )
 
 
-def table(caption: str, some: list[CellResult]) -> Table:
+def cell_table(caption: str, some: list[CellResult]) -> Table:
   """The table of some results; columns that would be empty are left out."""
   if not some:
     return Table(caption, [["cell", "score", "seeds"]])

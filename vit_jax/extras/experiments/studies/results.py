@@ -138,7 +138,7 @@ def curve(store: RunStore, job: Job, metric: str) -> list[dict]:
   """The step, epoch and score of each evaluation of a run; [] if the run is not done."""
   if store.done(job) is None:
     return []
-  lines = list(metrics_log.read(store.run(job).folder))
+  lines = list(metrics_log.read_lines(store.run(job).folder))
   epochs = [line["data/epoch"] / line["step"] for line in lines if line.get("data/epoch")]
   return [
     dict(step=line["step"], epoch=round(line["step"] * epochs[-1], 4), score=line[metric])
@@ -150,7 +150,7 @@ def curve(store: RunStore, job: Job, metric: str) -> list[dict]:
 def seconds(folder: Path) -> float:
   """Time spent in the training steps of a run, over all times that it was started."""
   spent, before = 0.0, 0
-  for line in metrics_log.read(folder):
+  for line in metrics_log.read_lines(folder):
     if "step_seconds" in line:
       spent += (line["step"] - before) * float(line["step_seconds"])
       before = line["step"]
@@ -166,7 +166,7 @@ def in_paper(study: Study) -> dict[str, float]:
   if study.paper is None:
     return {}
   try:
-    table = read(pathlib.Path(study.paper.file))
+    table = read_rows(pathlib.Path(study.paper.file))
   except RunError as error:
     raise ConfigError(str(error)) from error
   if not table or study.paper.column not in table[0]:
@@ -209,7 +209,7 @@ def write(path: Path, some: list[dict]):
   files.write_csv(path, [columns, *([one.get(key, "") for key in columns] for one in some)])
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
   """The rows of a CSV file, [] if it does not exist.
 
   Raises:

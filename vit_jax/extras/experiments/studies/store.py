@@ -115,7 +115,7 @@ class RunStore:
     from vit_jax.data import identity
     from vit_jax.training import start  # imports JAX, which --help does not need
 
-    recorded = start.read(folder)
+    recorded = start.read_recorded(folder)
     for key, images in recorded.data.items():
       if not key.startswith("config.data."):
         continue
@@ -140,7 +140,7 @@ class RunStore:
       return None
     folder = self.run(job).folder
     best_of_all = score.take == "best" and job.stage.mode == "train"
-    lines = metrics_log.read(folder) if best_of_all else [metrics]
+    lines = metrics_log.read_lines(folder) if best_of_all else [metrics]
     values = [float(line[score.metric]) for line in lines if score.metric in line]
     if not values:
       raise cfg.RunError(
