@@ -85,7 +85,7 @@ def start(config, mesh):
   return dataclasses.replace(first, params=jax.tree_util.tree_map_with_path(stirred, first.params))
 
 
-def made(config, *, few_kernels=False):
+def made(config, *, norms=train_step.BY_ARRAY):
   """The step of a configuration, not compiled."""
   return train_step.make(
     config.objective.configured(config, models.configured(config.model)),
@@ -94,15 +94,15 @@ def made(config, *, few_kernels=False):
     config.optimizer,
     seed=config.seed,
     accumulation=config.accumulation,
-    few_kernels=few_kernels,
+    norms=norms,
   )
 
 
-def update(config, mesh, *, few_kernels=False):
+def update(config, mesh, *, norms=train_step.BY_ARRAY):
   """The step of a configuration, compiled once: (state, batch in the host's memory)."""
-  key = repr(config), mesh, few_kernels
+  key = repr(config), mesh, norms
   if key not in COMPILED:
-    step = meshes.on(mesh, made(config, few_kernels=few_kernels))
+    step = meshes.on(mesh, made(config, norms=norms))
     shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
     COMPILED[key] = jax.jit(step, out_shardings=(shardings, meshes.replicated(mesh)))
   return lambda state, one: COMPILED[key](state, jax.device_put(one, meshes.batch_sharding(mesh)))
@@ -118,8 +118,8 @@ def loss_of(config, mesh):
 COMPILED = {}
 
 
-def run(config, mesh, batches, *, few_kernels=False):
-  current, step = start(config, mesh), update(config, mesh, few_kernels=few_kernels)
+def run(config, mesh, batches, *, norms=train_step.BY_ARRAY):
+  current, step = start(config, mesh), update(config, mesh, norms=norms)
   history = []
   for one in batches:
     current, metrics = step(current, one)

@@ -63,7 +63,7 @@ def test_parts_one_after_another_equal_the_whole_batch():
 
 def test_with_few_kernels_as_on_gpus_the_steps_are_the_same():
   config = changed(CORRECTED, accumulation=2)
-  actual = run(config, mesh_of(2, 2, 2), BATCHES, few_kernels=True)
+  actual = run(config, mesh_of(2, 2, 2), BATCHES, norms=train_step.BY_SHAPE)
   assert_equal_runs(actual, averaged())
   chex.assert_trees_all_close(actual[0].ema, averaged()[0].ema, atol=2e-5)
 

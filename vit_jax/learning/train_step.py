@@ -1,11 +1,10 @@
-"""One update: loss, gradients, accumulation, clipping, moving average.
-
-The norm of all numbers in a tree of arrays, also in few kernels.
-"""
+"""One update: loss, gradients, accumulation, clipping, moving average."""
 
 import collections
 import functools
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +21,25 @@ from vit_jax.learning.state import TrainState
 TOGETHER = 12
 
 
-def global_norm(tree, *, by_shape: bool) -> jax.Array:
-  """The square root of the sum of the squares of all numbers in a tree; a float32 scalar.
+class Norms(NamedTuple):
+  """How a step computes its norms; the numbers are the same but for their rounding.
 
-  By default each array has a sum of its own. `by_shape`: the squares of arrays of one shape are
-  added number by number, and then summed, so there are about as many kernels as shapes. Arrays of
-  one shape are, but for rare rules, also split alike over the devices, so nothing is moved.
+  Attributes:
+    norm: (tree of arrays) -> the global norm, a float32 scalar.
+    applied: (update, state, norm of a change) -> the state after the update, and the update's norm.
+      The update gives the state after it, and may be called twice.
   """
-  if not by_shape:
-    return optax.tree.norm(tree)
+
+  norm: Callable
+  applied: Callable
+
+
+def norm_by_shape(tree) -> jax.Array:
+  """The global norm of a tree, in about as many kernels as its arrays have shapes.
+
+  The squares of arrays of one shape are added number by number, and then summed. Arrays of one
+  shape are, but for rare rules, also split alike over the devices, so nothing is moved.
+  """
   alike = collections.defaultdict(list)
   for x in jax.tree.leaves(tree):
     alike[x.shape].append(jnp.square(x))
@@ -42,6 +51,25 @@ def global_norm(tree, *, by_shape: bool) -> jax.Array:
   return jnp.sqrt(sum(jnp.sum(functools.reduce(jnp.add, group)) for group in groups))
 
 
+def apply_then_measure(update: Callable, state: TrainState, change: Callable):
+  """Applies an update, and then computes its norm; as `Norms.applied`."""
+  after = update(state)
+  return after, change(after)
+
+
+def measure_then_apply(update: Callable, state: TrainState, change: Callable):
+  """Computes the norm first, by an update that is never written; as `Norms.applied`.
+
+  The norm needs the old parameters. So the new ones are written in their place, and none is copied.
+  """
+  state, norm = jax.lax.optimization_barrier((state, change(update(state))))
+  return update(state), norm
+
+
+BY_ARRAY = Norms(optax.tree.norm, apply_then_measure)
+BY_SHAPE = Norms(norm_by_shape, measure_then_apply)  # for GPUs, where each kernel takes its time
+
+
 def make(
   objective: Objective,
   optimizer: optax.GradientTransformation,
@@ -50,7 +78,7 @@ def make(
   *,
   seed: int,
   accumulation: int,
-  few_kernels: bool = False,
+  norms: Norms = BY_ARRAY,
 ):
   """The function (state, batch) -> (state, metrics) of a run; pure.
 
@@ -73,10 +101,12 @@ def make(
     settings: config.optimizer.
     seed: root of all randomness.
     accumulation: parts of the batch that are computed one after another.
-    few_kernels: whether the norms are computed as on GPUs, by shape and before the update.
+    norms: how norms are computed.
   """
   trained = functools.partial(optim.partition, pattern=settings.trainable)
-  norm = functools.partial(global_norm, by_shape=few_kernels)
+  norm = norms.norm
+  # An update that is more than arithmetic on each number is not computed twice.
+  applied = norms.applied if settings.elementwise else apply_then_measure
 
   def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
@@ -94,16 +124,13 @@ def make(
       extra = objective.after_update(optim.combine(params, state.params), state.extra, statistics)
       return apply_if_finite(state, before, (params, *others, extra), finite, batch["mask"])
 
-    after = following(state)
-    update_norm = norm(jax.tree.map(jnp.subtract, trained(after.params), before))
-    if few_kernels and settings.elementwise:
-      # This norm needs the old parameters. If it comes first, by an update that is never written,
-      # the new parameters are written in the place of the old ones, and no old one is copied.
-      state, update_norm = jax.lax.optimization_barrier((state, update_norm))
-      after = following(state)
-    norms = dict(param_norm=norm(after.params), update_norm=update_norm)
+    def change(after: TrainState) -> jax.Array:
+      return norm(jax.tree.map(jnp.subtract, trained(after.params), before))
+
+    after, update_norm = applied(following, state, change)
+    measured = dict(param_norm=norm(after.params), update_norm=update_norm)
     counters = dict(bad_examples=after.bad_examples, skipped=after.skipped)
-    return after, dict(loss=loss, **given, **norms, **counters, **metrics)
+    return after, dict(loss=loss, **given, **measured, **counters, **metrics)
 
   return step
 

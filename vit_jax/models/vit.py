@@ -5,8 +5,6 @@ file. Blocks are either single (Transformer/encoderblock_0, ...) or, with scan, 
 first axis (Transformer/encoderblock); see vit_jax.models.stacking.
 """
 
-import dataclasses
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -273,21 +271,47 @@ class ViT(ViTCosts, nn.Module):
       return x[:, 0]
     if self.pool == "gap":
       return self.patches(x).mean(axis=1)
-    pooling = AttentionPooling(**self._shared_with(AttentionPooling), name="MAPHead_0")
+    pooling = AttentionPooling(
+      mlp_dim=self.mlp_dim,
+      heads=self.heads,
+      dtype=self.dtype,
+      attention=self.attention,
+      activation=self.activation,
+      norm_epsilon=self.norm_epsilon,
+      name="MAPHead_0",
+    )
     return pooling(self.patches(x))
 
   @property
   def branches(self) -> Branches:
     """The options of the residual branches of all blocks."""
-    return Branches(**self._shared_with(Branches))
+    return Branches(
+      layer_scale=self.layer_scale,
+      layer_scale_init=self.layer_scale_init,
+      stochastic_depth=self.stochastic_depth,
+      stochastic_depth_rule=self.stochastic_depth_rule,
+    )
 
   @nn.nowrap
   def _encoder(self, grid):
     """The encoder for this grid of patches; every stage uses the same parameters."""
-    return Encoder(grid, self.tokens_before(), **self._shared_with(Encoder), name="Transformer")
-
-  @nn.nowrap
-  def _shared_with(self, part) -> dict:
-    """The fields of a module class that are fields of this model too."""
-    names = {field.name for field in dataclasses.fields(part)} - {"parent", "name", "grid"}
-    return {name: getattr(self, name) for name in names if hasattr(self, name)}
+    return Encoder(
+      grid,
+      self.tokens_before(),
+      depth=self.depth,
+      mlp_dim=self.mlp_dim,
+      heads=self.heads,
+      dropout=self.dropout,
+      positions=self.positions,
+      position_place=self.position_place,
+      axial=self.axial,
+      dtype=self.dtype,
+      attention=self.attention,
+      scan=self.scan,
+      remat=self.remat,
+      activation=self.activation,
+      norm_epsilon=self.norm_epsilon,
+      qk_norm=self.qk_norm,
+      branches=self.branches,
+      name="Transformer",
+    )

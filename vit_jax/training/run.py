@@ -70,6 +70,7 @@ class Run:
   @functools.cached_property
   def update(self) -> Callable:
     """The compiled update, (state, batch) -> (state, metrics); the old state is donated."""
+    on_gpu = self.mesh.devices.flat[0].platform == "gpu"
     step = train_step.make(
       self.objective,
       self.optimizer,
@@ -77,7 +78,7 @@ class Run:
       self.config.optimizer,
       seed=self.config.seed,
       accumulation=self.config.parts,
-      few_kernels=self.mesh.devices.flat[0].platform == "gpu",
+      norms=train_step.BY_SHAPE if on_gpu else train_step.BY_ARRAY,
     )
     return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)
 
