@@ -40,6 +40,6 @@ def test_what_is_not_finite_shows(value):
 
 
 def test_arrays_of_one_shape_are_summed_together():
-  made = jax.make_jaxpr(lambda tree: global_by_shape(tree))(drawn(0))
+  made = jax.make_jaxpr(norm_by_shape)(drawn(0))
   sums = [eqn for eqn in made.eqns if eqn.primitive.name == "reduce_sum"]
   assert len(sums) == len(set(SHAPES)) + 2  # the arrays (4, 2, 3) make three groups
