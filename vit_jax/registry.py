@@ -132,7 +132,15 @@ ARRAY_NAMES = Registry(  # of other libraries, in files of safetensors; the firs
 
 TRAINING_VIEWS = Registry(  # what stands between the training images and those who read them
   {
-    "decoded_cache": "vit_jax.extras.prepared_cache:cached",
+    "prepared_cache": "vit_jax.extras.prepared_cache:PreparedCache",
+  }
+)
+
+SETTINGS = Registry(  # what extras add to a group of settings; before the dot stands which one
+  {
+    "data.prepared_cache": "vit_jax.extras.settings:PreparedCache",
+    "run.verification": "vit_jax.extras.settings:Verification",
+    "run.report": "vit_jax.extras.settings:Report",
   }
 )
 

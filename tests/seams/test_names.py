@@ -78,9 +78,10 @@ ALLOWED = {
   },
   "CALLBACKS": {  # the setting
     ("vit_jax.extras.report.messages", "report"),
-    ("vit_jax.training.start", "report"),
+    ("vit_jax.extras.settings", "report"),
   },
   "MODEL_NAMES": {("vit_jax.extras.formats.huggingface", "vit")},  # names of parameters
+  "SETTINGS": set(),
   "TRAINING_VIEWS": set(),
 }
 

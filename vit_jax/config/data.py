@@ -10,6 +10,7 @@ from vit_jax.config.fields import (
   MAX_PIXELS,
   MAX_SIDE,
   Rule,
+  added,
   group,
   listed_of_kind,
   name_of_kind,
@@ -160,7 +161,7 @@ class Augmentation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
+class Data(*added("data")):
   """Training data, and how images are prepared and loaded."""
 
   dataset: str = setting(
@@ -315,19 +316,6 @@ class Data:
     "read or decoded",
     low=0.0,
     high=1.0,
-  )
-  cache: str = setting(
-    "",
-    "folder that tools/cache.py has filled with the training images, decoded and reduced to "
-    "cache_side: faster to read, but crops are taken from the reduced images; empty: no cache. "
-    "Evaluation never uses the cache",
-  )
-  cache_side: int = setting(
-    256,
-    "smaller side of the images in the cache, pixels; smaller images keep their size",
-    low=1,
-    high=MAX_PIXELS,
-    used_if=(("data.cache",),),
   )
   bucket_cache: float = setting(
     0.0,

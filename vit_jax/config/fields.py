@@ -21,6 +21,9 @@ Lengths of training, in steps, epochs or examples.
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar
+
+from vit_jax import registry
 
 # Upper bounds that several settings share; other bounds are given with their settings.
 MAX_STEPS = 2**31 - 1  # optimizers count steps in int32
@@ -80,6 +83,31 @@ def setting(
   """
   check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off, used_if=used_if)
   return dataclasses.field(default=default, metadata=check | {"auto": auto, "usual": usual})
+
+
+class Added:
+  """Base class of settings that an extra adds to a group: a dataclass with these fields.
+
+  Attributes:
+    of_memory: names of those that decide the memory of a step.
+    without_steps: names of those that count although a run has no step left.
+    of_host: names of those that each host may have of its own.
+  """
+
+  of_memory: ClassVar[tuple[str, ...]] = ()
+  without_steps: ClassVar[tuple[str, ...]] = ()
+  of_host: ClassVar[tuple[str, ...]] = ()
+
+
+def added(group: str) -> tuple[type[Added], ...]:
+  """What extras add to a group of settings, as its base classes; the last line comes first."""
+  names = [name for name in registry.SETTINGS if name.partition(".")[0] == group]
+  return tuple(registry.SETTINGS[name] for name in reversed(names))
+
+
+def of_added(group: str, what: str) -> tuple[str, ...]:
+  """The names that the added settings of a group have under an attribute of `Added`."""
+  return tuple(name for kind in added(group) for name in getattr(kind, what))
 
 
 def name_of_kind(name: str, meaning: str):

@@ -12,10 +12,12 @@ from vit_jax.config.fields import (
   MAX_STEPS,
   Duration,
   Rule,
+  added,
   group,
   group_of_kind,
   length,
   named_of_kind,
+  of_added,
   setting,
 )
 from vit_jax.config.learning import Loss, NonFinite, ObjectiveSettings, Optimizer, Schedule
@@ -160,7 +162,8 @@ class Profile:
 
 # What decides the memory of a step, beside the devices: a run keeps its parts on other ones.
 OF_MEMORY = (
-  *("batch_size", "data.image_size", "verify_every", "optimizer.kind"),
+  *("batch_size", "data.image_size", "optimizer.kind"),
+  *of_added("run", "of_memory"),
   *("model.family", "model.patch", "model.depth", "model.width", "model.mlp_dim", "model.heads"),
   *("model.stem_width", "model.stages", "model.num_classes", "model.compute_dtype", "model.remat"),
   *("mesh.fsdp", "mesh.model", "asked.model.attention"),
@@ -168,7 +171,7 @@ OF_MEMORY = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(*added("run")):
   """A whole run."""
 
   seed: int = setting(0, "root of all randomness", low=0, high=2**31 - 1)
@@ -275,13 +278,6 @@ class Config:
     low=0.0,
     high=1e7,
   )
-  verify_every: int = setting(
-    0,
-    "every so many steps, and at the first step of each start, compute the step twice and compare "
-    "the bits, to find devices that compute wrongly; takes memory for a second state; 0: never",
-    low=0,
-    high=MAX_STEPS,
-  )
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
   origins: tuple = setting(
@@ -294,7 +290,6 @@ class Config:
     "modules of your own, separated by commas, that are imported before settings are read and add "
     "to vit_jax.registry; only the command line can name them (docs/extending.md)",
   )
-  report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
 
   @property
   def parts(self) -> int:

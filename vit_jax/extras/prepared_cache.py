@@ -18,13 +18,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.config import Data
+from vit_jax.config import ConfigError, Data
 from vit_jax.data import images, records
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.views import View
+from vit_jax.process.text import listed, shown
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import create, read_json
 from vit_jax.storage.paths import local_path
+from vit_jax.training.run import TrainingView
 
 _FORMAT = 1  # version of the record format
 _FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
@@ -36,15 +38,54 @@ _HEAD = struct.Struct("<4I")
 _LABELS = np.dtype("<i8")
 
 
-def cached(train: Source, data: Data) -> Source:
-  """The training examples, read from the cache if config.data.cache names one.
+class PreparedCache(TrainingView):
+  """Reads the training images from the cache that config.data.cache names."""
 
-  Raises:
-    SourceError: the cache is missing, not complete, or of other images.
-  """
-  if not data.cache:
-    return train
-  return Cached(train, data.cache, side=data.cache_side, max_pixels=data.max_pixels)
+  @staticmethod
+  def check(config):
+    """Refuses a cache of images that are too small, or that lacks what the objective needs.
+
+    Raises:
+      ConfigError: names the setting.
+    """
+    if not config.data.cache:
+      return
+    for view in config.objective.views(config.data).values():
+      _check_side(view.data)
+    if needed := config.objective.fields(config.data):
+      raise ConfigError(
+        f"config.data.cache={shown(config.data.cache)} holds images and labels alone, and "
+        f"config.objective.kind={config.objective.kind} also needs {listed([*needed])}; leave the "
+        "cache out."
+      )
+
+  @staticmethod
+  def view(source, data):
+    """The examples with the images of the cache.
+
+    Raises:
+      SourceError: the cache is missing, not complete, or of other images.
+    """
+    if not data.cache:
+      return source
+    return Cached(source, data.cache, side=data.cache_side, max_pixels=data.max_pixels)
+
+
+def _check_side(data: Data):
+  """Refuses a cache whose images every crop would enlarge."""
+  resized = data.resized_side()
+  least = resized or data.image_size
+  if data.cache_side >= least:
+    return
+  cause = f"image_size={least}"
+  if resized:
+    ratio = f"train_resize_ratio={data.train_resize_ratio:g}"
+    cause = f"train_resize={data.train_resize}" if data.train_resize else ratio
+  raise ConfigError(
+    f"config.data.cache_side={data.cache_side} is smaller than the {least} pixels of "
+    f"config.data.{cause}, so every crop would be enlarged; make it at least {least}, or "
+    "config.data.cache empty."
+  )
 
 
 class Cached(View):

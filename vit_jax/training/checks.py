@@ -25,7 +25,7 @@ from vit_jax.learning import optim
 from vit_jax.models import requirements
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
-from vit_jax.registry import EVALUATIONS
+from vit_jax.registry import EVALUATIONS, TRAINING_VIEWS
 from vit_jax.storage.tree import flatten
 from vit_jax.training.facts import LATER, module_of
 
@@ -68,6 +68,8 @@ def check(asked: Config, config: Config):
   check_repeats(config.batch_size, config.data.repeats)
   resampling.check(config.data)
   check_views(config)
+  for view in TRAINING_VIEWS.values():
+    view.check(config)
   check_schedule(config.schedule)
   check_evaluations(config)
   check_heads(config)
@@ -207,7 +209,7 @@ def check_crops(data: Data):
         f"config.data.{key}={shown(pair)} is not (least, largest) with "
         f"{low:g} <= least <= largest <= {high:g}."
       )
-  resize, ratio = data.train_resize, data.train_resize_ratio
+  resize = data.train_resize
   if 0 != resize < data.image_size:
     raise ConfigError(
       f"config.data.train_resize={resize} is smaller than "
@@ -218,15 +220,6 @@ def check_crops(data: Data):
     raise ConfigError(
       f"config.data.train_pad={data.train_pad} is not smaller than config.data.image_size="
       f"{data.image_size}, so there is nothing to mirror; the most is {data.image_size - 1}."
-    )
-  kind = f"train_resize={resize}" if resize else f"train_resize_ratio={ratio:g}"
-  least = data.resized_side() or data.image_size
-  if data.cache and data.cache_side < least:
-    cause = kind if data.resized_side() else f"image_size={least}"
-    raise ConfigError(
-      f"config.data.cache_side={data.cache_side} is smaller than the {least} pixels of "
-      f"config.data.{cause}, so every crop would be enlarged; make it at least {least}, or "
-      "config.data.cache empty."
     )
 
 

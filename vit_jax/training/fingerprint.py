@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from vit_jax.config import Config, ConfigError, RunError, plugins, to_dict
+from vit_jax.config.fields import of_added
 from vit_jax.data.identity import Identity
 from vit_jax.devices import comparison
 from vit_jax.devices import hosts as joining
@@ -77,7 +78,10 @@ def keep_compiled_programs():
 
 
 # Places on one machine, whose content is compared in their stead, and what only decides speed.
-OWN = ("source", "exclude", "init_from", "class_names", "cache", "threads", "bucket_cache", "ahead")
+OWN = (
+  *("source", "exclude", "init_from", "class_names", "threads", "bucket_cache", "ahead"),
+  *of_added("data", "of_host"),
+)
 
 
 def of_start(config: Config, step: int, data: Mapping[str, Identity]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import optax
 
-from vit_jax.config import AUTO, Config, ConfigError, Schedule, plugins, to_dict
+from vit_jax.config import AUTO, Config, ConfigError, Data, Schedule, plugins, to_dict
 from vit_jax.data import datasets, fields, history, identity, sources
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import NamedDataset, Opener, Training
@@ -25,7 +25,7 @@ from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.process import program
-from vit_jax.process.text import listed, shown
+from vit_jax.process.text import listed
 from vit_jax.registry import TRAINING_VIEWS
 from vit_jax.training import steps as durations
 from vit_jax.training.steps import ImageCount, Steps
@@ -195,6 +195,20 @@ def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
   )
 
 
+class TrainingView:
+  """What may stand between the training images and those who read them: a line in the registry."""
+
+  @staticmethod
+  def check(config: Config):
+    """Refuses settings that it cannot serve."""
+
+  @staticmethod
+  def view(source: sources.Source, data: Data) -> sources.Source:
+    """The examples that are read in place of the source's; the source itself if it is not used."""
+    del data
+    return source
+
+
 @dataclasses.dataclass(frozen=True)
 class OpenedData:
   """The opened data of a run.
@@ -269,7 +283,7 @@ def open_data(
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
   check_fields(config, training)
   for view in TRAINING_VIEWS.values():
-    train = view(train, config.data)
+    train = view.view(train, config.data)
   needed = config.objective.fields(config.data)
   train = Kept(train if labelled else sources.Unlabelled(train), needed)
   opened = (*training.datasets, *evaluations.datasets)
@@ -280,18 +294,13 @@ def check_fields(config: Config, training: Training):
   """Checks what the objective needs of the training data beside images and labels.
 
   Raises:
-    ConfigError: the data lacks it, or the cache or an augmentation does not keep it.
+    ConfigError: the data lacks it, or an augmentation does not keep it.
   """
   needed, views = config.objective.fields(config.data), config.objective.views(config.data)
   asks = f"config.objective.kind={config.objective.kind}"
   fields.check(asks, needed, views)
   for named in training.datasets:
     fields.check_given(asks, needed, named.source.fields, str(named))
-  if needed and config.data.cache:
-    raise ConfigError(
-      f"config.data.cache={shown(config.data.cache)} holds images and labels alone, and {asks} "
-      f"also needs {listed([*needed])}; leave the cache out."
-    )
   dense = [name for name, field in needed.items() if field.dense]
   moving = [step.kind for step in views["image"].data.augment if step.moves_pixels] if dense else []
   if moving:

@@ -14,6 +14,7 @@ from vit_jax.config import (
   from_dict,
   to_dict,
 )
+from vit_jax.config.fields import of_added
 from vit_jax.config.recorded import changes, updated
 from vit_jax.config.resolve import Facts, with_value
 from vit_jax.data import history, identity
@@ -41,7 +42,7 @@ OF_THE_START = (
   *("optimizer.ema", "optimizer.ema_corrected"),  # an average has one factor from its first step
 )
 # Settings that count although no step is left; those of evaluations only if one is missing.
-WITHOUT_STEPS = ("mesh", "early_stopping", "report", "stall_seconds")
+WITHOUT_STEPS = ("mesh", "early_stopping", "stall_seconds", *of_added("run", "without_steps"))
 OF_EVALUATIONS = ("evaluate", "batch_size", "accumulation", "data")
 
 

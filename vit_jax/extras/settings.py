@@ -1,0 +1,51 @@
+"""Settings that extras add to the groups of the core (`registry.SETTINGS`)."""
+
+import dataclasses
+from typing import ClassVar
+
+from vit_jax.config.fields import MAX_PIXELS, MAX_STEPS, Added, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedCache(Added):
+  """Of config.data."""
+
+  of_host: ClassVar = ("cache",)
+
+  cache: str = setting(
+    "",
+    "folder that tools/cache.py has filled with the training images, decoded and reduced to "
+    "cache_side: faster to read, but crops are taken from the reduced images; empty: no cache. "
+    "Evaluation never uses the cache",
+  )
+  cache_side: int = setting(
+    256,
+    "smaller side of the images in the cache, pixels; smaller images keep their size",
+    low=1,
+    high=MAX_PIXELS,
+    used_if=(("data.cache",),),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification(Added):
+  """Of the run."""
+
+  of_memory: ClassVar = ("verify_every",)
+
+  verify_every: int = setting(
+    0,
+    "every so many steps, and at the first step of each start, compute the step twice and compare "
+    "the bits, to find devices that compute wrongly; takes memory for a second state; 0: never",
+    low=0,
+    high=MAX_STEPS,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Report(Added):
+  """Of the run."""
+
+  without_steps: ClassVar = ("report",)
+
+  report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
