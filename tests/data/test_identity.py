@@ -98,7 +98,7 @@ def test_an_image_that_cannot_be_read_now_is_not_taken_for_a_change(photos, monk
     raise OSError(errno.EIO, "Input/output error")
 
   monkeypatch.setattr(type(source), "__getitem__", failing)
-  monkeypatch.setattr(identity.patience, "PAUSES", ())
+  monkeypatch.setattr(identity.retry_reads, "PAUSES", ())
   now = identity.of(source)
   assert now.content == ""
   assert identity.changes(before, now) == identity.changes(now, before) == []

@@ -13,7 +13,7 @@ from vit_jax.data import resampling
 
 
 def test_a_module_is_loaded_with_its_change(monkeypatch):
-  path = ROOT / "vit_jax" / "data" / "resizing.py"
+  path = ROOT / "vit_jax" / "data" / "resampling.py"
   code = path.read_text().replace("256 / 224", "3")
   monkeypatch.setattr(sys, "meta_path", [Overlay(resampling.__name__, path, code), *sys.meta_path])
   monkeypatch.setattr(data, "resampling", resampling)  # importing it again sets this
@@ -24,6 +24,6 @@ def test_a_module_is_loaded_with_its_change(monkeypatch):
 
 def test_a_module_that_is_imported_already_is_refused(tmp_path):
   """Its tests would pass on every mutant, which would be taken for survivors."""
-  overlay = Overlay(resampling.__name__, ROOT / "vit_jax" / "data" / "resizing.py", "1 / 0")
-  with pytest.raises(RuntimeError, match=r"vit_jax\.data\.resizing is imported before the tests"):
+  overlay = Overlay(resampling.__name__, ROOT / "vit_jax" / "data" / "resampling.py", "1 / 0")
+  with pytest.raises(RuntimeError, match=r"vit_jax\.data\.resampling is imported before the tests"):
     trial.run(overlay, ["tests/data/test_resizing.py"], 1, tmp_path / "log")

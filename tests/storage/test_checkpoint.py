@@ -378,6 +378,6 @@ class TestFind:
     saved(tmp_path, 7)
     calls, read = itertools.count(), []
     others = lambda own: "it is gone" if next(calls) == 1 else own
-    monkeypatch.setattr(agreement, "texts", lambda own: [own, others(own)])
+    monkeypatch.setattr(agreement, "allgather_str", lambda own: [own, others(own)])
     checkpoint.read_readable(tmp_path, 0, read.append)
     assert len(read) == 2

@@ -192,7 +192,7 @@ def test_processes_that_see_other_files_sum_all_of_them(tmp_path, monkeypatch):
     manifest, "part_of_damage", lambda *words: (shares.append(words[1:]), look(*words))[1]
   )
   told = lambda own: [own, "another" + own[len("another") :]] if len(shares) == 1 else [own] * 2
-  monkeypatch.setattr(agreement, "texts", told)
+  monkeypatch.setattr(agreement, "allgather_str", told)
   monkeypatch.setattr(checkpoint.jax, "process_count", lambda: 2)
   monkeypatch.setattr(agreement, "broadcast_str", lambda words: words())
   assert not checkpoint.damage_of(folder)
@@ -203,6 +203,6 @@ def test_a_process_that_cannot_read_its_share_ends_the_others(tmp_path, monkeypa
   saved(tmp_path, 9)
   folder = tmp_path / "checkpoints" / "9"
   told = lambda own: [own, own.split("\n")[0] + "\nit is busy\n"]
-  monkeypatch.setattr(agreement, "texts", told)
+  monkeypatch.setattr(agreement, "allgather_str", told)
   with pytest.raises(CannotReadError, match="process 1: it is busy"):
     checkpoint.damage_of(folder)

@@ -90,7 +90,7 @@ def test_of_several_processes_all_take_the_same_batches_and_fail_together(monkey
   assert (len(batches), "no light" in together.failure) == (wanted, True)
   assert {x["mask"].sum() for x in batches} == {0.0}
   assert {x["image"].shape for x in batches} == {(48, 1, 1, 3)}
-  monkeypatch.setattr(agreement, "texts", lambda text: ["", text])
+  monkeypatch.setattr(agreement, "allgather_str", lambda text: ["", text])
   taken = spec._all_read(iter(batches), together)
   assert [next(taken) for _ in batches] == batches
   with pytest.raises(spec.UnreadError, match="no light"):

@@ -56,7 +56,7 @@ def test_a_few_very_high_patches_leave_the_others_visible():
 def test_what_the_model_does_not_see_is_dark():
   image = np.full((30, 60, 3), 200, np.uint8)
   drawn = overlay.overlay(image, np.ones((2, 2)), Box(0, 15, 30, 30))
-  assert (drawn[:, :15] == round(200 * overlay.CONFIG_ONLY_FIELDS)).all()
+  assert (drawn[:, :15] == round(200 * overlay.UNSEEN)).all()
   assert (drawn[:, 15:45] == drawn[0, 20]).all()
 
 
