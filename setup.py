@@ -13,7 +13,7 @@ setuptools.setup(
   long_description=README.read_text(encoding="utf-8"),
   long_description_content_type="text/markdown",
   license="Apache-2.0",
-  package_data={"vit_jax.models": ["*.csv"], "vit_jax.extras.report": ["*.jinja"]},
+  package_data={"vit_jax.extras.formats": ["*.csv"], "vit_jax.extras.report": ["*.jinja"]},
   python_requires=">=3.11",
   packages=setuptools.find_packages(include=["vit_jax", "vit_jax.*"]),
   install_requires=[

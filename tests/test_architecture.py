@@ -81,11 +81,13 @@ EXTRAS = [
   {"formats"},
   {"sources"},
   {"buckets"},
+  {"settings"},
+  {"extras"},
 ]
 
 
 def is_extra(module):
-  return module.startswith("vit_jax.extras.")
+  return f"{module}.".startswith("vit_jax.extras.")
 
 
 def layer(module):
@@ -120,7 +122,7 @@ def reachable(start):
 
 
 def test_a_run_needs_few_modules():
-  """`launch` reached 205 before the extras were taken out; a reader has 110 in mind."""
+  """`launch` reached 222 before the extras were taken out; 110 are the aim."""
   assert len(reachable("vit_jax.launch")) <= 140
 
 

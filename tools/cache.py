@@ -33,6 +33,7 @@ def prepare(config: Config) -> None:
   data = config.data
   checks.check_given(config)
   checks.check_crops(data)
+  cache.PreparedCache.check(config)
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
@@ -65,7 +66,8 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    from vit_jax.extras.experiments.facts import before_devices, decided
+    from vit_jax.extras.experiments.facts import decided
+    from vit_jax.training.start import before_devices
 
     asked = recipes.resolve(args.config, overrides)
     prepare(decided(asked, before_devices(asked)))

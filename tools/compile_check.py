@@ -52,13 +52,14 @@ def flags() -> ToolFlags:
 
 def main(arguments: list[str] | None = None):
   """Prints the report; see the exit status above."""
+  absent.prepare()  # before a plugin may import JAX
   args, overrides = flags().parse_with_settings(arguments)
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
-  absent.prepare()
   with ending("compile_check"):
     asked = recipes.resolve(args.config, overrides)
     from compiled import report, words
-    from vit_jax.extras.experiments.facts import before_devices, decided
+    from vit_jax.extras.experiments.facts import decided
+    from vit_jax.training.start import before_devices
 
     config = decided(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)

@@ -72,9 +72,10 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
     ConfigError: a value is out of its bounds, or the patches do not tile the image size.
   """
   from vit_jax.config.resolve import check_known
-  from vit_jax.extras.experiments.facts import before_devices, decided
+  from vit_jax.extras.experiments.facts import decided
   from vit_jax.training import checks
   from vit_jax.training.facts import LATER
+  from vit_jax.training.start import before_devices
 
   values = config.to_dict(run)
   if args.image_size is not None:

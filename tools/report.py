@@ -25,6 +25,7 @@ def flags() -> ToolFlags:
   add = result.add_argument
   add("workdirs", nargs="+", type=anywhere, metavar="WORKDIR", help="folders of runs")
   add("--output", type=anywhere, required=True, help="*.html")
+  result.add_plugins()
   return result
 
 

@@ -98,9 +98,10 @@ def add_images(command: ToolFlags, what: str):
 def shown(args, settings: list[str]):
   """What there is to see; leaves with status 2 if the weights or the images are unusable."""
   from vit_jax.config.resolve import check_known
-  from vit_jax.extras.experiments.facts import OF_COST, before_devices, decided
+  from vit_jax.extras.experiments.facts import OF_COST, decided
   from vit_jax.extras.inspection import augmentation, views
   from vit_jax.training.facts import LATER
+  from vit_jax.training.start import before_devices
 
   try:
     if args.what == "augment":

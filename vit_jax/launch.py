@@ -226,7 +226,7 @@ def train(
 def callbacks(run: Run, session: Session) -> Sequence[Callback]:
   """What happens beside the steps, in the order that `vit_jax.training.loop` explains.
 
-  Those of the registry only look on; they end last, when all is saved.
+  Those of the registry come first, so they end last, when all is saved.
   """
   kinds = *CALLBACKS.values(), Metrics, Checkpointing, Evaluation, Profile
   return [kind(run, session) for kind in kinds]

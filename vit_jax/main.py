@@ -79,9 +79,9 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
     ConfigError: the file exists, or cannot be written.
   """
   from vit_jax.config.resolve import resolve
-  from vit_jax.training.start import known_at_start
+  from vit_jax.training.start import before_devices
 
-  facts = known_at_start(command.config)
+  facts = before_devices(command.config)
   text = as_recipe(resolve(command.config, facts), facts, f"Made from {command.recipe}.")
   try:
     new = path.suffix == ".py" and files.create(path, text)
@@ -89,8 +89,10 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
     raise ConfigError(f"--write_recipe={path} cannot be written: {error}.") from error
   if not new:
     raise ConfigError(f"--write_recipe={path} must be a new file whose name ends in .py.")
-  config = quoted(f"--config={path}")
-  print(one_line(f"Recipe: {path} (train with: python -m vit_jax.main {config})"))
+  flags = [quoted(f"--config={path}")]
+  if command.config.plugins:
+    flags.append(quoted(f"--config.plugins={command.config.plugins}"))
+  print(one_line(f"Recipe: {path} (train with: python -m vit_jax.main {' '.join(flags)})"))
 
 
 def main(command: command_line.CommandLine):

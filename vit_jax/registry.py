@@ -2,7 +2,8 @@
 
 A line leads to the file that holds the thing, its settings, their checks and its words:
 "package.module:NAME", where NAME is a class of settings (augmentations, evaluations, objectives,
-optimizers), a subclass of `Source`, or an instance (families, formats of weights, storages). The
+optimizers, added settings), another class (sources, callbacks, training views), an instance
+(families, formats of weights, names of arrays, storages) or a function (names of models). The
 file is imported when the thing is asked for, so that a program loads only what it uses, and a name
 can be checked without loading anything.
 """
@@ -29,6 +30,9 @@ class Registry(MutableMapping):
 
   def __delitem__(self, name: str):
     del self._lines[name]
+
+  def __contains__(self, name: object) -> bool:
+    return name in self._lines  # without importing it
 
   def __iter__(self) -> Iterator[str]:
     return iter(self._lines)
@@ -114,7 +118,7 @@ STORAGES = Registry(
   }
 )
 
-# What looks on while a run trains, in the order in which it is called; it ends in the opposite one.
+# What looks on while a run trains, or replaces its update, in the order in which it is called.
 CALLBACKS = Registry(
   {
     "messages": "vit_jax.extras.report.messages:Messages",

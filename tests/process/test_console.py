@@ -49,7 +49,7 @@ def shell(command):
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_run_goes_on_whatever_becomes_of_the_console(tmp_path, end):
-  (tmp_path / "speaks.py").write_text(SPEAKS.format(kind="of_run"))
+  (tmp_path / "speaks.py").write_text(SPEAKS.format(kind="set_up"))
   result = shell(f"PYTHONPATH=. {sys.executable} {tmp_path}/speaks.py {ENDS[end]}")
   assert result.returncode == 0, result.stderr
 
@@ -91,7 +91,7 @@ list(tqdm.tqdm(range(2), desc=name))
 """
 
 
-@pytest.mark.parametrize("kind", ["of_run", "of_tool"])
+@pytest.mark.parametrize("kind", ["set_up", "of_tool"])
 def test_what_is_printed_or_logged_does_not_control_the_terminal(tmp_path, kind):
   (tmp_path / "hostile.py").write_text(HOSTILE.format(kind=kind))
   result = shell(f"PYTHONPATH=. {sys.executable} {tmp_path}/hostile.py")

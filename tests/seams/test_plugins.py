@@ -8,7 +8,10 @@ import pytest
 from tests.seams import program
 from vit_jax import registry
 from vit_jax.config import ConfigError, command_line, plugins, recorded
+from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.tool_flags import ToolFlags
+from vit_jax.extras.experiments import runs
+from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.storage import checkpoint
 from vit_jax.training import start
 
@@ -59,8 +62,9 @@ def folder(tmp_path, monkeypatch):
 def forget():
   """As in another process, which has not imported the module."""
   sys.modules.pop(NAME, None)
-  registry.AUGMENTATIONS.pop("dark", None)
-  registry.CALLBACKS.pop("steps", None)
+  for lines, key in ((registry.AUGMENTATIONS, "dark"), (registry.CALLBACKS, "steps")):
+    if key in lines:
+      del lines[key]
 
 
 def parsed(*words):
@@ -85,13 +89,42 @@ def test_a_record_imports_nothing(tmp_path):
   assert program.run(run, *WORDS)
   forget()
   for read in (recorded.read_config, lambda folder: start.read_recorded(folder).config):
-    with pytest.raises(ConfigError, match=rf"recorded with --config\.plugins={NAME}, and this"):
+    with pytest.raises(ConfigError, match=rf"recorded with config\.plugins='{NAME}', and"):
       read(run)
   assert NAME not in sys.modules
   flags = ToolFlags("predict")
   flags.add_source()
   assert flags.parse_args(["--source", str(run), "--plugins", NAME]).plugins == NAME
   assert recorded.read_config(run).plugins == NAME
+
+
+def test_what_starts_runs_imports_them_too(tmp_path):
+  flags = ToolFlags("sweep")
+  flags.add_source()
+  args, words = flags.parse_with_settings(["--plugins", NAME])
+  assert (args.plugins, words) == (NAME, [f"--config.plugins={NAME}"])
+  store = RunStore(tmp_path, tuple(words))
+  assert runs.in_new_process(has_dark, plugins=store.plugins())
+  with pytest.raises(SystemExit, match="2"):
+    flags.parse_with_settings(["--config.plugins=no_such_module"])
+
+
+def has_dark():
+  return "dark" in registry.AUGMENTATIONS
+
+
+def test_a_recipe_names_no_module(tmp_path, capsys):
+  recipe = tmp_path / "mine.py"
+  lines = ("from vit_jax.config import Config, to_config_dict", "def get_config():")
+  body = f"  return to_config_dict(Config(plugins={NAME!r}))"
+  recipe.write_text("\n".join([*lines, body]))
+  with pytest.raises(SystemExit, match="2"):
+    command_line.parse(["main", f"--config={recipe}"])
+  said = capsys.readouterr().err
+  assert "only the command line can name modules" in said
+  assert NAME not in sys.modules
+  config = parsed(*WORDS)
+  assert "plugins" not in as_recipe(config, {}, "Made.")
 
 
 @pytest.mark.parametrize(
@@ -101,10 +134,15 @@ def test_a_record_imports_nothing(tmp_path):
     ("a/b", "is no name of a module"),
     ("plugin_with_error", "plugin_with_error cannot be imported: ZeroDivisionError"),
     ("plugin_without_library", "cannot be imported: No module named 'no_such_library'"),
+    ("plugin_that_ends", "cannot be imported: SystemExit: 0"),
+    ("plugin_with_a_typo", "cannot be imported: AttributeError: .*'Stripes'"),
   ],
 )
 def test_a_module_that_cannot_be_imported_is_named(text, message, folder):
   (folder / "plugin_with_error.py").write_text("1 / 0")
   (folder / "plugin_without_library.py").write_text("import no_such_library")
+  (folder / "plugin_that_ends.py").write_text("raise SystemExit(0)")
+  line = "registry.AUGMENTATIONS['dark'] = f'{__name__}:Stripes'"
+  (folder / "plugin_with_a_typo.py").write_text(f"from vit_jax import registry\n{line}")
   with pytest.raises(ConfigError, match=message):
     plugins.load(text)

@@ -27,7 +27,7 @@ def here(monkeypatch):
   """Runs in the repository's root, and checks in this process, which has JAX already."""
   monkeypatch.chdir(programs.ROOT)
   monkeypatch.setattr(
-    runs, "in_new_process", lambda function, *a, **options: function(*a, **options)
+    runs, "in_new_process", lambda function, *a, plugins, **options: function(*a, **options)
   )
 
 

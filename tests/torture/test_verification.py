@@ -55,7 +55,7 @@ class Verification:
     )
     sound, made = self.run.update, dataclasses.replace(self.run)
     made.__dict__["update"] = lambda *arguments: self.dispatch(sound, *arguments)
-    self.update = verification.Verified(made, self.session)
+    self.update = verification.Verified(made, self.session, made.update)
 
   def state(self, steps, update):
     """The state after some steps with the same batch."""

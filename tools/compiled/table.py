@@ -115,7 +115,8 @@ def name_today(row: Row) -> str:
   """The name of the program that the recipe of a row, with its settings, is now."""
   from compiled import compilation, platforms
   from vit_jax import recipes
-  from vit_jax.extras.experiments.facts import before_devices, decided
+  from vit_jax.extras.experiments.facts import decided
+  from vit_jax.training.start import before_devices
 
   settings = str(row.get("settings", "")).split()
   settings += [f"batch_size={row['global_batch']}"] if "global_batch" in row else []

@@ -48,7 +48,7 @@ def as_recipe(config: Config, facts: Facts, title: str) -> str:
   """
   words, of_devices = dict(config.origins), of_facts(config, OF_DEVICES)
   silent = [key for key in derived(config) if key not in of_devices and not words.get(key)]
-  plain = traced(config, {}, ())
+  plain = with_value(traced(config, {}, ()), "plugins", "")  # only a command line names them
   for key in derived(config):
     if key in silent or key in of_devices:
       plain = left_to_rule(plain, key)

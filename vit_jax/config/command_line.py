@@ -45,6 +45,7 @@ def parse(argv: list[str]) -> CommandLine:
       config = overrides.replaced(recipe_of(argv), texts)
     else:
       config = python_file.load(recipe, texts)
+      plugins.check_recipe(config.plugins, texts.get("plugins", ""), recipe)
     return CommandLine(config, recipe or "", frozenset(overrides.in_our_names(texts)))
   except SystemExit as end:  # absl exits with 1 after --help
     sys.exit(end.code if _HELP.isdisjoint(argv) else exit_status.DONE)

@@ -16,7 +16,7 @@ first field is `kind: str = name_of_kind("adam", "what it is")`, with the name i
 fields that several kinds share stand in a base class. Reading a recipe imports the kinds that it
 names, and no other.
 
-Lengths of training, in steps, epochs or examples.
+A `Duration` is a length of training, in steps, epochs or examples.
 """
 
 import dataclasses
@@ -162,7 +162,7 @@ def group(settings: type, *, auto: Rule | None = None, used_if=(), **changes):
   """A field that holds a dataclass of further settings, with some defaults changed.
 
   `used_if`, as for `setting`, holds for each setting of the group; with a rule `auto`, the group as
-  a whole may be AUTO (vit_jax/config/fields.py).
+  a whole may be AUTO (`Duration`).
   """
   metadata = dict(group=Group({"": settings}), meaning="", used_if=used_if, auto=auto)
   return dataclasses.field(default_factory=lambda: settings(**changes), metadata=metadata)

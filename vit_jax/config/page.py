@@ -43,7 +43,8 @@ def keys() -> set[str]:
 def section(kind: type, paths: list[str]) -> str:
   """The heading, the meaning and the table of one kind of group."""
   places = "" if [heading(kind, paths)] == paths else f"Groups of this kind: {_codes(paths)}.\n\n"
-  rows = [row(field) for field in dataclasses.fields(kind)]
+  own_first = sorted(dataclasses.fields(kind), key=lambda field: field.kw_only)  # not an extra's
+  rows = [row(field) for field in own_first]
   table = "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows)
   return f"## {heading(kind, paths)}\n\n{inspect.cleandoc(kind.__doc__)}\n\n{places}{table}\n"
 

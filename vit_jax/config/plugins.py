@@ -4,12 +4,15 @@ Only modules that the command line names are imported. Recorded settings may com
 they are compared with what was imported, and import nothing.
 """
 
+import contextlib
 import importlib
 import os
 import re
 import sys
 from collections.abc import Iterator
 
+from vit_jax import registry
+from vit_jax.process import variables
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import one_line, shown
 
@@ -30,19 +33,43 @@ def load(text: str):
   names = list(names_in(text))
   if names and os.getcwd() not in sys.path:
     sys.path.append(os.getcwd())
+  if names:
+    variables.check_libraries()  # a plugin may import JAX, which aborts for some of them
   for name in names:
-    try:
+    before = _lines()
+    with _blamed(name):
       importlib.import_module(name)
-    except ModuleNotFoundError as error:
-      if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-        raise ConfigError(f"config.plugins={name} cannot be imported: {error}.") from error
-      raise ConfigError(
-        f"config.plugins={name}: there is no module {error.name}; install it, or start the command "
-        "in the folder that holds it."
-      ) from error
-    except Exception as error:  # of the user's own code
-      reason = one_line(f"{type(error).__name__}: {error}")
-      raise ConfigError(f"config.plugins={name} cannot be imported: {reason}.") from error
+    for lines, key in _lines() - before:
+      with _blamed(name):
+        REGISTRIES[lines][key]
+
+
+REGISTRIES = {name: x for name, x in vars(registry).items() if isinstance(x, registry.Registry)}
+
+
+def _lines() -> set[tuple[str, str]]:
+  """The lines of all registries."""
+  return {(name, key) for name, lines in REGISTRIES.items() for key in lines}
+
+
+@contextlib.contextmanager
+def _blamed(name: str) -> Iterator[None]:
+  """Around the import of a plugin: turns whatever it raises into one sentence.
+
+  Also SystemExit: a module that ends the program must not look like success.
+  """
+  try:
+    yield
+  except ModuleNotFoundError as error:
+    if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+      raise ConfigError(f"config.plugins={name} cannot be imported: {error}.") from error
+    raise ConfigError(
+      f"config.plugins={name}: there is no module {error.name}; install it, or start the command "
+      "in the folder that holds it."
+    ) from error
+  except (Exception, SystemExit) as error:  # of the user's own code
+    reason = one_line(f"{type(error).__name__}: {error}")
+    raise ConfigError(f"config.plugins={name} cannot be imported: {reason}.") from error
 
 
 def check(text: str):
@@ -53,8 +80,26 @@ def check(text: str):
   """
   if missing := [name for name in names_in(text) if name not in sys.modules]:
     raise ConfigError(
-      f"the settings were recorded with --config.plugins={text}, and this command has not imported "
-      f"{missing[0]}; if you trust it, name it on the command line too."
+      f"these settings were recorded with config.plugins={shown(text)}, and {shown(missing[0])} is "
+      "not imported; if you trust it, name it by --config.plugins (tools: --plugins), or import it."
+    )
+
+
+def check_recipe(text: str, given: str, recipe: str):
+  """Checks that a recipe names no plugins of its own.
+
+  Args:
+    text: config.plugins.
+    given: the same on the command line.
+    recipe: for the message.
+
+  Raises:
+    ConfigError: it does.
+  """
+  if text != given:
+    raise ConfigError(
+      f"{recipe} sets config.plugins={shown(text)}, and only the command line can name modules: "
+      f"leave it out of the recipe and add --config.plugins={text}."
     )
 
 

@@ -3,7 +3,7 @@
 import argparse
 import pathlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from vit_jax.config import plugins
 from vit_jax.config.suggestions import similar
@@ -44,7 +44,7 @@ class ToolFlags(argparse.ArgumentParser):
     return self.add_subparsers(dest=dest, required=True, parser_class=kind)
 
   def add_source(self, **options):
-    """Adds --source: the weights, in any supported form."""
+    """Adds --source: the weights, in any supported form; and --plugins."""
     self.add_argument(
       "--source",
       type=source,
@@ -52,9 +52,13 @@ class ToolFlags(argparse.ArgumentParser):
       help=f"a workdir, a checkpoint, or weights of the formats {', '.join(WEIGHT_FORMATS)}",
       **options,
     )
+    self.add_plugins()
+
+  def add_plugins(self):
+    """Adds --plugins, for tools that read runs; `parse_args` imports them."""
     self.add_argument(
       "--plugins",
-      type=plugin,
+      default="",
       metavar="MODULES",
       help="modules that the run was trained with, as config.plugins; they are imported",
     )
@@ -87,6 +91,7 @@ class ToolFlags(argparse.ArgumentParser):
     """As argparse, but the message about an unknown flag suggests similar ones."""
     flags, rest = self.parse_known_args(args, namespace)
     self._refuse(rest)
+    self._load(getattr(flags, "plugins", ""))
     return flags
 
   def parse_known_args(self, args: Sequence[str] | None = None, namespace=None):
@@ -99,10 +104,9 @@ class ToolFlags(argparse.ArgumentParser):
     flags, rest = self.parse_known_args(args)
     settings = [word for word in rest if word.startswith(SETTING) and "=" in word]
     self._refuse([word for word in rest if word not in settings])
-    for word in settings:
-      name, _, value = word.partition("=")
-      if name == f"{SETTING}plugins":
-        plugin(value)
+    if getattr(flags, "plugins", ""):
+      settings.append(f"{SETTING}plugins={flags.plugins}")
+    self._load(plugins_in(settings))
     return flags, settings
 
   def error(self, message: str):
@@ -110,6 +114,13 @@ class ToolFlags(argparse.ArgumentParser):
     words = message.removeprefix("argument ").rstrip(".")
     sentence = f"{words[0].upper()}{words[1:]}. See --help."
     console.leave(sentence, exit_status.WRONG_USAGE, self._name)
+
+  def _load(self, text: str):
+    """Imports plugins, or prints one sentence and ends the program."""
+    try:
+      plugins.load(text)
+    except ConfigError as error:
+      console.leave(str(error), exit_status.WRONG_USAGE, self._name)
 
   def _refuse(self, words):
     if not words:
@@ -153,10 +164,11 @@ def _checked(read, text):
     raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def plugin(text: str) -> str:
-  """Imports plugins; for `type=`."""
-  _checked(plugins.load, text)
-  return text
+def plugins_in(settings: Iterable[str]) -> str:
+  """The plugins of a command line's settings, of which the last counts."""
+  prefix = f"{SETTING}plugins="
+  given = [word.removeprefix(prefix) for word in settings if word.startswith(prefix)]
+  return given[-1] if given else ""
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:

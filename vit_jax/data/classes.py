@@ -2,7 +2,7 @@
 
 Outputs of a head and labels of data are numbers. Only names show whether they mean the same.
 
-The classes of ImageNet.
+Those of ImageNet are known by their count and their numbers in WordNet.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Puts host batches on the devices as global, sharded arrays, ahead of the step.
 
-Host batches of an evaluation by several processes, which must all take the same number.
+`InStep` gives the batches of an evaluation by several processes, which must all take as many.
 """
 
 import collections

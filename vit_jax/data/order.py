@@ -4,7 +4,7 @@ Each source is read in its own endless order of epochs, so none of its examples 
 all its others came. The stream of a mix is cut into blocks of 1,000 to 10,000 positions. In each
 block every source has its share of the positions, at random places.
 
-Pseudo-random permutations of 0..length - 1, computed on demand, one position at a time.
+An epoch is a pseudo-random permutation of 0..length - 1, computed one position at a time.
 """
 
 import functools

@@ -247,6 +247,13 @@ def _load(
   return batch
 
 
+def _cores() -> int:
+  """The cores that this process may use; not every system tells it."""
+  if hasattr(os, "sched_getaffinity"):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
 def _joined(parts: list[Batch]) -> Batch:
   if len(parts) == 1:
     return parts[0]
@@ -280,7 +287,7 @@ class Batches:
     if source.distant and threads:
       requests = _REQUESTS * threads
       # Other threads wait for the reads; more that decode than cores would only compete for them.
-      threads = min(threads, _PER_CORE * len(os.sched_getaffinity(0)))
+      threads = min(threads, _PER_CORE * _cores())
       rows_of = lambda index: examples_at(share.positions(index))
       further = -(-2 * requests // share.part)
       self._ahead = Ahead(read, rows_of, count=count, parts=further, threads=requests)

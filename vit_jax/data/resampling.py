@@ -5,7 +5,7 @@ Others have a filter of Pillow, which takes the mean of more pixels the more an 
 and whose rules give sizes and centres: "pillow_" those of Transformers' processors, "torchvision_"
 those of torchvision, which timm uses.
 
-How evaluation resizes images before it cuts out their centre.
+The functions with settings tell how an evaluation resizes images before it cuts out their centre.
 """
 
 import cv2

@@ -26,6 +26,7 @@ from vit_jax.process.text import listed, shown
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import create, read_json
 from vit_jax.storage.paths import local_path
+from vit_jax.training import checks
 from vit_jax.training.run import TrainingView
 
 _FORMAT = 1  # version of the record format
@@ -50,8 +51,9 @@ class PreparedCache(TrainingView):
     """
     if not config.data.cache:
       return
-    for view in config.objective.views(config.data).values():
-      _check_side(view.data)
+    for name, view in config.objective.views(config.data).items():
+      with checks.blaming_view(config, name, view.data):
+        _check_side(view.data)
     if needed := config.objective.fields(config.data):
       raise ConfigError(
         f"config.data.cache={shown(config.data.cache)} holds images and labels alone, and "

@@ -6,7 +6,7 @@ from typing import ClassVar
 from vit_jax.config.fields import MAX_PIXELS, MAX_STEPS, Added, setting
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PreparedCache(Added):
   """Of config.data."""
 
@@ -27,7 +27,7 @@ class PreparedCache(Added):
   )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Verification(Added):
   """Of the run."""
 
@@ -42,7 +42,7 @@ class Verification(Added):
   )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Report(Added):
   """Of the run."""
 

@@ -1,7 +1,6 @@
 """Weight decay by name, and the chain of gradient transformations.
 
-Layer-wise decay of the learning rate, for fine-tuning: early layers change less than late ones.
-
+With layer-wise decay of the learning rate, for fine-tuning, early layers change less than others.
 Source: Clark et al., "ELECTRA", 2020; Bao et al., "BEiT", 2022, whose layers these are.
 """
 

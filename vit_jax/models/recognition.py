@@ -1,6 +1,6 @@
 """Finds the model of a parameter tree from the names and shapes of its parameters.
 
-What describes a module: its settings, the way back from parameters to config.model.
+Also says in words what a module is, and in what two differ.
 """
 
 import dataclasses

@@ -62,17 +62,25 @@ def fingerprint(plugins: Iterable[str] = ()) -> dict[str, str]:
 
 
 def of_module(name: str) -> str:
-  """A sum of the source of an imported module; "" if it has no file."""
+  """A sum of the sources of an imported module, or of a package; "" if it has no file."""
   file = getattr(sys.modules[name], "__file__", None)
-  return hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()[:16] if file else ""
+  if not file:
+    return ""
+  file = pathlib.Path(file)
+  return of_sources(file.parent, file.parent.rglob("*.py") if file.stem == "__init__" else [file])
 
 
 @functools.cache
 def code() -> str:
   """A sum of this package's sources."""
   folder = pathlib.Path(__file__).resolve().parents[1]
+  return of_sources(folder, folder.rglob("*.py"))
+
+
+def of_sources(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
+  """A sum of the names below a folder, and the contents, of files."""
   digest = hashlib.sha256()
-  for path in sorted(folder.rglob("*.py")):
+  for path in sorted(files):
     digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
   return digest.hexdigest()[:16]
 

@@ -16,7 +16,7 @@ What each kind must promise, because a checkpoint and the details of an evaluati
   lock no more.
 - What one process has written, all processes of the run read, on whichever host they are.
 
-A file that is read from any place, for classes that say how its bytes are read.
+`Seeking` is a file that is read from any place; its subclasses say how its bytes are read.
 """
 
 import contextlib

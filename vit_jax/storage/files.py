@@ -238,7 +238,7 @@ def atomic_write(path: Path, *, new: bool = False) -> Iterator[str]:
 
 
 def write_atomically(path: Path, fill: Callable[[str], None]):
-  """Lets `fill` write a file, as `whole`."""
+  """Lets `fill` write a file, as `atomic_write`."""
   with atomic_write(path) as partial:
     fill(partial)
 
@@ -258,13 +258,13 @@ def create(path: Path, text: str) -> bool:
 
 
 def write_bytes(path: Path, data: bytes):
-  """Writes a file, as `whole`."""
+  """Writes a file, as `atomic_write`."""
   with atomic_write(path) as partial, open(partial, "wb") as file:
     file.write(data)
 
 
 def write_text(path: Path, text: str):
-  """Writes a file of UTF-8, as `whole`."""
+  """Writes a file of UTF-8, as `atomic_write`."""
   write_bytes(path, text.encode())
 
 

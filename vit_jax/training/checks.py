@@ -1,7 +1,8 @@
 """Relations between settings, checked before data or devices are touched."""
 
+import contextlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from vit_jax.config import (
   AUTO,
@@ -96,14 +97,21 @@ def check_split(config: Config):
 def check_views(config: Config):
   """Checks the crops of the images of a batch that are not those of config.data."""
   for name, view in config.objective.views(config.data).items():
-    try:
+    with blaming_view(config, name, view.data):
       check_crops(view.data)
-    except ConfigError as error:
-      if view.data == config.data:
-        raise
-      raise ConfigError(
-        f"the images {name!r} of config.objective.kind={config.objective.kind}: {error}"
-      ) from error
+
+
+@contextlib.contextmanager
+def blaming_view(config: Config, name: str, data: Data) -> Iterator[None]:
+  """Names the images of a batch in the message, if their settings are not those of config.data."""
+  try:
+    yield
+  except ConfigError as error:
+    if data == config.data:
+      raise
+    raise ConfigError(
+      f"the images {name!r} of config.objective.kind={config.objective.kind}: {error}"
+    ) from error
 
 
 def check_batch(batch_size: int, *, parts: int):

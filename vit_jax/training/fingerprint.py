@@ -1,6 +1,6 @@
-"""What decides the numbers of a run: settings, program, data. Processes and starts compare it.
+"""What decides the numbers of a run: settings, program, data.
 
-Connects the processes of a run, and sees to it that they run the same.
+A start compares it with the steps so far. Processes compare it when `connect` connects them.
 """
 
 import contextlib

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a run holds data and models, which the loop only passes on
 
 @dataclasses.dataclass
 class LoopState:
-  """The time between two steps. A callback may end the run here.
+  """Where the loop is between two steps. A callback ends the run by `ending`.
 
   Attributes:
     step: number of steps that are done.
@@ -43,7 +43,7 @@ class Callback:
   """Something that happens beside the steps; a method that is not overridden does nothing.
 
   It is made of the run and of what is open while it trains: `Run` and `callbacks.Session`. Every
-  process calls the same methods at the same steps. `registry.CALLBACKS` lists those that look on.
+  process calls the same methods at the same steps. `registry.CALLBACKS` lists those of extras.
   """
 
   @classmethod

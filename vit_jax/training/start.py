@@ -24,6 +24,7 @@ from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import results
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
+from vit_jax.recipes.pretraining import examples_of
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
@@ -108,12 +109,13 @@ def read_recorded(folder: Path) -> Recorded:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 
 
-def known_at_start(config: Config) -> Facts:
-  """What the weights and the data tell, before devices are touched; of data, if it is there."""
+def before_devices(config: Config) -> Facts:
+  """What the weights and the data tell; of data that is missing, its size, if a table has it."""
   try:
     training, _ = open_training(config)
   except SourceError:
-    return of_start()
+    examples = examples_of(config)
+    return {**of_start(), **({"images": lambda config: examples} if examples else {})}
   return {**of_start(), **of_data(training, config)}
 
 

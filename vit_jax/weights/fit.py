@@ -135,7 +135,7 @@ def fit(
     new_positions: whether to make new position embeddings even if the old ones can be resized.
     keep_representation: whether the representation layer stays under a new head.
     outputs: for each output of the model, its index in the head that is kept; None: the same.
-    position_resizing: the rule for position embeddings, of `resized_positions`.
+    position_resizing: the rule for position embeddings, of those above.
 
   Returns:
     The tree, without the parameters that are new, and a row for each name.

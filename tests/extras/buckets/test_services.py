@@ -109,7 +109,7 @@ ODD = "credential token request 169.254. NoSuchBucket status code: 500 <Code>Exp
 @pytest.mark.parametrize(
   ("error", "why"),
   [
-    *((of_status(number), Reason.PASSING) for number in (408, 409, 429, 500, 503)),
+    *((of_status(number), Reason.PASSING) for number in (408, 409, 429, 500, 503, 507)),
     (of_status(401), Reason.NO_CREDENTIALS),
     (of_status(403), Reason.FORBIDDEN),
     (of_status(403, "ExpiredToken"), Reason.NO_CREDENTIALS),

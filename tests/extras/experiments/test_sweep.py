@@ -40,7 +40,7 @@ def mine(tmp_path, monkeypatch):
   recipe = tmp_path / "mine.py"
   recipe.write_text(RECIPE.replace("FOLDER", str(tmp_path / "images")))
   monkeypatch.setattr(
-    runs, "in_new_process", lambda function, *a, **options: function(*a, **options)
+    runs, "in_new_process", lambda function, *a, plugins, **options: function(*a, **options)
   )
   return recipe
 

@@ -27,7 +27,9 @@ study_of = functools.partial(vtab.study, "ViT-B/16", "B.npz")
 @pytest.fixture(autouse=True)
 def at_the_root(monkeypatch):
   monkeypatch.chdir(programs.ROOT)
-  monkeypatch.setattr(runs, "in_new_process", lambda function, *arguments: function(*arguments))
+  monkeypatch.setattr(
+    runs, "in_new_process", lambda function, *arguments, plugins: function(*arguments)
+  )
 
 
 @pytest.mark.parametrize(

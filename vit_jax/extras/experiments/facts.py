@@ -5,18 +5,10 @@ import functools
 from vit_jax.config import Config
 from vit_jax.config.data import SIDE
 from vit_jax.config.resolve import Facts, left, left_to_rule, resolve
-from vit_jax.recipes.pretraining import examples_of
-from vit_jax.training.start import known_at_start
 
 UNKNOWN_LENGTH = 10**8  # images, in place of data that is missing
 # What the cost of a step, and of a run in steps, follows from.
 OF_COST = frozenset({"model.name", "data.image_size", "batch_size", "duration"})
-
-
-def before_devices(config: Config) -> Facts:
-  """What the weights and the data tell; of data that is missing, its size, if a table has it."""
-  examples = examples_of(config)
-  return {**({"images": lambda config: examples} if examples else {}), **known_at_start(config)}
 
 
 def decided(config: Config, facts: Facts) -> Config:

@@ -10,6 +10,7 @@ import threading
 from typing import BinaryIO
 
 from vit_jax import config as cfg
+from vit_jax.config import plugins as loading
 from vit_jax.process import json_text
 from vit_jax.process.text import command
 from vit_jax.storage import files, metrics_log
@@ -159,11 +160,21 @@ class Children:
         self._processes.discard(process)
 
 
-def in_new_process(function, *arguments, **named):
-  """Calls a function in a fresh process, so that JAX does not stay in this one."""
+def in_new_process(function, *arguments, plugins: str = "", **named):
+  """Calls a function in a fresh process, so that JAX does not stay in this one.
+
+  It imports `plugins` first, as config.plugins names them.
+  """
   spawn = multiprocessing.get_context("spawn")
-  with concurrent.futures.ProcessPoolExecutor(1, spawn, initializer=end_with_parent) as pool:
+  options = dict(initializer=begin_with, initargs=(plugins,))
+  with concurrent.futures.ProcessPoolExecutor(1, spawn, **options) as pool:
     return pool.submit(function, *arguments, **named).result()
+
+
+def begin_with(plugins: str):
+  """Begins a process of `in_new_process`."""
+  end_with_parent()
+  loading.load(plugins)
 
 
 def end_with_parent():

@@ -44,7 +44,7 @@ def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndar
   that of q (k + r)^T / sqrt(D_h).
 
   Args:
-    module: a `Inspectable` one (vit_jax/models/family.py); blocks may be stacked for scan.
+    module: an `Inspectable` one (vit_jax/models/family.py); blocks may be stacked for scan.
     params: its parameters.
     images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
 

@@ -14,7 +14,7 @@ def position_similarity(
   """Cosine similarity of each patch's position embedding with all others, in a grid of grids.
 
   Args:
-    module: a `Inspectable` model (vit_jax/models/family.py).
+    module: an `Inspectable` model (vit_jax/models/family.py).
     params: its parameters, blocks not stacked.
     grid: rows and columns of patches that the parameters are for.
 

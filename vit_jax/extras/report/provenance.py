@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import jax
 import numpy as np
 
-from vit_jax.config import ObjectiveSettings
+from vit_jax.config import ObjectiveSettings, plugins
 from vit_jax.data import datasets, tiles
 from vit_jax.data.augmentation.samples import samples
 from vit_jax.data.datasets import in_words
@@ -52,6 +52,7 @@ def facts(run: Run) -> dict:
     "command": sys.argv,
     "revision": program.revision(),
     "code": program.code(),
+    "plugins": {name: program.of_module(name) for name in plugins.names_in(run.config.plugins)},
     "versions": program.versions(),
     "variables": program.variables(),
     "platform": platform.platform(),

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import socket
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -72,7 +73,8 @@ class Verification(Callback):
 
   def update(self, update):
     """The update, verified at some steps."""
-    return Verified(self._run, self._session) if self._run.config.verify_every else update
+    every = self._run.config.verify_every
+    return Verified(self._run, self._session, update) if every else update
 
 
 class Result(NamedTuple):
@@ -89,8 +91,9 @@ class Verified:
   all replicas of each array must have the same bits.
   """
 
-  def __init__(self, run: Run, session: Session):
-    self._run, self._session, self._step = run, session, run.resume_point.step
+  def __init__(self, run: Run, session: Session, update: Callable):
+    self._run, self._session, self._update = run, session, update
+    self._step = run.resume_point.step
     self._last: int | None = None  # step that was verified last
     shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
     copied = lambda state: jax.tree.map(jnp.copy, state)
@@ -107,14 +110,14 @@ class Verified:
     self._step += 1
     if self._last is None or due(self._step, self._run.config.verify_every):
       return self._twice(state, batch)
-    return self._run.update(state, batch)
+    return self._update(state, batch)
 
   def _twice(self, state, batch):
     jax.block_until_ready(state)  # steps before this one are not a part of the verification
     with self._timed():
-      first = Result(*self._run.update(self._copy(state), batch))
+      first = Result(*self._update(self._copy(state), batch))
       sums = [jax.device_get(self._sums(first))]
-    second = Result(*self._run.update(state, batch))
+    second = Result(*self._update(state, batch))
     self._session.monitor.dispatched(second.metrics)
     jax.block_until_ready(second)
     with self._timed():

@@ -12,7 +12,7 @@ from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.extras.experiments import holdout, runs
-from vit_jax.extras.experiments.facts import before_devices, decided
+from vit_jax.extras.experiments.facts import decided
 from vit_jax.extras.experiments.holdout import ScoredRun
 from vit_jax.extras.experiments.runs import Run
 from vit_jax.extras.experiments.studies.jobs import Cost
@@ -22,7 +22,7 @@ from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER
 from vit_jax.training.run import open_data
-from vit_jax.training.start import history_of
+from vit_jax.training.start import before_devices, history_of
 from vit_jax.weights.card import Card
 
 OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}  # examples of what they tell

@@ -75,11 +75,11 @@ def conduct(
   if args.plan:
     print(plan.text(study_runner, args.format, measure=measure))
   elif args.slurm:
-    runs.in_new_process(study_runner.checked_costs)
+    runs.in_new_process(study_runner.checked_costs, plugins=store.plugins())
     program = [sys.executable, os.path.abspath(command[1]), *command[2:]]
     slurm.write(args.slurm, program, jobs.waves(jobs.of_study(study)))
   else:
-    costs = runs.in_new_process(checked_costs, study_runner, check_data)
+    costs = runs.in_new_process(checked_costs, study_runner, check_data, plugins=store.plugins())
     if args.commands:
       for run in execution.startable(store, jobs.of_study(study), set()):
         print(run.command())

@@ -35,7 +35,8 @@ class Estimate(NamedTuple):
 
 def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
   """The plan in words or as JSON; with `measure`, steps are timed on the devices at hand."""
-  costs = runs.in_new_process(runner.checked_costs, measure=measure)
+  plugins = runner.store.plugins()
+  costs = runs.in_new_process(runner.checked_costs, plugins=plugins, measure=measure)
   estimates = lines(runner.study, costs)
   if form == "json":
     return json_text.written([one._asdict() for one in estimates])
