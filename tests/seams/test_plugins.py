@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from absl.testing import flagsaver
 
 from tests.seams import program
 from vit_jax import registry
@@ -55,7 +56,8 @@ WORDS = (
 def folder(tmp_path, monkeypatch):
   (tmp_path / f"{NAME}.py").write_text(TEXT)
   monkeypatch.syspath_prepend(tmp_path)
-  yield tmp_path
+  with flagsaver.flagsaver():
+    yield tmp_path
   forget()
 
 

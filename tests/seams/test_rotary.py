@@ -1,7 +1,7 @@
 """A family whose blocks turn queries and keys (RoPE) and gate their MLP (SwiGLU) is this file.
 
-The blocks hand out their attention weights, so pictures of attention are theirs. What would be read
-from the outputs of query and key alone is not: positions come after them.
+The blocks hand out their attention weights, so pictures of attention are theirs. Weights that were
+computed from the outputs of `query` and `key` would be wrong, because these are turned afterwards.
 """
 
 import csv

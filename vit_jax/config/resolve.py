@@ -36,7 +36,7 @@ def resolve(config: Config, facts: Facts, recorded: Config | None = None) -> Con
     config: the settings.
     facts: what is known: functions of the settings that a fact depends on, by its name. They are
       called when a rule needs them.
-    recorded: the settings with which the run began that goes on; None: it is a new one.
+    recorded: the settings in the newest checkpoint of the run; None: it is a new one.
   """
   rules, asked = rules_of(config), config
   origins, derived = dict(config.origins), [*config.derived]

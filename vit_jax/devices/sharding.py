@@ -1,9 +1,10 @@
 """How parameters, and what follows them, are split over the axes "fsdp" and "model" of a mesh.
 
 A rule is a regular expression for the whole name of a parameter, and the axes of the mesh that its
-last dimensions are split over, None for a dimension that stays whole. The first rule that matches
-is the one that counts. Where a rule does not name "fsdp", the longest dimension that is left, and
-that fsdp divides, is split over it; a rule that names no axis at all is `LARGEST`.
+last dimensions are split over, None for a dimension that the rule leaves open. The first rule that
+matches is the one that counts. If it does not name "fsdp", the longest open dimension that fsdp
+divides is split over it, of arrays of at least `MIN_SHARDED_SIZE` elements; a rule that names no
+axis at all is `LARGEST`.
 """
 
 import math

@@ -75,6 +75,10 @@ class Metric:
   smaller_is_better: bool = False
   headline: bool = False
 
+  def __post_init__(self):
+    if self.curve not in ("loss", "accuracy", ""):
+      raise ValueError(f"There is no plot {self.curve!r}; give loss, accuracy or an empty text.")
+
   def matches(self, name: str) -> bool:
     """Whether this is the metric called `name`."""
     return re.fullmatch(self.pattern, name) is not None

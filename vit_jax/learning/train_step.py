@@ -97,7 +97,7 @@ def make(
   Args:
     objective: what is learnt.
     optimizer: `optim.make` of `settings`.
-    rate: step -> learning rate.
+    rate: number of steps before -> learning rate.
     settings: config.optimizer.
     seed: root of all randomness.
     accumulation: parts of the batch that are computed one after another.

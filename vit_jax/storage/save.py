@@ -75,7 +75,10 @@ class Save:
     manifest.write_part(self._folder, f"{STATE}/{arrays.OF_PROCESS}", jax.process_index())
 
   def _complete(self, wanted):
-    """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
+    """Completes the folder, the manifest last, and publishes it.
+
+    So no checkpoint lacks its manifest, or has a file that this lacks.
+    """
     arrays.merge(files.kvstore(self._folder / STATE), jax.process_count(), wanted)
     if not files.is_file(self._folder / META):  # TensorStore makes anew what was removed
       raise FileNotFoundError(errno.ENOENT, f"the folder {self._folder} was removed")

@@ -87,11 +87,13 @@ class Checkpoints:
     workdirs.check_held(self._directory.parent)
     target = self._directory / str(step)
     if not files.exists(target):
-      files.remove(target)  # a killed run may have left a part that nobody sees
+      # In a bucket a folder that still has its tombstone is not there, but its files are.
+      files.remove(target)
     files.rename(folder, target)
     failed = "it may be lost if the machine crashes"
     try:
-      # First, or a crash might take the new name and the old checkpoint. Each may be a new folder.
+      # Before older ones are removed, or a crash could undo the rename when they are gone. The
+      # parents may be new too.
       for parent in (self._directory, *self._directory.parents[:2]):
         files.sync(parent)
       failed = "older ones could not be removed"
@@ -120,7 +122,7 @@ class Checkpoints:
         files.remove(self._directory / OLD)
 
   def look(self):
-    """Asks how far the current save is, without waiting; `outcome` returns how it ended."""
+    """Asks how far the current save is, all processes together; `outcome` returns how it ended."""
     if self._saving is None or (reason := self._saving.progress()) == BUSY:
       return
     step, self._saving = self._saving.step, None

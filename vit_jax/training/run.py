@@ -47,7 +47,7 @@ class Run:
     model: Flax module.
     objective: what the model learns.
     optimizer: from gradients to changes of the parameters.
-    rate: step -> learning rate.
+    rate: number of steps before -> learning rate.
     init: () -> fresh TrainState, traceable.
     abstract: shapes and shardings of the TrainState.
   """

@@ -52,8 +52,9 @@ class ArrayNames:
 class WeightFormat:
   """One way to store weights: a file that ends in a `WeightFormat`, and a line in the registry.
 
-  Of several that recognise a path, the first line counts. All may raise ValueError for what is of
-  another kind, or has no place; errors of `load` need not name the file.
+  Of several that recognise a path, the first line counts. All may raise ValueError: the content is
+  not of this format, or the format cannot express the model; errors of `load` need not name the
+  file.
 
   Attributes:
     words: what is stored, for messages.

@@ -60,8 +60,8 @@ class Source(abc.ABC):
   if a path stands after the colon of its form.
 
   Many threads read examples and labels at once. An example that raises BadImage or OSError counts
-  as broken: training leaves it out, and evaluation ends with its name. Before that, an OSError that
-  may pass is tried again (`data/retry_reads.py`). Any other error ends the run.
+  as broken: training leaves it out, and an evaluation of its set is not scored. Before that, an
+  OSError that may pass is tried again (`data/retry_reads.py`). Any other error ends the training.
 
   A source that `config.data.*.source` can name has a line in `registry.SOURCES` that leads to its
   class, and states its `form`. It is made of what stands after the colon of the form, if there is

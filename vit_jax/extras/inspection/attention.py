@@ -187,7 +187,7 @@ def _run(module, of_seen, params, images):
   except KeyError as error:
     raise ValueError(
       f"an attention of {type(module).__name__} hands out no weights ({error}); its module must "
-      "call `vit_jax.models.attention.hand_out`."
+      "call `vit_jax.models.attention.hand_out`, and lie where `attentions` of the model looks."
     ) from error
   return of_seen(Seen(logits, tuple(layers), pooled))
 
