@@ -126,9 +126,7 @@ class Segmentation(Objective):
 class IntersectionOverUnion(Dataset, EvaluationSpec):
   """Mean intersection over union."""
 
-  metrics: ClassVar = (
-    Metric("mean_iou", curve="accuracy", smaller_is_better=False, headline=True),
-  )
+  metrics: ClassVar = (Metric("mean_iou", curve="accuracy", headline=True),)
 
   kind: str = name_of_kind("mean_iou", "intersection over union of the predicted pixels")
 

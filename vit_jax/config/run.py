@@ -102,7 +102,8 @@ class Mesh:
   model: int = setting(
     1,
     "devices of a process that compute the same images together, each a part of the attention "
-    "heads and of the channels of the MLPs; their number must divide both (ViTs, and models whose sharding names it)",
+    "heads and of the channels of the MLPs; their number must divide both (ViTs, and models whose "
+    "sharding names it)",
     low=1,
     high=2**10,
   )
