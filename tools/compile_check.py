@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None):
     asked = recipes.resolve(args.config, overrides)
     from compiled import report, words
     from vit_jax.extras.experiments.facts import decided
-    from vit_jax.training.start import before_devices
+    from vit_jax.training.planning import before_devices
 
     config = decided(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)

@@ -75,7 +75,7 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
   from vit_jax.extras.experiments.facts import decided
   from vit_jax.training import checks
   from vit_jax.training.facts import LATER
-  from vit_jax.training.start import before_devices
+  from vit_jax.training.planning import before_devices
 
   values = config.to_dict(run)
   if args.image_size is not None:

@@ -101,7 +101,7 @@ def shown(args, settings: list[str]):
   from vit_jax.extras.experiments.facts import OF_COST, decided
   from vit_jax.extras.inspection import augmentation, views
   from vit_jax.training.facts import LATER
-  from vit_jax.training.start import before_devices
+  from vit_jax.training.planning import before_devices
 
   try:
     if args.what == "augment":

@@ -79,7 +79,7 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
     ConfigError: the file exists, or cannot be written.
   """
   from vit_jax.config.resolve import resolve
-  from vit_jax.training.start import before_devices
+  from vit_jax.training.planning import before_devices
 
   facts = before_devices(command.config)
   text = as_recipe(resolve(command.config, facts), facts, f"Made from {command.recipe}.")

@@ -116,7 +116,7 @@ def name_today(row: Row) -> str:
   from compiled import compilation, platforms
   from vit_jax import recipes
   from vit_jax.extras.experiments.facts import decided
-  from vit_jax.training.start import before_devices
+  from vit_jax.training.planning import before_devices
 
   settings = str(row.get("settings", "")).split()
   settings += [f"batch_size={row['global_batch']}"] if "global_batch" in row else []

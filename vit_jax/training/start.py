@@ -16,24 +16,21 @@ from vit_jax.config import (
 )
 from vit_jax.config.fields import of_added
 from vit_jax.config.recorded import changes, updated
-from vit_jax.config.resolve import Facts, with_value
+from vit_jax.config.resolve import with_value
 from vit_jax.data import history, identity
 from vit_jax.data.history import History
 from vit_jax.data.identity import Identity
-from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import results
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
-from vit_jax.recipes.pretraining import examples_of
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping, fingerprint
 from vit_jax.training.early_stopping import Best
-from vit_jax.training.facts import of_data, of_start
 from vit_jax.training.metric_accumulator import MetricAccumulator
-from vit_jax.training.run import Run, open_training
+from vit_jax.training.run import Run
 from vit_jax.training.steps import START, ImageCount, taken
 
 PATHS = ("init_from", "class_names")
@@ -107,16 +104,6 @@ def read_recorded(folder: Path) -> Recorded:
     return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
-
-
-def before_devices(config: Config) -> Facts:
-  """What the weights and the data tell; of data that is missing, its size, if a table has it."""
-  try:
-    training, _ = open_training(config)
-  except SourceError:
-    examples = examples_of(config)
-    return {**of_start(), **({"images": lambda config: examples} if examples else {})}
-  return {**of_start(), **of_data(training, config)}
 
 
 def history_of(place: str, step: int = 0) -> History:

@@ -33,7 +33,7 @@ class ArrayNames:
   """The names that another library gives the arrays of its models: a line in the registry.
 
   Attributes:
-    library: what it is called.
+    name: what the library is called.
     recognised: (names) -> whether they are its.
     load: (arrays by name, attention heads or 0, whether this project wrote the file) -> our
       parameters; ValueError: they are of a model that is none of ours.
@@ -41,7 +41,7 @@ class ArrayNames:
     card: (path, our parameters, names) -> what the library's models have in common.
   """
 
-  library: str
+  name: str
   recognised: Callable[[Iterable[str]], bool]
   load: Callable[[dict, int, bool], dict]
   save: Callable[[dict], dict]

@@ -66,7 +66,7 @@ def _notes(params: dict) -> list[str]:
   try:
     library.save(params)
   except ValueError as error:
-    return [f"{library.library} cannot read it: {error}. Its arrays have the published names."]
+    return [f"{library.name} cannot read it: {error}. Its arrays have the published names."]
   return []
 
 

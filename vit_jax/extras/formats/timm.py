@@ -304,7 +304,7 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
 
 
 NAMES = ArrayNames(
-  library="timm",
+  name="timm",
   recognised=recognised,
   load=lambda flat, heads, ours: from_timm(flat, heads, ours=ours),
   save=to_timm,

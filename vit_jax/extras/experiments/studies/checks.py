@@ -21,8 +21,9 @@ from vit_jax.learning import objective as objectives
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER
+from vit_jax.training.planning import before_devices
 from vit_jax.training.run import open_data
-from vit_jax.training.start import before_devices, history_of
+from vit_jax.training.start import history_of
 from vit_jax.weights.card import Card
 
 OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}  # examples of what they tell
