@@ -36,10 +36,20 @@ class Dark(Augmentation):
 
 class Steps(Callback):
   def __init__(self, run, session):
-    self._folder = session.folder
+    self._folder, self._updates = session.folder, 0
+
+  @classmethod
+  def evaluated(cls, folder):
+    (folder / "evaluated.txt").write_text("yes")
+
+  def update(self, update):
+    def counted(state, batch):
+      self._updates += 1
+      return update(state, batch)
+    return counted
 
   def end(self, moment):
-    (self._folder / "steps.txt").write_text(str(moment.step))
+    (self._folder / "steps.txt").write_text(f"{self._updates} of {moment.step}")
 
 registry.AUGMENTATIONS["dark"] = f"{__name__}:Dark"
 registry.CALLBACKS["steps"] = f"{__name__}:Steps"
@@ -79,7 +89,9 @@ def test_what_it_registers_is_named_checked_used_and_recorded(tmp_path):
     parsed(*WORDS, "--config.data.augment=[{'kind': 'dark', 'by': 9}]")
   run = tmp_path / "run"
   assert program.run(run, *WORDS)
-  assert (run / "steps.txt").read_text() == "2"
+  assert (run / "steps.txt").read_text() == "2 of 2"
+  assert program.run(run, *WORDS, mode="evaluate")
+  assert (run / "evaluated.txt").read_text() == "yes"
   assert json.loads((run / "config.json").read_text())["plugins"] == NAME
   assert f"the code of {NAME}" in checkpoint.described(run)[1]["program"]
   assert recorded.read_config(run).data.augment[0].by == 3
