@@ -38,28 +38,33 @@ def get_config():
 def as_recipe(config: Config, facts: Facts, title: str) -> str:
   """The text of a recipe with these settings; those at their defaults are left out.
 
-  Settings whose origin is known, by `config.origins`, have it as a comment. What has no words there
-  is left AUTO, if it follows from what is written. So is what follows from the devices.
+  The origin of a setting, if `config.origins` tells it, is written as a comment. A setting without
+  an origin stays AUTO if it follows from the written ones; so does one that depends on the devices.
 
   Args:
     config: the settings, as `resolve` gives them with these facts.
     facts: what is known.
     title: first line of the file's docstring.
   """
-  words, of_devices = dict(config.origins), of_facts(config, OF_DEVICES)
-  silent = [key for key in derived(config) if key not in of_devices and not words.get(key)]
+  origins = dict(config.origins)
+  of_devices = of_facts(config, OF_DEVICES)
+  silent = [key for key in derived(config) if key not in of_devices and not origins.get(key)]
   plain = with_value(traced(config, {}, ()), "plugins", "")  # only a command line names them
   for key in derived(config):
     if key in silent or key in of_devices:
       plain = left_to_rule(plain, key)
-  differs = lambda again, key: value_of(again, key) != value_of(config, key)
-  while wrong := [*filter(functools.partial(differs, resolve(plain, facts)), silent)]:
+  while wrong := _differing(resolve(plain, facts), config, silent):
     for key in wrong:
       plain = with_value(plain, key, value_of(config, key))
-  call = "\n".join(_lines(plain, dict(config.origins), "", "    ")).strip()
+  call = "\n".join(_lines(plain, origins, "", "    ")).strip()
   imports = _imports(_classes(plain))
   title = json.dumps(printable(title), ensure_ascii=False)[1:-1]  # a name may hold quotes
   return _FRAME.format(title=title, imports=imports, call=call)
+
+
+def _differing(one: Config, other: Config, keys: list[str]) -> list[str]:
+  """The keys of the settings that differ."""
+  return [key for key in keys if value_of(one, key) != value_of(other, key)]
 
 
 def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterator[str]:
@@ -77,12 +82,14 @@ def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterato
     begin, end = f"{type(value).__name__}(", ")"
     item = functools.partial(getattr, value)
   else:
-    yield indent + (json.dumps(value) if isinstance(value, str) else repr(value))
+    text = json.dumps(value) if isinstance(value, str) else repr(value)
+    yield indent + text
     return
   inside = []
   for prefix, key in arguments:
     below = f"{path}.{key}".removeprefix(".")
-    inside += [f"{indent}  # From: {printable(origins[below])}"] if origins.get(below) else []
+    if origins.get(below):
+      inside.append(f"{indent}  # From: {printable(origins[below])}")
     first, *others = _lines(item(key), origins, below, f"{indent}  ")
     *before, last = [f"{indent}  {prefix}{first.strip()}", *others]
     inside += [*before, f"{last},"]
@@ -109,7 +116,7 @@ def _given(group) -> Iterator[str]:
 
 
 def _classes(value) -> Iterator[type]:
-  """The classes of a group and of those inside it that a recipe names."""
+  """The classes that a recipe names: of a group and of the groups inside it."""
   if isinstance(value, Mapping):
     for item in value.values():
       yield from _classes(item)
@@ -123,11 +130,12 @@ def _classes(value) -> Iterator[type]:
 
 
 def _imports(classes) -> str:
-  """The lines that import these classes, and what turns the settings into a recipe's."""
+  """The lines that import these classes and `to_config_dict`."""
   names = collections.defaultdict(set, {exported.__name__: {"to_config_dict"}})
   for kind in classes:
     public = getattr(exported, kind.__name__, None) is kind
-    names[exported.__name__ if public else inspect.getmodule(kind).__name__].add(kind.__name__)
+    module = exported if public else inspect.getmodule(kind)
+    names[module.__name__].add(kind.__name__)
   return "\n".join(
     f"from {module} import {', '.join(sorted(of))}" for module, of in sorted(names.items())
   )

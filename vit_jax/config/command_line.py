@@ -18,13 +18,13 @@ _HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 
 
 class CommandLine(NamedTuple):
-  """What a command line says.
+  """A parsed command line.
 
   Attributes:
     config: the settings of the run.
     recipe: the value of --config; "" for the recorded settings of a workdir.
-    given: the settings that the command line itself names, such as "data.image_size", also by what
-      another library calls a model.
+    given: the settings that the command line itself names, such as "data.image_size", or that
+      another library's name of a model stands for.
   """
 
   config: Config
@@ -48,7 +48,9 @@ def parse(argv: list[str]) -> CommandLine:
       plugins.check_recipe(config.plugins, texts.get("plugins", ""), recipe)
     return CommandLine(config, recipe or "", frozenset(overrides.in_our_names(texts)))
   except SystemExit as end:  # absl exits with 1 after --help
-    sys.exit(end.code if _HELP.isdisjoint(argv) else exit_status.DONE)
+    if _HELP.isdisjoint(argv):
+      sys.exit(end.code)
+    sys.exit(exit_status.DONE)
   except (ConfigError, flags.Error) as error:
     console.leave(str(error), exit_status.WRONG_USAGE)
 

@@ -74,9 +74,11 @@ SIDE = 224  # pixels, the usual size, and the most that is chosen for images fro
 def size_of(init_from, patch, stem_width, stages, card, side, largest_side) -> tuple[int, str]:
   """The size of the weights; from scratch, that of the images, as the patches tile it."""
   del patch, stem_width, stages  # they decide what `largest_side` gives
-  if known := card():
-    usual = SIDE, "usual; the weights do not tell it"
-    return (known.image_size, init_from or "the weights") if known.image_size else usual
+  known = card()
+  if known and known.image_size:
+    return known.image_size, init_from or "the weights"
+  if known:
+    return SIDE, "usual; the weights do not tell it"
   most = min(SIDE, max(side(), 16))
   return largest_side()(most), f"images of about {side()} pixels, and the patches"
 
@@ -85,28 +87,39 @@ def area_of_crops(init_from, resize, pad, card, images) -> tuple[tuple[float, fl
   """Larger crops for weights whose images are cropped; from scratch, by the number of images."""
   if resize or pad:
     return INCEPTION, ""  # images are not cropped by their area
-  if known := card():
-    return (CROPPED_BEFORE, init_from) if known.resize else (INCEPTION, "")
+  known = card()
+  if known and known.resize:
+    return CROPPED_BEFORE, init_from
+  if known:
+    return INCEPTION, ""
   return (scale_of(images()).crop, 1.0), in_words(images())
 
 
 def whether_to_flip(init_from, side) -> tuple[bool, str]:
   """Photographs are flipped; small pictures may be of signs."""
-  if init_from or patch_of(side()) == 16:
-    return True, "" if init_from else "photographs"
+  if init_from:
+    return True, ""
+  if patch_of(side()) == 16:
+    return True, "photographs"
   return False, "small pictures may be of signs"
 
 
 def ratio_of_resizing(resize, pad, crop_area, card) -> tuple[float, str]:
   """Fine-tuning takes crops out of images that are a sixth larger, unless its weights crop."""
-  known = None if resize or pad or crop_area != AUTO else card()
-  return (0.0 if known is None or known.resize else RESIZE_RATIO), ""
+  if resize or pad or crop_area != AUTO:
+    return 0.0, ""
+  known = card()
+  if known is None or known.resize:
+    return 0.0, ""
+  return RESIZE_RATIO, ""
 
 
 def resized_for_scoring(init_from, size, card) -> tuple[int, str]:
   """The same part of an image as for the weights, at any size; else straight to the square."""
   known = card()
-  return (known.at_size(size).resize, init_from) if known and known.resize else (0, "")
+  if known and known.resize:
+    return known.at_size(size).resize, init_from
+  return 0, ""
 
 
 def squeezed(asked, resize, card) -> tuple[bool, str]:
@@ -117,8 +130,10 @@ def squeezed(asked, resize, card) -> tuple[bool, str]:
 
 def resampled_as(init_from, card) -> tuple[str, str]:
   """As for the weights; else as in the paper's code."""
-  rule = known.resampling if (known := card()) else RESAMPLING[0]
-  return rule, init_from if rule != RESAMPLING[0] else ""
+  known = card()
+  if known and known.resampling != RESAMPLING[0]:
+    return known.resampling, init_from
+  return RESAMPLING[0], ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -343,7 +358,9 @@ class Data(*added("data")):
 
   def resampled(self) -> str:
     """How images are resized; bilinear as long as no weights say otherwise."""
-    return RESAMPLING[0] if self.resampling == AUTO else self.resampling
+    if self.resampling == AUTO:
+      return RESAMPLING[0]
+    return self.resampling
 
   def mixed(self) -> dict[str, Weighted]:
     """The sources of the mix by name, in the order of their names; {} if there is no mix."""

@@ -19,13 +19,14 @@ _SUM = re.compile(r".*-[0-9a-f]{10}")
 def default_folder(recipe: str) -> tuple[pathlib.Path, str]:
   """The folder for --config=RECIPE, and a sentence to show; "" if there is nothing to say.
 
-  A run that lies under the name that earlier versions gave goes on there.
+  A run in the folder that earlier versions chose goes on there.
 
   Raises:
     ConfigError: the folder holds a run of another recipe.
-    CannotReadError: it cannot be known now which run a folder holds.
+    CannotReadError: the storage does not say which run a folder holds.
   """
-  folder, earlier = default(recipe), FOLDER / readable(recipe)
+  folder = default(recipe)
+  earlier = FOLDER / readable(recipe)
   if _holds_run(folder):
     known = _recipes_in(folder)
     if known and _identity(recipe) not in map(_identity, known):

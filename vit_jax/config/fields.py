@@ -106,7 +106,7 @@ def added(group: str) -> tuple[type[Added], ...]:
 
 
 def of_added(group: str, what: str) -> tuple[str, ...]:
-  """The names that the added settings of a group have under an attribute of `Added`."""
+  """The names that extras list in one attribute of `Added`, for a group of settings."""
   return tuple(name for kind in added(group) for name in getattr(kind, what))
 
 
@@ -132,8 +132,10 @@ class Group:
   listed: bool = False
 
   def kind(self, values: Mapping[str, object]) -> str:
-    """The kind of the group with these values; it may be one that does not exist."""
-    return "" if "" in self.kinds else values.get("kind", self.default)
+    """The kind that these values name; it may not exist."""
+    if "" in self.kinds:
+      return ""
+    return values.get("kind", self.default)
 
   def settings(self, kind: str) -> type:
     """The dataclass with the settings of a kind; imports its file."""
@@ -145,7 +147,7 @@ class Group:
     return ((kind, self.settings(kind)) for kind in self.kinds)
 
   def example(self) -> str:
-    """A list of groups, as one may write it."""
+    """An example of a list of groups, for messages."""
     return repr([{"kind": next(iter(self.kinds))}])
 
   def new(self) -> object:
@@ -233,11 +235,12 @@ class Duration:
       step, images: a run took `images` images in its first `step` steps, whatever their batch
         sizes; the duration counts from its start. Lengths in steps stay as they are.
     """
+    if not self.given():
+      return 0
     examples = self.examples + self.epochs * epoch_examples
     if examples:
       examples += step * batch_size - images
-    steps = self.steps + round(examples / batch_size)
-    return max(steps, 1) if self.given() else 0
+    return max(1, self.steps + round(examples / batch_size))
 
   def exact_steps(self, *, batch_size: int, epoch_examples: Callable[[], int]) -> float:
     """The duration in steps, not rounded; `epoch_examples` is asked only if they count."""
@@ -245,9 +248,14 @@ class Duration:
     return self.steps + (self.examples + passes) / batch_size
 
   def part(self, parts: int) -> "Duration":
-    """One of so many equal parts, in the same unit; whole steps and examples, at least one."""
-    count = lambda number: max(1, round(number / parts)) if number else 0
-    return Duration(count(self.steps), self.epochs / parts, count(self.examples))
+    """The duration divided by `parts`, in the same unit; at least one whole step or example."""
+
+    def divided(count: int) -> int:
+      if count == 0:
+        return 0
+      return max(1, round(count / parts))
+
+    return Duration(divided(self.steps), self.epochs / parts, divided(self.examples))
 
 
 LEFT_TO_RULE = Duration(AUTO, AUTO, AUTO)
@@ -255,7 +263,8 @@ LEFT_TO_RULE = Duration(AUTO, AUTO, AUTO)
 
 def length(*, auto: Rule | None = None, used_if=(), **units):
   """A field that holds a duration; with a rule and without units, it is left to the rule."""
-  units = units or (dataclasses.asdict(LEFT_TO_RULE) if auto else {})
+  if auto and not units:
+    units = dataclasses.asdict(LEFT_TO_RULE)
   return group(Duration, auto=auto, used_if=used_if, **units)
 
 

@@ -69,8 +69,9 @@ class ObjectiveSettings:
 
 def kind_of_loss(labels) -> tuple[str, str]:
   """The sigmoid for images with any number of labels."""
-  several = labels().multi_label
-  return ("sigmoid", "images have any number of labels") if several else ("softmax", "")
+  if labels().multi_label:
+    return "sigmoid", "images have any number of labels"
+  return "softmax", ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,7 +262,9 @@ class Optimizer:
 
 def peak_of(init_from, images) -> tuple[float, str]:
   """The base learning rate: 0.01 for fine-tuning; from scratch, by the number of images."""
-  return (0.01, "") if init_from else (scale_of(images()).learning_rate, in_words(images()))
+  if init_from:
+    return 0.01, ""
+  return scale_of(images()).learning_rate, in_words(images())
 
 
 def length_of_warmup(init_from, new_head, length, batch_size, images) -> tuple[Duration, str]:

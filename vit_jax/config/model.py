@@ -17,10 +17,12 @@ def of_name(field: str, usual) -> Rule:
   """
 
   def derive(name, asked, fields, architecture, images):
-    if asked == AUTO and (known := architecture()):
-      return getattr(known, field), ""
-    if asked == AUTO and field in (shape := scale_of(images()).shape):
-      return shape[field], in_words(images())
+    if asked == AUTO:
+      if known := architecture():
+        return getattr(known, field), ""
+      shape = scale_of(images()).shape
+      if field in shape:
+        return shape[field], in_words(images())
     return fields().get(field, usual), ""
 
   facts = "facts.fields", "facts.architecture", "facts.images"
@@ -36,7 +38,8 @@ def name_of(init_from, side_asked, architecture, images, side) -> tuple[str, str
   """The name of the weights' model; from scratch, of one that suits the images."""
   if known := architecture():
     return known.name, init_from or "the weights"
-  patch = patch_of(side() if side_asked == AUTO else side_asked)
+  pixels = side() if side_asked == AUTO else side_asked
+  patch = patch_of(pixels)
   origin = f"{in_words(images())}, images of about {side()} pixels"
   return f"{scale_of(images()).model}/{patch}", origin
 
@@ -44,15 +47,18 @@ def name_of(init_from, side_asked, architecture, images, side) -> tuple[str, str
 def number_of_classes(labels) -> tuple[int, str]:
   """The number of the data's classes; 1 without labels."""
   names = labels().class_names
-  return (len(names), f"the data: {listed(names)}") if names else (1, "")
+  if not names:
+    return 1, ""
+  return len(names), f"the data: {listed(names)}"
 
 
 def type_of(device) -> tuple[str, str]:
-  """bfloat16, but for CPUs, where it is slower."""
-  return "float32" if device().platform == "cpu" else "bfloat16", "the devices"
+  """bfloat16, except on CPUs, where it is slower."""
+  dtype = "float32" if device().platform == "cpu" else "bfloat16"
+  return dtype, "the devices"
 
 
-# What decides the channels of a head, and whether the patches tile the images.
+# Settings that decide the channels of an attention head, and whether the patches tile the images.
 OF_HEADS = (
   *("data.image_size", "model.compute_dtype", "model.family", "model.patch", "model.depth"),
   *("model.width", "model.mlp_dim", "model.heads", "model.axial", "model.stem_width"),
@@ -249,21 +255,22 @@ class Model:
 
   def with_classes(self, number: int) -> "Model":
     """These settings, with `number` of classes if they leave it to the training data."""
-    left = self.num_classes == AUTO
-    return dataclasses.replace(self, num_classes=number) if left else self
+    if self.num_classes != AUTO:
+      return self
+    return dataclasses.replace(self, num_classes=number)
 
 
-# Fields of modules, and settings, that do not belong to an architecture: what weights of the same
-# architecture may differ in.
+# Settings, and fields of modules, that are no part of an architecture: weights of the same
+# architecture may differ in them.
 OUTSIDE = frozenset(
   {"name", "parent", "num_classes", "representation_layer", "head_bias", "head_std", "dropout"}
   | {"layer_scale_init", "stochastic_depth", "stochastic_depth_rule"}
   | {"dtype", "compute_dtype", "attention", "scan", "remat"}
 )
-# What parameters do not show of a model.
+# Settings of a model that cannot be read from its parameters.
 CONFIG_ONLY_FIELDS = ("activation", "norm_epsilon", "stem_norms", "positions")
 ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)
-# Their values where a model has no such part.
+# The values of settings of the architecture that a model has no use for.
 USUAL = {
   field.name: field.metadata["usual"]
   for field in dataclasses.fields(Model)

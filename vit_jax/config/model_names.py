@@ -47,13 +47,15 @@ def translated(name: str) -> Translated | None:
 def ours(name: str) -> str:
   """Our name of the architecture; `name` itself if it is ours, or not known."""
   meaning = translated(name)
-  return meaning.name if meaning and meaning.same else name
+  if meaning and meaning.same:
+    return meaning.name
+  return name
 
 
 def settings_of(name: str) -> dict[str, Any]:
   """The settings that another library's name stands for, such as {"model.name": "ViT-S/16"}.
 
-  They are the whole architecture, so that nothing of a recipe's remains, and the image size if the
+  They are the whole architecture, so that nothing remains of a recipe's, and the image size if the
   name tells it. {}: the name is ours, or not known.
   """
   meaning = translated(name)
@@ -62,20 +64,24 @@ def settings_of(name: str) -> dict[str, Any]:
   usual = Model()
   keys = (*ARCHITECTURE, "layer_scale_init")
   options = {key: getattr(usual, key) for key in keys} | meaning.options
-  size = {"data.image_size": meaning.image_size} if meaning.image_size else {}
-  return {"model.name": meaning.name, **{f"model.{key}": options[key] for key in options}, **size}
+  settings = {"model.name": meaning.name}
+  settings |= {f"model.{key}": value for key, value in options.items()}
+  if meaning.image_size:
+    settings["data.image_size"] = meaning.image_size
+  return settings
 
 
 def origins(name: str, config: Config) -> dict[str, str]:
-  """Where settings come from that another library's name stands for, as config.origins has them.
+  """The origins of the settings that another library's name stands for, as in config.origins.
 
-  Those of the architecture that our name tells anyway are left out.
+  Settings of the architecture that our own name tells anyway are left out.
 
   Args:
     name: the other library's.
     config: the settings with those of the name.
   """
-  usual, weights = Model(), "" if config.init_from else ", without its weights"
+  usual = Model()
+  weights = "" if config.init_from else ", without its weights"
   told = {"model.name": f"the architecture of {name}{weights}"}
   for key, value in settings_of(name).items():
     group, _, field = key.partition(".")

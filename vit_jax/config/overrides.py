@@ -23,29 +23,34 @@ TRUTH = dict.fromkeys(("true", "True", "1"), True) | dict.fromkeys(("false", "Fa
 
 
 def split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-  """({setting: its text}, the other words) of a command line; of a repeated one the last counts.
+  """Splits a command line into ({setting: its text}, the other words).
 
-  A setting without a value, which is the last word or comes before a flag, is switched on.
+  If a setting is repeated, its last value counts. A setting that is the last word, or comes before
+  a flag, has no value: it is switched on.
   """
-  settings, others, words = {}, [], list(words)
+  settings = {}
+  others = []
+  words = list(words)
   while words:
     word = words.pop(0)
     flag, equals, value = word.partition("=")
     key = flag.removeprefix("-").removeprefix("-")
+    setting = key.removeprefix(PREFIX)
     if key == flag or not key.startswith(PREFIX):
       others.append(word)
     elif equals:
-      settings[key.removeprefix(PREFIX)] = value
+      settings[setting] = value
+    elif not words or words[0].startswith("--"):
+      settings[setting] = "true"
     else:
-      on = not words or words[0].startswith("--")
-      settings[key.removeprefix(PREFIX)] = "true" if on else words.pop(0)
+      settings[setting] = words.pop(0)
   return settings, others
 
 
 def in_our_names(texts: Mapping[str, str]) -> dict[str, str]:
-  """The texts with the settings that a model's name of another library stands for.
+  """The texts, with another library's name of a model replaced by the settings that it stands for.
 
-  Those that the command line gives itself count more.
+  Settings on the command line itself take precedence.
   """
   implied = model_names.settings_of(texts.get("model.name", ""))
   given = {key: text for key, text in texts.items() if key != "model.name" or not implied}
@@ -68,7 +73,8 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   Raises:
     ConfigError: names the setting, its value and what to do.
   """
-  values, ours = to_dict(config), in_our_names(texts)
+  values = to_dict(config)
+  ours = in_our_names(texts)
   for key in sorted(ours, key=lambda key: key.rpartition(".")[2] != "kind"):  # kinds first
     _replace(values, key, ours)
   if followed := _follow_the_size(values["data"], config.data, ours):
@@ -91,7 +97,9 @@ def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, s
 
 def as_elsewhere(config: Config, name: str) -> Config:
   """The settings with the architecture that another library calls so; the same for our names."""
-  return replaced(config, {"model.name": name}) if model_names.settings_of(name) else config
+  if not model_names.settings_of(name):
+    return config
+  return replaced(config, {"model.name": name})
 
 
 def _with_origins(
@@ -99,12 +107,15 @@ def _with_origins(
 ) -> Config:
   """The settings, with the origins of those that the command line gives, and of a model's name.
 
-  Settings that another `kind` does not have, so that `values` lacks them, have no origin any more.
-  What was AUTO `before` and is given now has one.
+  Settings that `values` lacks, because another `kind` does not have them, lose their origin. Those
+  that were AUTO `before` and are given now get one.
   """
-  named = lambda key: any(f"{name}.".startswith(f"{key}.") for name in texts)
-  left = [(key, words) for key, words in config.origins if _has(values, key)]
-  origins = {key: GIVEN if named(key) else words for key, words in left}
+
+  def named(key: str) -> bool:
+    return any(f"{name}.".startswith(f"{key}.") for name in texts)
+
+  origins = {key: words for key, words in config.origins if _has(values, key)}
+  origins |= {key: GIVEN for key in origins if named(key)}
   rules = rules_of(before)
   given = [key for key in rules if named(key) and is_auto(value_of(before, key))]
   origins |= {key: GIVEN for key in given if not is_auto(value_of(config, key))}
@@ -123,7 +134,8 @@ def _has(values, key: str) -> bool:
 
 def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
   place = _locate(values, key, texts)
-  name, node = place.field.name, place.node
+  name = place.field.name
+  node = place.node
   if name == "kind" and place.group.default:
     known = _fields(class_of(place.group, {"kind": texts[key]}, place.path))
     for other in [*node]:
@@ -133,14 +145,16 @@ def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
     whole = f"{place.path}={AUTO}"
     raise ConfigError(f"{place.path}.{name}={AUTO} is one unit of a length; give {whole}.")
   value = _read(texts[key], place.field, f"{place.path}.{name}")
-  node[name] = dict.fromkeys(UNITS, value) if place.field.type is Duration else value
+  if place.field.type is Duration:
+    value = dict.fromkeys(UNITS, value)
+  node[name] = value
   if place.settings is Duration:
     parent = key.rpartition(".")[0]
     node.update({unit: 0 for unit in UNITS if f"{parent}.{unit}" not in texts})
 
 
 class _Place(NamedTuple):
-  """Where a setting lies: its field in a group, and the values of that group."""
+  """The place of a setting: its field in a group, and the values of that group."""
 
   node: dict[str, Any]
   group: Group
@@ -150,33 +164,38 @@ class _Place(NamedTuple):
 
 
 def _locate(values: dict[str, Any], key: str, texts: Mapping[str, str]) -> _Place:
-  """Where the setting `key` lies; adds the groups on the way that a new name needs."""
-  group, node, path, parts = Group({"": Config}), values, "config", key.split(".")
-  while parts:
+  """Finds the setting `key`; adds the groups on the way that a new name needs."""
+  group = Group({"": Config})
+  node = values
+  path = "config"
+  names = key.split(".")
+  while names:
     settings = class_of(group, node, path)
     fields = _fields(settings)
-    if parts[0] not in fields:
-      raise ConfigError(unknown(path, parts[0], fields, group))
-    field = fields[parts[0]]
+    if names[0] not in fields:
+      raise ConfigError(unknown(path, names[0], fields, group))
+    field = fields[names[0]]
     inner = group_in(field)
-    left_to_rule = not parts[1:] and rule_of(field)  # as a whole duration may be
+    left_to_rule = not names[1:] and rule_of(field)  # as a whole duration may be
     whole = inner is None or inner.listed or left_to_rule  # one value of the command line sets it
-    if whole and parts[1:]:
-      raise ConfigError(unknown(f"{path}.{parts[0]}", parts[1], {}))
+    if whole and names[1:]:
+      raise ConfigError(unknown(f"{path}.{names[0]}", names[1], {}))
     if whole:
       return _Place(node, group, settings, field, path)
-    group, length = inner, 2 if inner.by_name else 1
-    for part in parts[:length]:
-      if part not in node and path != "config" and group.by_name:
-        _check_name(f"{path}.{part}", node, texts)
-      path, node = f"{path}.{part}", node.setdefault(part, {})
-    parts = parts[length:]
+    group = inner
+    depth = 2 if inner.by_name else 1
+    for name in names[:depth]:
+      if name not in node and path != "config" and group.by_name:
+        _check_name(f"{path}.{name}", node, texts)
+      path = f"{path}.{name}"
+      node = node.setdefault(name, {})
+    names = names[depth:]
   what = "its kind" if group.default else "one of its settings"
   raise ConfigError(f"{path} is a group of settings; give {what}.")
 
 
 def _check_name(path: str, known: Mapping[str, Any], texts: Mapping[str, str]):
-  """Refuses a name that the recipe does not have, and that may be a mistake in writing."""
+  """Refuses a name that the recipe lacks and no source is given for; it may be misspelt."""
   below = path.removeprefix(PREFIX)
   if not any(key.startswith(f"{below}.") and key.endswith("source") for key in texts):
     raise ConfigError(
@@ -210,19 +229,24 @@ def _read(text: str, field: dataclasses.Field, path: str) -> Any:
 
 
 def _example(field: dataclasses.Field) -> str:
-  """A value of a setting, as one may write it."""
+  """An example of a setting's value, for messages."""
   if field.default != AUTO:
     return repr(field.default)
   usual = field.metadata["usual"]
-  usual = EXAMPLES.get(field.type) if usual is None else usual
-  return AUTO if usual is None else f"{usual!r}, or {AUTO}"
+  if usual is None:
+    usual = EXAMPLES.get(field.type)
+  if usual is None:
+    return AUTO
+  return f"{usual!r}, or {AUTO}"
 
 
 def _tuple(text: str) -> tuple:
   value = ast.literal_eval(text)
-  return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+  if isinstance(value, (list, tuple)):
+    return tuple(value)
+  return (value,)
 
 
-# Of settings that are left to rules.
+# For settings whose default is AUTO.
 EXAMPLES = {bool: True, int: 1, float: 0.1, tuple: (0.5, 1.0)}
 READERS = {bool: TRUTH.__getitem__, int: int, float: float, str: str, tuple: _tuple}

@@ -42,7 +42,9 @@ def keys() -> set[str]:
 
 def section(kind: type, paths: list[str]) -> str:
   """The heading, the meaning and the table of one kind of group."""
-  places = "" if [heading(kind, paths)] == paths else f"Groups of this kind: {_codes(paths)}.\n\n"
+  places = ""
+  if [heading(kind, paths)] != paths:
+    places = f"Groups of this kind: {_codes(paths)}.\n\n"
   own_first = sorted(dataclasses.fields(kind), key=lambda field: field.kw_only)  # not an extra's
   rows = [row(field) for field in own_first]
   table = "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows)
@@ -51,7 +53,9 @@ def section(kind: type, paths: list[str]) -> str:
 
 def heading(kind: type, paths: list[str]) -> str:
   """The key of the group if it is the only one of its kind, else the name of the kind."""
-  return paths[0] if len(paths) == 1 else kind.__name__
+  if len(paths) == 1:
+    return paths[0]
+  return kind.__name__
 
 
 def row(field: dataclasses.Field) -> str:
@@ -61,8 +65,9 @@ def row(field: dataclasses.Field) -> str:
     meaning = _cell(field.metadata["meaning"]) + _range(field) + _rule(field) + _conditions(field)
     return f"| {_code(field.name)} | {_code(field.default)} | {meaning} |"
   links = " or ".join(_link(settings) for _, settings in group.classes())
-  meaning = field.metadata["meaning"]
-  meaning = f"{_cell(meaning)}: see {links}" if meaning else f"see {links}"
+  meaning = f"see {links}"
+  if field.metadata["meaning"]:
+    meaning = f"{_cell(field.metadata['meaning'])}: {meaning}"
   meaning += _rule(field) + _conditions(field)
   return f"| {_code(_name(field, group))} | {_changed(field, group)} | {meaning} |"
 
@@ -91,12 +96,13 @@ def _changed(field, group: Group) -> str:
     return "none"
   if group.default:
     return _code(f"kind={group.default}")
-  if is_auto(default := field.default_factory()):
+  default = field.default_factory()
+  if is_auto(default):
     return _code(AUTO)
-  group, usual = default, group.new()
-  names = [part.name for part in dataclasses.fields(group)]
-  changed = [name for name in names if getattr(group, name) != getattr(usual, name)]
-  return ", ".join(_code(f"{name}={getattr(group, name)}") for name in changed)
+  usual = group.new()
+  names = [inner.name for inner in dataclasses.fields(default)]
+  changed = [name for name in names if getattr(default, name) != getattr(usual, name)]
+  return ", ".join(_code(f"{name}={getattr(default, name)}") for name in changed)
 
 
 def _range(field) -> str:
@@ -105,13 +111,18 @@ def _range(field) -> str:
     return f" ({', '.join(map(_code, check['choices']))})"
   if check["low"] is None:
     return ""
-  off = "" if check["off"] is None else f", or {check['off']:g}"
+  off = ""
+  if check["off"] is not None:
+    off = f", or {check['off']:g}"
   return f" ({_number(check['low'])} to {_number(check['high'])}{off})"
 
 
 def _rule(field) -> str:
   """Says what decides the value of a setting that is left to its rule."""
-  return f"; {AUTO}: {_cell(rule.says)}" if (rule := rule_of(field)) else ""
+  rule = rule_of(field)
+  if rule is None:
+    return ""
+  return f"; {AUTO}: {_cell(rule.says)}"
 
 
 def _conditions(field) -> str:
@@ -120,11 +131,15 @@ def _conditions(field) -> str:
     " or ".join(f"`config.{key}={value}`" for value in values) or f"`config.{key}`"
     for key, *values in map(of_kinds, field.metadata.get("used_if", ()))
   ]
-  return f"; only with {' and '.join(needed)}" if needed else ""
+  if not needed:
+    return ""
+  return f"; only with {' and '.join(needed)}"
 
 
 def _number(value) -> str:
-  return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+  if isinstance(value, int):
+    return f"{value:,}"
+  return f"{value:g}"
 
 
 def _codes(values) -> str:
@@ -134,9 +149,11 @@ def _codes(values) -> str:
 def _code(value) -> str:
   """A value as code; a vertical bar in a table must be written as an HTML entity."""
   text = str(value)
+  if not text:
+    return "empty"
   if "|" in text:
     return f"<code>{_cell(text)}</code>"
-  return f"`{text}`" if text else "empty"
+  return f"`{text}`"
 
 
 def _cell(text: str) -> str:

@@ -49,7 +49,7 @@ def from_dict(values: Mapping[str, Any]) -> Config:
 
 
 def dataset_of(values: Mapping[str, Any], path: str) -> Dataset:
-  """A dataset of some of its settings; the others have their defaults.
+  """A dataset with these settings; the others have their defaults.
 
   Raises:
     ConfigError: as `from_dict`; `path` names the dataset.
@@ -58,7 +58,7 @@ def dataset_of(values: Mapping[str, Any], path: str) -> Dataset:
 
 
 def build(default, values: Mapping[str, Any], path: str, group: Group | None = None):
-  """The group `default` with the given values in place of its own; `group` says what it is."""
+  """The settings `default` with the given values in place of their own; `group` describes them."""
   if not isinstance(values, Mapping):
     raise ConfigError(f"{path}={values!r} is one value; it must be a group of settings.")
   fields = {field.name: field for field in dataclasses.fields(default)}
@@ -113,13 +113,17 @@ def _value(field, default, value, path):
 
 def _duration(field, default, values, path, group):
   """A duration; AUTO for all of it, or for each unit, leaves it to its rule."""
-  units = values if isinstance(values, Mapping) else {}
-  if isinstance(values, Mapping) and not values:
+  if not isinstance(values, Mapping):
+    if rule_of(field) and values == AUTO:
+      return LEFT_TO_RULE
+    return _group(group, default, values, path)
+  if not values:
     return default
-  if rule_of(field) and (values == AUTO or (units and all(map(is_auto, units.values())))):
+  if rule_of(field) and all(map(is_auto, values.values())):
     return LEFT_TO_RULE
-  if units and is_auto(default):
-    default, values = Duration(), {key: x for key, x in units.items() if not is_auto(x)}
+  if is_auto(default):
+    default = Duration()
+    values = {unit: value for unit, value in values.items() if not is_auto(value)}
   return _group(group, default, values, path)
 
 
@@ -135,7 +139,9 @@ def _listed(group, values, path):
 
 def _group(group, default, values, path):
   settings = class_of(group, values, path)
-  return build(default if type(default) is settings else settings(), values, path, group)
+  if type(default) is not settings:
+    default = settings()
+  return build(default, values, path, group)
 
 
 def _typed(kind, value, path):
@@ -144,7 +150,7 @@ def _typed(kind, value, path):
   if kind is float and isinstance(value, float) and not math.isfinite(value):
     raise ConfigError(f"{path}={value} is not a finite number; give one.")
   if kind is tuple and isinstance(value, (list, tuple)):
-    items = tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    items = tuple(map(_without_list, value))
     _check_length(items, path, MAX_ITEMS)
     return items
   if type(value) is not kind:
@@ -153,6 +159,20 @@ def _typed(kind, value, path):
   if kind is str:
     _check_length(value, path, MAX_TEXT)
   return value
+
+
+def _without_list(item):
+  """An item of a tuple; JSON has lists for tuples."""
+  if isinstance(item, list):
+    return tuple(item)
+  return item
+
+
+def _without_list(item):
+  """An item of a tuple; JSON has lists for tuples."""
+  if isinstance(item, list):
+    return tuple(item)
+  return item
 
 
 def _check_length(value, path, most):
@@ -167,7 +187,11 @@ def _check_bounds(value, path, *, meaning, choices, low, high, off, auto, **_):
     )
   if off is not None and value == off:
     return
-  also = ("" if off is None else f", or {off:g}") + (f", or {AUTO}" if auto else "")
+  also = ""
+  if off is not None:
+    also += f", or {off:g}"
+  if auto:
+    also += f", or {AUTO}"
   if low is not None and not value >= low:
     raise ConfigError(f"{path}={shown(value)} is too small ({meaning}); the least is {low}{also}.")
   if high is not None and not value <= high:

@@ -51,9 +51,9 @@ def load(recipe: str, texts: Mapping[str, str] | None = None) -> Config:
 def settings_of(
   path: str, argument: str, replace: Callable[[Config], Config] = lambda config: config
 ) -> ml_collections.ConfigDict:
-  """What a recipe's function `get_config` returns; an argument that is empty is not given.
+  """The settings that a recipe's function `get_config` returns; an empty argument is left out.
 
-  One with the parameter `replace` gets that function (vit_jax/recipes/following.py).
+  If it has a parameter `replace`, it gets that function (vit_jax/recipes/following.py).
 
   Raises:
     ConfigError: the file cannot be run, or has no such function, or it returns something else.
@@ -62,8 +62,9 @@ def settings_of(
   if not callable(get_config):
     raise ConfigError(f"{path} defines no function get_config, which a recipe must have.")
   with blaming(path, argument):
-    follows = "replace" in inspect.signature(get_config).parameters
-    options = dict(replace=replace) if follows else {}
+    options = {}
+    if "replace" in inspect.signature(get_config).parameters:
+      options["replace"] = replace
     settings = get_config(*filter(None, [argument]), **options)
   if not isinstance(settings, ml_collections.ConfigDict):
     raise ConfigError(
@@ -88,8 +89,9 @@ def blaming(path: str, argument: str = "") -> Iterator[None]:
   except ConfigError:
     raise
   except BaseException as error:
-    kind, words = type(error).__name__, _words(error)
-    message = f"{kind}: {words}" if words else kind
+    message = type(error).__name__
+    if words := _words(error):
+      message += f": {words}"
     name = ":".join(filter(None, [path, argument]))
     raise ConfigError(f"{name} cannot be run{_line(path, error)}: {message}.") from error
 
@@ -106,4 +108,6 @@ def _line(path: str, error: BaseException) -> str:
   lines = [frame.lineno for frame in frames if frame.filename == path]
   if isinstance(error, SyntaxError) and error.filename == path:
     lines.append(error.lineno)
-  return f" (line {lines[-1]})" if lines else ""
+  if not lines:
+    return ""
+  return f" (line {lines[-1]})"

@@ -16,7 +16,7 @@ from vit_jax.storage.base import UnreachableError
 
 MAX_BYTES = 2**24
 
-# What earlier versions recorded for "derive it", by the setting; and what stands for it now.
+# (setting, what earlier versions recorded for "derive it", what is recorded for it now).
 EARLIER = (
   ("accumulation", 0, AUTO),
   ("position_resizing", "", "bilinear_aligned"),
@@ -31,10 +31,11 @@ EARLIER = (
 )
 
 
-OF_EVALUATIONS = ("resize", -1), ("representation", "")  # the same, of each of config.evaluate
+# The first two of these, for each group of config.evaluate.
+OF_EVALUATIONS = (("resize", -1), ("representation", ""))
 
 
-# How the runs of versions that did not record it prepared images and positions.
+# The values that runs had before versions recorded these settings.
 LACKING = {
   "position_resizing": "bilinear_aligned",
   "data.resampling": "bilinear",
@@ -43,9 +44,9 @@ LACKING = {
 
 
 def updated(settings: Mapping) -> dict:
-  """Recorded settings, also of earlier versions, as those of this version.
+  """Recorded settings, perhaps of an earlier version, as this version records them.
 
-  0 and empty become AUTO only where they meant that a value is derived: evaluate_resize=0 is one.
+  0 and empty become AUTO only where they meant "derive it"; evaluate_resize=0 is a real value.
 
   Raises:
     ConfigError: they need a plugin that this command has not imported.
@@ -68,23 +69,29 @@ def updated(settings: Mapping) -> dict:
 
 
 def _derived(origins) -> list[str]:
-  """The settings that rules gave, as earlier versions tell them: those with an origin."""
-  pairs = origins if isinstance(origins, list) else []
-  pairs = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+  """The settings that rules gave, by the records of earlier versions: those with an origin."""
+  if not isinstance(origins, list):
+    return []
+  pairs = [pair for pair in origins if isinstance(pair, list) and len(pair) == 2]
   return [key for key, words in pairs if words != GIVEN]
 
 
 def _groups(by_name) -> list[dict]:
-  """The groups of settings that a group holds by name; what is none is left to be refused."""
-  values = by_name.values() if isinstance(by_name, dict) else ()
-  return [value for value in values if isinstance(value, dict)]
+  """The groups of settings that a group holds by name; other values are refused later."""
+  if not isinstance(by_name, dict):
+    return []
+  return [value for value in by_name.values() if isinstance(value, dict)]
 
 
 def _place(settings: dict, key: str) -> tuple[dict, str]:
-  """The group that holds a setting, and its name there; a group that is missing is empty."""
+  """The group that holds a setting, and its name there; an empty group if it is missing."""
   group, _, name = key.rpartition(".")
-  node = settings.get(group, {}) if group else settings
-  return (node if isinstance(node, dict) else {}), name
+  node = settings
+  if group:
+    node = settings.get(group)
+  if not isinstance(node, dict):
+    node = {}
+  return node, name
 
 
 def read_config(workdir: pathlib.Path) -> Config:
@@ -111,10 +118,10 @@ def read_config(workdir: pathlib.Path) -> Config:
 
 
 def changes(old: dict, new: dict) -> list[str]:
-  """How the settings differ from those of a run that are recorded, as `differences` writes it.
+  """How the settings differ from the recorded settings of a run, as `differences` writes it.
 
-  A setting that `old` lacks has its default there. What is AUTO, since an earlier version left it
-  to be derived or the devices are not known yet, is not compared.
+  A setting that `old` lacks has its default. Settings that are AUTO are not compared: an earlier
+  version left them to be derived, or the devices are not known yet.
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
     old = to_dict(from_dict(updated(old)))
@@ -135,8 +142,9 @@ def _line(key, before, after):
 
 def _differing(old, new, prefix="config"):
   """Yields (key, its value in `old`, its value in `new`)."""
-  other_kind = old.get("kind") != new.get("kind")
-  keys = old.keys() & new.keys() if other_kind else old.keys() | new.keys()
+  keys = old.keys() | new.keys()
+  if old.get("kind") != new.get("kind"):
+    keys = old.keys() & new.keys()
   for key in sorted(keys - {"origins", "derived"}):
     before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):

@@ -18,9 +18,12 @@ from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 
 Facts = Mapping[str, Callable[[Config], Any]]  # by their names, `vit_jax.config.facts.FACTS`
-ASKED, FACTS = "asked.", "facts."
-# Where a value comes from that is given, and one that a run began with.
-GIVEN, RECORDED = "the command line", "the checkpoint"
+# Prefixes of what a rule reads.
+ASKED = "asked."
+FACTS = "facts."
+# Origins of a value that is given, and of one that a run began with.
+GIVEN = "the command line"
+RECORDED = "the checkpoint"
 
 
 class Unknown(Exception):
@@ -38,8 +41,10 @@ def resolve(config: Config, facts: Facts, recorded: Config | None = None) -> Con
       called when a rule needs them.
     recorded: the settings in the newest checkpoint of the run; None: it is a new one.
   """
-  rules, asked = rules_of(config), config
-  origins, derived = dict(config.origins), [*config.derived]
+  asked = config
+  rules = rules_of(config)
+  origins = dict(config.origins)
+  derived = [*config.derived]
   for key in in_order(rules):
     if not is_auto(value_of(config, key)):
       continue
@@ -48,7 +53,8 @@ def resolve(config: Config, facts: Facts, recorded: Config | None = None) -> Con
       value, words = kept or _derived(rules[key], asked, config, facts)
     except Unknown:
       continue
-    config, origins = with_value(config, key, value), origins | {key: words}
+    config = with_value(config, key, value)
+    origins[key] = words
     if not kept or key in recorded.derived:
       derived.append(key)
   return traced(config, origins, derived)
@@ -89,18 +95,25 @@ def in_order(rules: Mapping[str, Rule]) -> list[str]:
 
 def value_of(config: Config, key: str) -> Any:
   """The value of a setting."""
-  step = lambda group, name: group[name] if isinstance(group, Mapping) else getattr(group, name)
-  return functools.reduce(step, key.split("."), config)
+  return functools.reduce(_member, key.split("."), config)
+
+
+def _member(group, name: str):
+  """A field of a group, or one of several groups by name."""
+  if isinstance(group, Mapping):
+    return group[name]
+  return getattr(group, name)
 
 
 def with_value(group, key: str, value):
   """The group with another value of one setting."""
   name, _, rest = key.partition(".")
-  inner = group[name] if isinstance(group, Mapping) else getattr(group, name)
-  changed = {name: with_value(inner, rest, value) if rest else value}
-  return (
-    {**group, **changed} if isinstance(group, Mapping) else dataclasses.replace(group, **changed)
-  )
+  inner = _member(group, name)
+  if rest:
+    value = with_value(inner, rest, value)
+  if isinstance(group, Mapping):
+    return {**group, name: value}
+  return dataclasses.replace(group, **{name: value})
 
 
 def asked_of(config: Config) -> Config:
@@ -111,7 +124,7 @@ def asked_of(config: Config) -> Config:
 
 
 def traced(config: Config, origins: Mapping[str, str], derived: Collection[str]) -> Config:
-  """The settings with what is known of where they come from."""
+  """The settings with a record of where they come from."""
   return dataclasses.replace(config, origins=tuple(origins.items()), derived=tuple(derived))
 
 
@@ -128,9 +141,10 @@ def of_facts(config: Config, facts: Collection[str]) -> list[str]:
 
 
 def left_to_rule(config: Config, key: str) -> Config:
-  """The settings with one that is AUTO."""
-  length = isinstance(value_of(config, key), Duration)
-  return with_value(config, key, LEFT_TO_RULE if length else AUTO)
+  """The settings with one of them left to its rule."""
+  if isinstance(value_of(config, key), Duration):
+    return with_value(config, key, LEFT_TO_RULE)
+  return with_value(config, key, AUTO)
 
 
 def _derived(rule, asked, config, facts) -> tuple[Any, str]:
@@ -138,7 +152,7 @@ def _derived(rule, asked, config, facts) -> tuple[Any, str]:
 
 
 def _read(name, asked, config, facts):
-  """What a rule is given for one of its `reads`."""
+  """The argument of a rule for one of its `reads`."""
   if name.startswith(FACTS):
     return functools.partial(_fact, name.removeprefix(FACTS), config, facts)
   if name.startswith(ASKED):
@@ -167,7 +181,8 @@ def _as_recorded(key, rule, asked, config, recorded) -> tuple[Any, str] | None:
       return None
   except (AttributeError, KeyError):  # of another kind, or a name that it did not have
     return None
-  return value, RECORDED if dict(recorded.origins).get(key) else ""
+  origin = RECORDED if dict(recorded.origins).get(key) else ""
+  return value, origin
 
 
 def _is_as_recorded(name, asked, config, recorded) -> bool:
@@ -184,7 +199,9 @@ def _is_as_recorded(name, asked, config, recorded) -> bool:
 
 def _rules(group, path) -> Iterator[tuple[str, Rule]]:
   for field in dataclasses.fields(group):
-    key, value, inner = f"{path}{field.name}", getattr(group, field.name), group_in(field)
+    key = f"{path}{field.name}"
+    value = getattr(group, field.name)
+    inner = group_in(field)
     if rule := rule_of(field):
       yield key, rule
     elif inner and inner.by_name:
@@ -195,10 +212,10 @@ def _rules(group, path) -> Iterator[tuple[str, Rule]]:
 
 
 def check_rules(rules: Mapping[str, Rule]):
-  """Checks that each fact that a rule reads is one, and that no rules read one another in a circle.
+  """Checks that rules read only facts that exist, and do not read one another in a circle.
 
   Raises:
-    ValueError: they do, or there is no such fact.
+    ValueError: a rule does.
   """
   in_order(rules)
   for key, rule in rules.items():

@@ -48,9 +48,11 @@ def size_of_batch(init_from, scored_at_once, images) -> tuple[int, str]:
 
 def length_of_run(init_from, images) -> tuple[Duration, str]:
   """Of fine-tuning as in the BiT-HyperRule; from scratch, fewer epochs the more images."""
-  steps = Duration(steps=length_of(images()).total)
-  epochs = Duration(epochs=scale_of(images()).epochs)
-  return steps if init_from else epochs, in_words(images())
+  if init_from:
+    length = Duration(steps=length_of(images()).total)
+  else:
+    length = Duration(epochs=scale_of(images()).epochs)
+  return length, in_words(images())
 
 
 def steps_between_lines(length, batch_size, images) -> tuple[Duration, str]:
@@ -66,8 +68,10 @@ def tenth(length) -> tuple[Duration, str]:
 
 def resized_positions(init_from, card) -> tuple[str, str]:
   """As for the weights; else as in the published code."""
-  rule = known.position_resizing if (known := card()) else POSITION_RESIZING[0]
-  return rule, init_from if rule != POSITION_RESIZING[0] else ""
+  known = card()
+  if known and known.position_resizing != POSITION_RESIZING[0]:
+    return known.position_resizing, init_from
+  return POSITION_RESIZING[0], ""
 
 
 TENTH = Rule(("duration",), "a tenth of the run", tenth)
@@ -161,7 +165,8 @@ class Profile:
   steps: int = setting(0, "steps in the trace; 0: no trace", low=0, high=10**4)
 
 
-# What decides the memory of a step, beside the devices: a run keeps its parts on other ones.
+# The settings that decide the memory of a step. The devices do not count: a run that goes on with
+# other devices keeps its `accumulation`.
 OF_MEMORY = (
   *("batch_size", "data.image_size", "optimizer.kind"),
   *of_added("run", "of_memory"),
@@ -295,4 +300,6 @@ class Config(*added("run")):
   @property
   def parts(self) -> int:
     """The parts of a batch; 1 as long as they are left to the memory of the devices."""
-    return 1 if self.accumulation == AUTO else self.accumulation
+    if self.accumulation == AUTO:
+      return 1
+    return self.accumulation

@@ -81,7 +81,11 @@ def batch_of(images: int, most: int) -> int:
 
 def patch_of(side: int) -> int:
   """The side of a patch for images of this side, in pixels, so that there are some 16 to 200."""
-  return 4 if side <= 40 else 8 if side <= 96 else 16
+  if side <= 40:
+    return 4
+  if side <= 96:
+    return 8
+  return 16
 
 
 def warmup_of(steps: int) -> int:
@@ -98,7 +102,9 @@ def average_over(steps: float) -> float:
 
   After ten such lengths nothing is left of the start.
   """
-  return round(1 - 1 / max(50, steps / 50), 6) if steps >= AVERAGED else 0.0
+  if steps < AVERAGED:
+    return 0.0
+  return round(1 - 1 / max(50, steps / 50), 6)
 
 
 def in_words(images: int) -> str:

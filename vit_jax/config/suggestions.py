@@ -72,7 +72,9 @@ def unknown(path: str, key: str, known, group: Group | None = None) -> str:
   """
   if now := MOVED.get(f"{path}.{key}"):
     return f"{path}.{key} is not a setting; give {now}."
-  of_kinds = [kind for kind, settings in group.classes() if has(settings, key)] if group else []
+  of_kinds = []
+  if group:
+    of_kinds = [kind for kind, settings in group.classes() if has(settings, key)]
   if of_kinds:
     kinds = " or ".join(f"--{path}.kind={kind}" for kind in of_kinds)
     return f"{path}.{key} is a setting of another kind; give {kinds} too, or leave it out."
@@ -80,7 +82,7 @@ def unknown(path: str, key: str, known, group: Group | None = None) -> str:
   names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
   close = alike(key, names, 0.62, part=lambda name: name.rpartition(".")[2])
   called = [setting for setting in [ours(key)] if setting]
-  near = dict.fromkeys([*called, *(close or ([] if called else here))])
+  near = dict.fromkeys([*called, *close] or here)
   return f"{path}.{key} is not a setting; nearest: {', '.join([*near][:5])}."
 
 

@@ -1,6 +1,7 @@
 """The flags of the tools: the same spelling in every tool, and one sentence for each mistake."""
 
 import argparse
+import functools
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +41,7 @@ class ToolFlags(argparse.ArgumentParser):
 
   def add_commands(self, dest: str):
     """Adds subcommands; `add_parser` of the result adds each one."""
-    kind = lambda **options: ToolFlags(self._name, **options)
+    kind = functools.partial(ToolFlags, self._name)
     return self.add_subparsers(dest=dest, required=True, parser_class=kind)
 
   def add_source(self, **options):
@@ -96,8 +97,9 @@ class ToolFlags(argparse.ArgumentParser):
 
   def parse_known_args(self, args: Sequence[str] | None = None, namespace=None):
     """As argparse; flags may be spelt with underscores."""
-    words = sys.argv[1:] if args is None else args
-    return super().parse_known_args([self._spelt(word) for word in words], namespace)
+    if args is None:
+      args = sys.argv[1:]
+    return super().parse_known_args([self._spelt(word) for word in args], namespace)
 
   def parse_with_settings(self, args: Sequence[str] | None = None):
     """Parses flags and settings for runs: (flags, ["--config.KEY=VALUE", ...])."""
@@ -132,10 +134,14 @@ class ToolFlags(argparse.ArgumentParser):
     self.error(f"{words[0]!r} is not a flag; flags begin with --")
 
   def _spelt(self, word):
+    """The word, with hyphens for underscores if that makes it a known flag."""
+    """The word, with hyphens for underscores if that makes it a known flag."""
     flag, equals, value = word.partition("=")
     dashes = flag.replace("_", "-")
     known = self._option_string_actions
-    return dashes + equals + value if flag not in known and dashes in known else word
+    if flag in known or dashes not in known:
+      return word
+    return dashes + equals + value
 
 
 def source(text: str) -> str:
@@ -155,7 +161,7 @@ def anywhere(text: str) -> Path:
 
 
 def _checked(read, text):
-  """An empty text, as of an unset variable, is refused."""
+  """The path that `read` makes of the text; refuses an empty text, as of an unset variable."""
   if not text:
     raise argparse.ArgumentTypeError("the path is empty; name a file or folder, or leave it out.")
   try:
@@ -168,7 +174,9 @@ def plugins_in(settings: Iterable[str]) -> str:
   """The plugins of a command line's settings, of which the last counts."""
   prefix = f"{SETTING}plugins="
   given = [word.removeprefix(prefix) for word in settings if word.startswith(prefix)]
-  return given[-1] if given else ""
+  if not given:
+    return ""
+  return given[-1]
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:

@@ -1,6 +1,6 @@
-"""Settings that have no effect with the others: a value that is not the default is refused.
+"""Refuses settings that are not at their default and have no effect with the others.
 
-The user would take it for a part of the experiment.
+The user would think that they matter to the experiment.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from vit_jax.process.text import shown
 
 
 class Changed(NamedTuple):
-  """A setting that has not its default, and its conditions, as `used_if` of `fields.setting`."""
+  """A setting that is not at its default; its conditions are those of `fields.setting`."""
 
   key: str
   value: Any
@@ -34,24 +34,40 @@ def check(asked: Config, config: Config):
   Raises:
     ConfigError: names the setting, and the one that makes it useless.
   """
-  for key, value, default, used_if in changed(asked, Config()):
-    for condition in used_if:
-      other, *values = condition
-      cause = operator.attrgetter(other)(config)
-      if cause == AUTO or (cause in values if values else cause):
-        continue  # what AUTO becomes is known later, and then checked again
-      other, *values = of_kinds(condition)
-      cause = operator.attrgetter(other)(config)
-      because = f"with config.{other}={shown(cause)}" if values else f"without config.{other}"
-      remedy = f"--config.{other}={values[0]}" if values else f"--config.{other} too"
-      raise ConfigError(
-        f"config.{key}={shown(value)} has no effect {because}; give {remedy}, or leave "
-        f"config.{key} at {shown(default)}."
-      )
+  for setting in changed(asked, Config()):
+    for condition in setting.used_if:
+      if not _holds(condition, config):
+        _refuse(setting, condition, config)
+
+
+def _holds(condition: tuple, config: Config) -> bool:
+  """Whether a condition holds; one on a setting that is AUTO is checked later, with its value."""
+  other, *values = condition
+  cause = operator.attrgetter(other)(config)
+  if cause == AUTO:
+    return True
+  if values:
+    return cause in values
+  return bool(cause)
+
+
+def _refuse(setting: Changed, condition: tuple, config: Config):
+  other, *values = of_kinds(condition)
+  cause = operator.attrgetter(other)(config)
+  if values:
+    because = f"with config.{other}={shown(cause)}"
+    remedy = f"--config.{other}={values[0]}"
+  else:
+    because = f"without config.{other}"
+    remedy = f"--config.{other} too"
+  raise ConfigError(
+    f"config.{setting.key}={shown(setting.value)} has no effect {because}; give {remedy}, or leave "
+    f"config.{setting.key} at {shown(setting.default)}."
+  )
 
 
 def of_kinds(condition: tuple) -> tuple:
-  """The condition; what a group's class tells is replaced by the kinds of which it is true.
+  """The condition, with an attribute of a group's class replaced by the kinds that have it true.
 
   So ("objective.trains_head",) becomes ("objective.kind", "classification"). A condition on a
   setting, such as ("optimizer.weight_decay",), stays as it is.
@@ -68,7 +84,8 @@ def of_kinds(condition: tuple) -> tuple:
 def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Changed]:
   """Yields the settings of a group that differ from those of `default`, and of groups in it."""
   for field in dataclasses.fields(group):
-    value, usual = getattr(group, field.name), getattr(default, field.name)
+    value = getattr(group, field.name)
+    usual = getattr(default, field.name)
     if dataclasses.is_dataclass(value) and type(value) is not type(usual):
       usual = type(value)()  # of another kind
     conditions = (*used_if, *field.metadata.get("used_if", ()))
@@ -79,5 +96,5 @@ def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Cha
 
 
 def is_off(value, usual) -> bool:
-  """Whether a setting is at its default; what follows from a rule may also be switched off."""
+  """Whether a setting is at its default; one that has a rule may also be switched off."""
   return value in (usual, AUTO) or (usual == AUTO and not value)
