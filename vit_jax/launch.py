@@ -41,7 +41,7 @@ from vit_jax.training.run import OpenedData, Run
 from vit_jax.training.speed import DeviceTimer, Monitor
 from vit_jax.training.start import Recorded
 
-# The batch, its parts and remat do not help: nothing is computed yet.
+# A smaller batch, accumulation and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
   "Split the parameters over more devices by config.mesh.fsdp, take a smaller model, or, for a new "
   "run, set config.optimizer.moment_dtype=bfloat16."
@@ -92,7 +92,10 @@ def launch(
     recorded = start.read_recorded(folder)
     asked = start.as_begun(config, recorded)
     config, data, facts = open_run(asked, recorded, hosts)
-  told = lambda: fingerprint.of_start(config, recorded.step, data.identities)
+
+  def told():
+    return fingerprint.of_start(config, recorded.step, data.identities)
+
   fingerprint.connect(config, hosts, told)
   if jax.process_count() > 1:
     stop.join()
@@ -107,8 +110,8 @@ def open_run(asked: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, O
   """Checks the settings of a training run and opens its data; no device is touched.
 
   Returns:
-    The settings, with what the data, the weights and the steps so far decide; the data; and what is
-    known for settings that wait for the devices.
+    The settings, resolved by the data, the weights and the steps so far; the data; and the facts
+    for settings that wait for the devices.
   """
   facts = run_facts.of_start()
   config = resolve(asked, facts, recorded.config)
@@ -130,7 +133,10 @@ def make_run(
   asked: Config, data: OpenedData, facts: Facts, recorded: Recorded
 ) -> tuple[Run, Initial | None]:
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
-  make = lambda config: runs.make(config, data, step=recorded.step, images=recorded.images.images)
+
+  def make(config: Config) -> Run:
+    return runs.make(config, data, step=recorded.step, images=recorded.images.images)
+
   initial = None
   with comparison.told("weights", seconds=asked.stall_seconds):
     facts = {**facts, **run_facts.of_devices()}
@@ -142,12 +148,15 @@ def make_run(
       source = facts["start"](config).weights
       initial = init_from.read_initial(config, run.objective, data.train.class_names, source)
   if jax.process_count() > 1:
-    weights = fingerprint.of_weights(initial.params) if initial else {}
-    comparison.compare(
-      "weights", weights | fingerprint.of_settings(config), seconds=config.stall_seconds
-    )
+    weights = {}
+    if initial:
+      weights = fingerprint.of_weights(initial.params)
+    weights |= fingerprint.of_settings(config)
+    comparison.compare("weights", weights, seconds=config.stall_seconds)
   if recorded.new:
-    new = flatten(run.abstract.params).keys() - flatten(initial.params if initial else {}).keys()
+    new = set(flatten(run.abstract.params))
+    if initial:
+      new -= flatten(initial.params).keys()
     config.optimizer.check_start(config, new)
   if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them
     facts["parts"] = lambda _: memory.fewest_parts(config, make)
@@ -217,16 +226,17 @@ def train(
           )
         writer.say(initial.report)
       with watchdog.guarded():
-        beside, update = callbacks(run, session), run.update
-        for callback in beside:
+        update = run.update
+        observers = callbacks(run, session)
+        for callback in observers:
           update = callback.update(update)
-        return Loop(run, update, beside, stop, session.monitor, watchdog).train(state)
+        return Loop(run, update, observers, stop, session.monitor, watchdog).train(state)
 
 
 def callbacks(run: Run, session: Session) -> Sequence[Callback]:
-  """What happens beside the steps, in the order that `vit_jax.training.loop` explains.
+  """The callbacks of a run, in the order that `vit_jax.training.loop` explains.
 
-  Those of the registry come first, so they end last, when all is saved.
+  Callbacks of the registry come first, so they end last, after everything is saved.
   """
   kinds = *CALLBACKS.values(), Metrics, Checkpointing, Evaluation, Profile
   return [kind(run, session) for kind in kinds]
@@ -239,7 +249,7 @@ def open_checkpoints(run: Run, folder: Path) -> Checkpoints:
 
 
 def open_writer(run: Run, folder: Path, lines: int) -> Writer | NoWriter:
-  """The writer of metrics, on the first process only; removes lines of steps that come again."""
+  """The writer of metrics, on the first process only; removes lines of steps to be repeated."""
   if jax.process_index() != 0:
     return NoWriter()
   retry = Retry(run.config.checkpoint.retry_seconds)
@@ -259,7 +269,7 @@ def record(run: Run, folder: Path):
 def launch_evaluation(
   config: Config, folder: Path, hosts: Hosts, given: frozenset[str], *, average: bool
 ):
-  """Evaluates; training data and a length of training are not needed."""
+  """Evaluates; needs neither training data nor a length of training."""
   with fingerprint.refusal_told(config, hosts):
     variables.check_jax()
     place = str(folder) if checkpoint.available(folder) else config.init_from
@@ -272,8 +282,11 @@ def launch_evaluation(
     if not evaluations.heads():
       checks.check_without_head(given)
     step = max(checkpoint.available(folder), default=0)
-  images = lambda: identity.of_all(evaluations.datasets)
-  fingerprint.connect(config, hosts, lambda: fingerprint.of_start(config, step, images()))
+
+  def told():
+    return fingerprint.of_start(config, step, identity.of_all(evaluations.datasets))
+
+  fingerprint.connect(config, hosts, told)
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   facts = run_facts.of_devices()

@@ -56,7 +56,7 @@ _PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: this process
 
 
 def folder_of(recipe: str) -> Path:
-  """The folder of the run: that of --workdir, or else the recipe's own.
+  """The folder of the run: --workdir, or else the recipe's own.
 
   Raises:
     ConfigError, CannotReadError: as `default_folder`; or no folder can have this name.
@@ -136,7 +136,9 @@ def main(command: command_line.CommandLine):
     if not reason:
       raise
     console.leave_at_once(reason, exit_status.FAILED)  # other threads may hang
-  sys.exit(exit_status.DONE if finished else exit_status.STOPPED)
+  if not finished:
+    sys.exit(exit_status.STOPPED)
+  sys.exit(exit_status.DONE)
 
 
 def run():

@@ -17,7 +17,8 @@ class Registry(MutableMapping):
 
   def __init__(self, lines: dict[str, str]):
     """`lines` maps each name to "package.module:NAME"."""
-    self._lines, self._modules = dict(lines), {}
+    self._lines = dict(lines)
+    self._modules = {}
 
   def __getitem__(self, name: str) -> object:
     module, _, attribute = self._lines[name].partition(":")
@@ -41,7 +42,7 @@ class Registry(MutableMapping):
     return len(self._lines)
 
   def line(self, name: str) -> str:
-    """Where the thing called `name` lies; imports nothing."""
+    """The "package.module:NAME" of `name`; imports nothing."""
     return self._lines[name]
 
 
@@ -82,7 +83,7 @@ OPTIMIZERS = Registry(
   }
 )
 
-WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a path is theirs
+WEIGHT_FORMATS = Registry(  # a path is offered to them in this order
   {
     "timm": "vit_jax.extras.formats.timm_hub:TIMM",
     "dinov2": "vit_jax.extras.formats.dinov2:DINOV2",
@@ -93,8 +94,8 @@ WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a pat
   }
 )
 
-# What stands before the colon of config.data.*.source, in the order in which they are asked
-# whether a path without it is theirs.
+# The prefixes of config.data.*.source, before the colon. A path without a prefix is offered to them
+# in this order.
 SOURCES = Registry(
   {
     "tfds": "vit_jax.data.sources.tfds:Tfds",
@@ -118,7 +119,7 @@ STORAGES = Registry(
   }
 )
 
-# What looks on while a run trains, or replaces its update, in the order in which it is called.
+# Callbacks, which observe training or replace the update, in the order in which they are called.
 CALLBACKS = Registry(
   {
     "messages": "vit_jax.extras.report.messages:Messages",
@@ -128,19 +129,19 @@ CALLBACKS = Registry(
   }
 )
 
-ARRAY_NAMES = Registry(  # of other libraries, in files of safetensors; the first one is written
+ARRAY_NAMES = Registry(  # other libraries' names in safetensors files; the first is the one written
   {
     "timm": "vit_jax.extras.formats.timm:NAMES",
   }
 )
 
-TRAINING_VIEWS = Registry(  # what stands between the training images and those who read them
+TRAINING_VIEWS = Registry(  # layers between the training images and their readers
   {
     "prepared_cache": "vit_jax.extras.prepared_cache:PreparedCache",
   }
 )
 
-SETTINGS = Registry(  # what extras add to a group of settings; before the dot stands which one
+SETTINGS = Registry(  # settings that extras add; the group's name is before the dot
   {
     "data.prepared_cache": "vit_jax.extras.settings:PreparedCache",
     "run.verification": "vit_jax.extras.settings:Verification",
@@ -148,14 +149,14 @@ SETTINGS = Registry(  # what extras add to a group of settings; before the dot s
   }
 )
 
-MODEL_NAMES = Registry(  # of other libraries
+MODEL_NAMES = Registry(  # names of models in other libraries
   {
     "vit": "vit_jax.extras.formats.vit_names:translate",
     "resnet": "vit_jax.extras.formats.resnet_names:translate",
   }
 )
 
-FAMILIES = Registry(  # of models; the last whose parameters they may be is asked first
+FAMILIES = Registry(  # families of models; parameters are offered to the last one first
   {
     "vit": "vit_jax.models.vit_names:FAMILY",
     "resnet": "vit_jax.models.resnet:FAMILY",

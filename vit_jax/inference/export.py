@@ -27,11 +27,12 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
     ValueError: the parameters are not of a model of this project, or have no place in the format.
     OSError: a file cannot be written.
   """
-  read, card = model.read, model.card
+  read = model.read
+  card = model.card
   if card.image_size:
     model.at_size()  # finds missing and surplus parameters before anything is written
   of_objective = read.params.get(OBJECTIVE_PARAMS, {})
-  kept = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
+  kept = {name: tree for name, tree in read.params.items() if name != OBJECTIVE_PARAMS}
   weights.write(output, weights.Weights(kept, card), name)
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
   kind = average.in_words(card.average)

@@ -36,8 +36,8 @@ class LoadedModel:
     read: the weights as they were read.
     module: Flax module with unrolled blocks, in float32.
     params: NumPy arrays in the module's tree, with unstacked blocks. If the weights have no head,
-      a head of zeros for one class is added, so that features can be computed. What only the
-      training objective needs is left out.
+      a head of zeros for one class is added, so that features can be computed. Parameters that only
+      the training objective needs are left out.
     card: how images are prepared, and the names of the classes; image_size is 0 if not known.
     rows: what `at_size` did to each parameter.
     source: where the weights were read; "" if they were given.
@@ -52,14 +52,17 @@ class LoadedModel:
 
   def __repr__(self) -> str:
     """Four lines: model, parameters, classes, source."""
-    side = self.card.image_size
-    size = f", images of {side} x {side} pixels" if side else ""
+    size = ""
+    if side := self.card.image_size:
+      size = f", images of {side} x {side} pixels"
+    classes = "none"
+    if self.has_head:
+      classes = f"{self.module.num_classes:,}: {listed(self.class_names)}"
     count = sum(array.size for array in flatten(self.params).values())
-    classes = f"{self.module.num_classes:,}: {listed(self.class_names)}"
     lines = (
       f"model:      {in_words(self.module)}{size}",
       f"parameters: {count:,}",
-      f"classes:    {classes if self.has_head else 'none'}",
+      f"classes:    {classes}",
       f"source:     {self.source or 'parameters that were given'}",
     )
     return "\n".join(map(one_line, lines))
@@ -96,7 +99,9 @@ class LoadedModel:
       ValueError: no size is known, the model cannot take images of this size, or a parameter is
         missing or surplus.
     """
-    card = self.card.at_size(side) if side else self.card
+    card = self.card
+    if side:
+      card = card.at_size(side)
     if not card.image_size:
       raise ValueError("the weights do not tell the size of their images; give it")
     square = card.image_size, card.image_size
@@ -125,8 +130,9 @@ class LoadedModel:
     """
     result = list(predictions.predict(self, several(images), top=top, batch_size=batch_size))
     for wrong in (prediction for prediction in result if prediction.error):
-      what = "" if wrong.error == predictions.NOT_FINITE else " cannot be read"
-      raise ValueError(f"{wrong.name}{what}: {wrong.error}")
+      if wrong.error == predictions.NOT_FINITE:
+        raise ValueError(f"{wrong.name}: {wrong.error}")
+      raise ValueError(f"{wrong.name} cannot be read: {wrong.error}")
     return result
 
   def features(self, images, *, batch_size: int = 32) -> np.ndarray:
@@ -153,11 +159,11 @@ class LoadedModel:
 
 
 def several(images) -> list:
-  """A list of images, also of a single one or of an array of them."""
+  """A list of images, made from one image, an array (N, H, W, 3), or several images."""
   if isinstance(images, (str, os.PathLike, Image.Image)):
     return [images]
-  if isinstance(images, np.ndarray):
-    return list(images) if images.ndim == 4 else [images]
+  if isinstance(images, np.ndarray) and images.ndim != 4:
+    return [images]
   return list(images)
 
 
@@ -202,14 +208,16 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
 
   Args:
     read: the weights.
-    otherwise: config.model, for what parameters do not show
-      (`config.model.CONFIG_ONLY_FIELDS`) if no card tells it.
+    otherwise: config.model, used if there is no card, for the settings that parameters do not show
+      (`config.model.CONFIG_ONLY_FIELDS`).
 
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
-  without_card = dataclasses.replace(otherwise, family=cfg.AUTO)  # the parameters tell it
-  module = models.module_of(read.params, read.card.model if read.card else without_card)
+  described = dataclasses.replace(otherwise, family=cfg.AUTO)  # the parameters tell it
+  if read.card:
+    described = read.card.model
+  module = models.module_of(read.params, described)
   if not read.card and getattr(module, "positions", "") == "none":
     _log.warning(
       "The weights have no position embeddings, and nothing says whether their model adds fixed "
@@ -221,7 +229,7 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
   if card.model.name != cfg.AUTO:
     model = dataclasses.replace(model, name=card.model.name)
   card = dataclasses.replace(card, model=model)
-  params = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
+  params = {name: tree for name, tree in read.params.items() if name != OBJECTIVE_PARAMS}
   return LoadedModel(read, module, with_head(params, module.feature_width()), card)
 
 

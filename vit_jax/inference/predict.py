@@ -56,14 +56,15 @@ def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
     ValueError: a pattern matches nothing.
   """
   paths = {}
-  for path in (path for pattern in patterns for path in _images_of(pattern)):
-    paths.setdefault(os.path.abspath(path), path)
+  for pattern in patterns:
+    for path in _images_of(pattern):
+      paths.setdefault(os.path.abspath(path), path)
   return list(paths.values())
 
 
 def _images_of(pattern: str) -> list[pathlib.Path]:
-  if not os.path.lexists(pattern):
-    pattern = str(local_path(pattern)) if pattern else pattern
+  if pattern and not os.path.lexists(pattern):
+    pattern = str(local_path(pattern))
   path = pathlib.Path(pattern)
   if pattern and path.is_dir():
     return _images_below(path)
@@ -85,8 +86,10 @@ def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
   listing = image_files.find(folder)
   others = listing.left_out.in_words()
   if not listing.names:
-    others_in_words = f" Left out: {others}." if others else ""
-    raise ValueError(f"{str(folder)!r} holds no {image_files.LIST} files.{others_in_words}")
+    message = f"{str(folder)!r} holds no {image_files.LIST} files."
+    if others:
+      message += f" Left out: {others}."
+    raise ValueError(message)
   if others:
     _log.warning("Left out of %r: %s.", str(folder), others)
   return sorted(folder / name for name in listing.names)
@@ -131,7 +134,7 @@ def predict(
 def features(
   model, images: Iterable, *, batch_size: int, on_image: Callable[[], None] = lambda: None
 ) -> np.ndarray:
-  """What the model represents images by, (N, D) float32; its card says which features these are.
+  """The features of images, (N, D) float32; the model's card says which features these are.
 
   Args:
     model, images, batch_size: as for `predict`.
@@ -164,7 +167,7 @@ def features(
 def outputs(
   model, function: Callable, images: Iterable, *, batch_size: int, max_pixels: int = MAX_PIXELS
 ) -> Iterator[tuple[str, object]]:
-  """(name, what `function` gives) of each image, or (name, why it cannot be read).
+  """Yields (name, output of `function`) for each image, or (name, why it cannot be read).
 
   Args:
     model: a `LoadedModel` for a known image size.
@@ -183,7 +186,10 @@ def outputs(
     values = jax.device_get(function(*outputs))
     rows = (jax.tree.map(lambda x, row=row: x[row], values) for row in range(len(good)))
     for image in batch:
-      yield next(names), image if isinstance(image, str) else next(rows)
+      if isinstance(image, str):
+        yield next(names), image
+      else:
+        yield next(names), next(rows)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -193,8 +199,10 @@ def _run(module, params, pixels):
 
 
 def name_of(image, place: int) -> str:
-  """The path of a file; of another image, its place among the images."""
-  return str(image) if isinstance(image, (str, os.PathLike)) else f"image {place}"
+  """The path of a file; for another image, its place among the images."""
+  if isinstance(image, (str, os.PathLike)):
+    return str(image)
+  return f"image {place}"
 
 
 def read_image(image, **preparation) -> np.ndarray | str:
@@ -223,15 +231,20 @@ def encoded_or_pixels(image) -> bytes | np.ndarray:
     return pillow.of_opened(image)
   if isinstance(image, np.ndarray) and image.dtype == np.uint8:
     return image
-  kind = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else type(image).__name__
+  kind = type(image).__name__
+  if isinstance(image, np.ndarray):
+    kind = f"an array of {image.dtype}"
   raise BadImage(f"it is {kind}; give a path, a Pillow image or an array of uint8 pixels.")
 
 
 def decoded(images: Sequence, read: Callable, batch_size: int) -> Iterator[list]:
-  """Batches of what `read` makes of images; the next batch is read while one is in use."""
+  """Batches of images as `read` returns them; reads the next batch while one is in use."""
   rest = iter(images)
   with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-    begin = lambda: [pool.submit(read, image) for image in itertools.islice(rest, batch_size)]
+
+    def begin():
+      return [pool.submit(read, image) for image in itertools.islice(rest, batch_size)]
+
     reading = begin()
     while reading:
       following = begin()

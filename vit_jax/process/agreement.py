@@ -1,11 +1,13 @@
-"""What the processes of a run tell each other; each function is called by all, at the same step.
+"""Exchanges text between the processes of a run; all must call each function, at the same step.
 
 JAX is imported inside functions, because loading it takes seconds.
 """
 
 from collections.abc import Callable
 
-MAX_OF_EACH, MAX_OF_FIRST = 2**11, 2**16  # bytes of a text
+# Bytes of a text.
+MAX_OF_EACH = 2**11
+MAX_OF_FIRST = 2**16
 
 
 def allgather_str(text: str) -> list[str]:
@@ -15,29 +17,33 @@ def allgather_str(text: str) -> list[str]:
 
   if jax.process_count() == 1:
     return [text]
-  return [_text(row) for row in multihost_utils.process_allgather(_padded(text, MAX_OF_EACH))]
+  rows = multihost_utils.process_allgather(_padded(text, MAX_OF_EACH))
+  return [_text(row) for row in rows]
 
 
 def broadcast_str(words: Callable[[], str]) -> str:
-  """What `words` returns on the first process; the others do not call it. A long text is cut."""
+  """The text that `words` returns on the first process, the only one to call it; cut if long."""
   import jax
   from jax.experimental import multihost_utils
 
   if jax.process_count() == 1:
     return words()
   text = words() if jax.process_index() == 0 else ""
-  return _text(multihost_utils.broadcast_one_to_all(_padded(text, MAX_OF_FIRST)))
+  row = multihost_utils.broadcast_one_to_all(_padded(text, MAX_OF_FIRST))
+  return _text(row)
 
 
 def broadcast_bool(answer: bool) -> bool:
   """The answer of the first process, on every process."""
-  return bool(broadcast_str(lambda: "yes" if answer else ""))
+  text = "yes" if answer else ""
+  return bool(broadcast_str(lambda: text))
 
 
 def _padded(text, length):
   import numpy as np
 
-  return np.frombuffer(text.encode(errors="replace")[:length].ljust(length, b"\0"), np.uint8)
+  encoded = text.encode(errors="replace")[:length]
+  return np.frombuffer(encoded.ljust(length, b"\0"), np.uint8)
 
 
 def _text(row):

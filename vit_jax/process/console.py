@@ -23,7 +23,8 @@ def set_up():
   """Drops output that cannot be written: a full disk or a closed pipe must not end a run."""
   _open_all(os.O_RDWR)
   logging.setLogRecordFactory(_Record)
-  sys.stdout, sys.stderr = (_stream(number, lambda _: None) for number in (OUTPUT, ERRORS))
+  sys.stdout = _stream(OUTPUT, lambda _: None)
+  sys.stderr = _stream(ERRORS, lambda _: None)
 
 
 def of_tool():
@@ -35,11 +36,12 @@ def of_tool():
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   _open_all(os.O_RDONLY)  # read-only, so that writing to a stream that was closed is an error
   logging.setLogRecordFactory(_Record)
-  sys.stdout, sys.stderr = _stream(OUTPUT, _leave), _stream(ERRORS, lambda _: None)
+  sys.stdout = _stream(OUTPUT, _leave)
+  sys.stderr = _stream(ERRORS, lambda _: None)
 
 
 def _open_all(flags):
-  """Opens those of the three streams that are closed; else the next file would get their number."""
+  """Opens the standard streams that are closed; otherwise the next file would get their number."""
   for number in (INPUT, OUTPUT, ERRORS):
     try:
       os.fstat(number)
@@ -49,28 +51,30 @@ def _open_all(flags):
 
 def _stream(number, failed):
   raw = _Console(number, failed)
-  buffered = io.BufferedWriter(raw, 1 if number == ERRORS else io.DEFAULT_BUFFER_SIZE)
+  size = 1 if number == ERRORS else io.DEFAULT_BUFFER_SIZE
+  buffered = io.BufferedWriter(raw, size)
   encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
   live = raw.isatty() or number == ERRORS
   return _Text(buffered, encoding, errors="backslashreplace", line_buffering=live)
 
 
 class _Text(io.TextIOWrapper):
-  """Text without characters that would control a terminal, but for line breaks and tabs.
+  """A text stream that escapes characters that control a terminal, except line breaks and tabs.
 
-  A text may begin by going to the begin of its line, and clear the line, as progress does.
+  A text may begin by returning to the start of its line and clearing it, and end by clearing the
+  rest of the line, as progress bars do.
   """
 
   def write(self, text: str) -> int:
     begin = _BEGIN.match(text).end()
-    end = len(text) - len(_CLEAR) if text.endswith(_CLEAR) else len(text)
+    end = len(text.removesuffix(_CLEAR))
     inside = printable(text[begin:end], kept="\n\t")
     super().write(text[:begin] + inside + text[max(begin, end) :])
     return len(text)
 
 
 class _Record(logging.LogRecord):
-  """A message of the log, which is one line."""
+  """A log message on one line."""
 
   def getMessage(self) -> str:  # noqa: N802
     return one_line(super().getMessage())

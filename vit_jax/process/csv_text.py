@@ -1,7 +1,7 @@
-"""Rows of CSV that a spreadsheet takes for text and numbers, never for formulas.
+"""Rows of CSV that a spreadsheet reads as text and numbers, never as formulas.
 
 A spreadsheet runs a cell that begins with =, +, -, @ or a control character. Such a cell gets an
-apostrophe before it, unless it is a number; `plain` takes it away again.
+apostrophe before it, unless it is a number; `plain` removes it again.
 
 Source: OWASP, "CSV Injection".
 """
@@ -38,10 +38,13 @@ def rows(text: str) -> Iterator[list[str]]:
 
 def plain(cell: str) -> str:
   """The text of a cell before `line` wrote it."""
-  return cell[1:] if cell.startswith("'") and _FORMULA.fullmatch(cell) else cell
+  if cell.startswith("'") and _FORMULA.fullmatch(cell):
+    return cell[1:]
+  return cell
 
 
 def _harmless(value):
   """The value, with an apostrophe before a text that may be a formula."""
-  is_formula = isinstance(value, str) and _FORMULA.fullmatch(value)
-  return f"'{value}" if is_formula else value
+  if isinstance(value, str) and _FORMULA.fullmatch(value):
+    return f"'{value}"
+  return value

@@ -5,7 +5,8 @@ import pathlib
 import sys
 from collections.abc import Mapping
 
-VARIABLE, VALUE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
+VARIABLE = "GLIBC_TUNABLES"
+VALUE = "glibc.malloc.hugetlb=1"
 
 # Device files of accelerators: TPUs, NVIDIA's GPUs (dxg: under Windows), AMD's GPUs.
 DEVICES = ("accel*", "vfio/[0-9]*", "nvidia[0-9]*", "dxg", "kfd")

@@ -18,9 +18,12 @@ def finite(value: Any) -> Any:
     return {key: finite(element) for key, element in value.items()}
   if isinstance(value, (list, tuple)):
     return [finite(element) for element in value]
-  return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+  if isinstance(value, float) and not math.isfinite(value):
+    return str(value)
+  return value
 
 
 def with_numbers(values: dict) -> dict:
   """The values of a JSON object, with floats in place of the strings of `finite`."""
-  return {key: float(value) if value in STRINGS else value for key, value in values.items()}
+  numbers = {key: float(value) for key, value in values.items() if value in STRINGS}
+  return values | numbers

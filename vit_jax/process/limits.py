@@ -8,20 +8,22 @@ import threading
 from collections.abc import Iterable
 
 LONGEST_PART = 255  # bytes of a name
-LONGEST_PATH, LONGEST_KEY = 3_800, 800  # bytes of a workdir, so that what lies in it has room
+# Bytes of a workdir's path, on a disk and in a bucket; less than allowed, so that its files fit.
+LONGEST_PATH = 3_800
+LONGEST_KEY = 800
 _MEMORY = "memory, ulimit -v"  # bytes; the shell shows units of 1,024
 _LIMITS = {_MEMORY: resource.RLIMIT_AS, "processes, ulimit -u": resource.RLIMIT_NPROC}
 
 
 def refusal(folder: pathlib.Path) -> str:
-  """One sentence on what forbids a run in `folder`; "" if nothing does."""
+  """One sentence on why `folder` cannot hold a run; "" if it can."""
   return _of_length(folder) or _of_names(folder) or _of_threads()
 
 
 def _of_length(folder):
-  of_part = max((len(os.fsencode(part)) for part in folder.parts), default=0)
+  longest = max((len(os.fsencode(name)) for name in folder.parts), default=0)
   most = LONGEST_PATH if isinstance(folder, pathlib.Path) else LONGEST_KEY
-  if of_part <= LONGEST_PART and len(os.fsencode(str(folder))) <= most:
+  if longest <= LONGEST_PART and len(os.fsencode(str(folder))) <= most:
     return ""
   return (
     f"--workdir={str(folder)[:60]}... is too long: each name in it may have {LONGEST_PART} bytes, "
@@ -45,8 +47,10 @@ def needed_threads() -> int:
 
 
 def _of_threads():
-  """Starts the threads for a moment: a library that cannot start one of its own aborts."""
-  needed, enough, started = needed_threads(), threading.Event(), []
+  """Starts the needed threads for a moment, because a library that cannot start one aborts."""
+  needed = needed_threads()
+  enough = threading.Event()
+  started = []
   try:
     for _ in range(needed):
       thread = threading.Thread(target=enough.wait, daemon=True)
@@ -65,7 +69,7 @@ def _of_threads():
 
 
 def exhausted(error: BaseException) -> str:
-  """One sentence on a limit that an error tells of; "" if it tells of none."""
+  """One sentence on the limit that an error is about; "" if it is about none."""
   reason = reached(error)
   return reason and (
     f"{reason}; "
@@ -74,7 +78,7 @@ def exhausted(error: BaseException) -> str:
 
 
 def reached(error: BaseException) -> str:
-  """The limit that an error tells of, without a full stop; "" if it tells of none."""
+  """The limit that an error is about, without a full stop; "" if it is about none."""
   if not isinstance(error, MemoryError) and "can't start new thread" not in str(error):
     return ""
   known = "; ".join(_set(_LIMITS)) or "no limit of its own"
@@ -88,6 +92,6 @@ def of_memory() -> str:
 
 
 def _set(names: Iterable[str]) -> list[str]:
-  """Those of the limits that are set, with their values."""
+  """The limits that are set, with their values."""
   soft = {name: resource.getrlimit(_LIMITS[name])[0] for name in names}
   return [f"{name}: {n:,}" for name, n in soft.items() if n != resource.RLIM_INFINITY]

@@ -9,9 +9,9 @@ import pathlib
 from collections.abc import Iterator
 
 ROOT = pathlib.Path("/")
-# By the controllers that a line of /proc/self/cgroup names, none for version 2: the folder of the
-# groups, the files of the limit and of the bytes in use, and the line of memory.stat that counts
-# those in use for copies of files, which Linux gives up when it must.
+# By the controllers in a line of /proc/self/cgroup ("" for version 2): the folder of the groups,
+# the file with the limit, the file with the bytes in use, and the line of memory.stat that counts
+# the bytes of cached files, which Linux frees when it must.
 _KINDS = {
   "": ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
   "memory": (
@@ -33,7 +33,7 @@ def most(root: pathlib.Path = ROOT) -> int:
 
 
 def free(root: pathlib.Path = ROOT) -> int:
-  """Bytes that a process may still take; copies of files that Linux can give up count as free."""
+  """Bytes that a process may still take; cached files that Linux can drop count as free."""
   left = [limit - used for limit, used in _limits(root)]
   return max(min([_available(root), *left]), 0)
 
@@ -54,9 +54,9 @@ def _limits(root) -> Iterator[tuple[int, int]]:
 
 
 def _of_groups(root, path, top, limit, used, cached) -> Iterator[tuple[int, int]]:
-  """As `_limits`, of a group and of those around it.
+  """As `_limits`, for a group and the groups around it.
 
-  In a container, the path may be that outside of it: its own group is then the uppermost one.
+  In a container, the path may be the one outside it: its own group is then the top one.
   """
   top = root / top
   inner = top / path.strip("/")
@@ -78,7 +78,7 @@ def _number(path: pathlib.Path) -> int:
 
 
 def lacks_memory(error: Exception) -> bool:
-  """Whether an error says that memory is too small, as that of the matmul library on CPUs."""
+  """Whether an error says that memory is too small, also as the matmul library on CPUs says it."""
   words = f"{type(error).__name__}: {error}"
   lacking = out_of_memory(words) or "YNNPACK operation failed" in words
   return lacking or isinstance(error, MemoryError)

@@ -15,7 +15,7 @@ PACKAGES = (
   *("opencv-python-headless", "pillow", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin"),
 )
 PREFIXES = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS", "TPU_", "NVIDIA_TF32", "CUBLAS_", "CUDNN_", "NCCL_")
-# Of one machine or one process: where it keeps files, what it logs, which devices are its own.
+# Variables that differ between machines or processes: file locations, logging, devices.
 LOCAL = (
   *("JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE", "JAX_LOG", "JAX_DEBUG_LOG", "JAX_DUMP"),
   *("JAX_TRACEBACK", "JAX_COORDINATOR", "JAX_LOCAL_DEVICE_IDS", "JAX_CUDA_VISIBLE_DEVICES"),
@@ -38,12 +38,12 @@ def versions() -> dict[str, str]:
 
 
 def variables() -> dict[str, str]:
-  """The environment variables that JAX, XLA and the libraries of devices read, as they are set."""
+  """The environment variables that are set and that JAX, XLA or the libraries of devices read."""
   return {key: value for key, value in sorted(os.environ.items()) if key.startswith(PREFIXES)}
 
 
 def deciding(given: dict[str, str]) -> dict[str, str]:
-  """Those of `variables` that can decide numbers; the flags of XLA in the order of their names."""
+  """The `variables` that can change numbers; the flags of XLA are sorted."""
   shared = {key: value for key, value in given.items() if not key.startswith(LOCAL)}
   for key in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"):
     flags = [flag for flag in shared.get(key, "").split() if not flag.startswith(LOCAL_FLAGS)]
@@ -52,33 +52,35 @@ def deciding(given: dict[str, str]) -> dict[str, str]:
 
 
 def fingerprint(plugins: Iterable[str] = ()) -> dict[str, str]:
-  """What decides the numbers that this program computes, but for settings and data.
+  """Everything that decides the numbers that this program computes, except settings and data.
 
   Args:
-    plugins: the names of imported modules that are a part of it.
+    plugins: the names of imported modules that belong to the program.
   """
   own = {f"the code of {name}": of_module(name) for name in plugins}
   return {"the code": code()} | own | versions() | deciding(variables())
 
 
 def of_module(name: str) -> str:
-  """A sum of the sources of an imported module, or of a package; "" if it has no file."""
+  """A checksum of the sources of an imported module, or of a package; "" if it has no file."""
   file = getattr(sys.modules[name], "__file__", None)
   if not file:
     return ""
   file = pathlib.Path(file)
-  return of_sources(file.parent, file.parent.rglob("*.py") if file.stem == "__init__" else [file])
+  if file.stem == "__init__":
+    return of_sources(file.parent, file.parent.rglob("*.py"))
+  return of_sources(file.parent, [file])
 
 
 @functools.cache
 def code() -> str:
-  """A sum of this package's sources."""
+  """A checksum of this package's sources."""
   folder = pathlib.Path(__file__).resolve().parents[1]
   return of_sources(folder, folder.rglob("*.py"))
 
 
 def of_sources(folder: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
-  """A sum of the names below a folder, and the contents, of files."""
+  """A checksum of files: their contents, and their names below a folder."""
   digest = hashlib.sha256()
   for path in sorted(files):
     digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
@@ -96,9 +98,11 @@ def revision() -> str:
 
 
 def output(command: list[str]) -> str:
-  """What a command prints; "" if it fails or is not installed."""
+  """The output of a command; "" if it fails or is not installed."""
   try:
     done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS)
   except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
     return ""
-  return done.stdout.strip() if done.returncode == 0 else ""
+  if done.returncode != 0:
+    return ""
+  return done.stdout.strip()

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 
-FIRST, MAX_PAUSE = 1.0, 60.0  # seconds between two tries
+# Seconds between two tries.
+FIRST = 1.0
+MAX_PAUSE = 60.0
 
 
 class Retry:
@@ -20,7 +22,8 @@ class Retry:
       seconds: how long after the first failure a try may be made; 0: never.
       clock: seconds, monotonic.
     """
-    self.seconds, self.failing = seconds, False
+    self.seconds = seconds
+    self.failing = False
     self._clock = clock
     self._end = self._pause = self._next = 0.0
 
@@ -28,7 +31,9 @@ class Retry:
     """Notes a failure, and returns whether there is time for another try."""
     now = self._clock()
     if not self.failing:
-      self.failing, self._end, self._pause = True, now + self.seconds, FIRST / 2
+      self.failing = True
+      self._end = now + self.seconds
+      self._pause = FIRST / 2
     self._pause = min(2 * self._pause, MAX_PAUSE, self._end - now)
     self._next = now + self._pause
     return self._pause > 0
@@ -49,4 +54,6 @@ class Retry:
 
   def in_words(self) -> str:
     """A sentence on how long it was tried, with a space before it; "" if it was tried once."""
-    return f" It was tried again for {self.seconds:g} s." if self.seconds else ""
+    if not self.seconds:
+      return ""
+    return f" It was tried again for {self.seconds:g} s."

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 MAX_SHOWN = 200  # characters of a value
-BEGINNING, ENDING = 2_000, 1_000  # characters kept of a longer message
+# Characters kept of a longer message.
+BEGINNING = 2_000
+ENDING = 1_000
 
 
 def one_line(text: str) -> str:
@@ -20,7 +22,7 @@ def one_line(text: str) -> str:
 
 
 def printable(text: str, kept: str = "") -> str:
-  """The text with unprintable characters written as escapes, but for those in `kept`.
+  """The text with unprintable characters, except those in `kept`, written as escapes.
 
   These are control characters, such as ESC, and marks that turn the direction of text.
   """
@@ -50,11 +52,13 @@ def shown(value) -> str:
 
 def shortened(text: str) -> str:
   """The beginning of a text for a message."""
-  return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+  if len(text) <= MAX_SHOWN:
+    return text
+  return f"{text[:MAX_SHOWN]}..."
 
 
 def nfc(names: Iterable[str]) -> tuple[str, ...]:
-  """Names of classes as they are compared: a letter with an accent is one character.
+  """Names of classes in the form that is compared: a letter with an accent is one character (NFC).
 
   A Mac writes it as two (NFD), so that equal names would differ.
   """
@@ -81,7 +85,9 @@ def unseen(a: str, b: str) -> str:
 def listed(names: Sequence[str], most: int = 5) -> str:
   """Names in quotes, the first ones of many: "'a', 'b' and 7 more"."""
   text = ", ".join(map(repr, names[:most]))
-  return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
+  if len(names) <= most:
+    return text
+  return f"{text} and {len(names) - most:,} more"
 
 
 def duration(seconds: float) -> str:
@@ -101,9 +107,16 @@ def cells(
     rows: values by key.
     columns: {key: (heading, format)}.
   """
-  text = lambda value, form: "" if value is None else format(value, form)
-  headings = [heading for heading, _ in columns.values()]
-  return [headings] + [[text(row[key], form) for key, (_, form) in columns.items()] for row in rows]
+  table = [[heading for heading, _ in columns.values()]]
+  for row in rows:
+    table.append([_cell(row[key], form) for key, (_, form) in columns.items()])
+  return table
+
+
+def _cell(value, form: str) -> str:
+  if value is None:
+    return ""
+  return format(value, form)
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
@@ -116,10 +129,13 @@ def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> s
   count = max(map(len, rows), default=0)
   filled = [[*map(one_line, row), *[""] * (count - len(row))] for row in rows]
   widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
-  return "\n".join(
-    "  ".join(
-      cell.ljust(width) if column in left else cell.rjust(width)
-      for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ).rstrip()
-    for row in filled
-  )
+  lines = []
+  for row in filled:
+    padded = []
+    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+      if column in left:
+        padded.append(cell.ljust(width))
+      else:
+        padded.append(cell.rjust(width))
+    lines.append("  ".join(padded).rstrip())
+  return "\n".join(lines)

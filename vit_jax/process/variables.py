@@ -1,4 +1,4 @@
-"""Environment variables and settings of JAX with which this program cannot compute as it should."""
+"""Refuses environment variables and settings of JAX that would make this program go wrong."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import one_line
 
-# Other values give other numbers, or end in an error inside of a library.
+# Other values give other numbers, or end in an error inside a library.
 FIXED = {
   "jax_enable_x64": False,
   "jax_disable_jit": False,
@@ -88,9 +88,9 @@ def _check_import():
 
 
 def _check_xla_flags():
-  """XLA ends a process that has a wrong flag, so another process reads the flags first.
+  """Reads XLA's flags in another process first, because XLA ends a process that has a wrong flag.
 
-  A program that has loaded XLA already is left alone.
+  Skipped if this program has loaded XLA already.
   """
   if not _set("XLA_FLAGS") or "jaxlib" in sys.modules:
     return
@@ -106,7 +106,7 @@ def _check_xla_flags():
 
 @contextlib.contextmanager
 def said_of_devices() -> Iterator[None]:
-  """Turns JAX's errors about devices that it shall use, and cannot, into one sentence.
+  """Turns JAX's errors about devices that it cannot use into one sentence.
 
   Raises:
     ConfigError: in place of such an error.
