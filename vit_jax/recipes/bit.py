@@ -32,7 +32,7 @@ TASK_IMAGES = {
 def of_task(model: str, task: str, *, part: str, real: bool) -> Config:
   """The BiT-HyperRule on a task of Table 4; `part` and `real` as for `finetune`.
 
-  The rule goes by the whole training set, also where a part of it is held back.
+  The rule uses the size of the whole training set, even if some of it is held back.
   """
   examples, images = TASK_IMAGES[task]
   train, scored = sets(task, part=part, real=real)
@@ -63,25 +63,22 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
   """
   length = length_of(examples)
   resize, size = RESOLUTIONS[images]
+  mixup = 0.0
+  if examples >= MIXUP_FROM:
+    mixup = 0.1
   return Config(
     batch_size=512,
     duration=Duration(steps=length.total),
     new_head=True,
     model=Model(name=model),
-    objective=Settings(mixup=0.1 if examples >= MIXUP_FROM else 0.0),
+    objective=Settings(mixup=mixup),
     optimizer=SGD(momentum=0.9, ema=0.0),
     schedule=Schedule(
       learning_rate=0.003,
       decay="steps",
       drops=tuple(step / length.total for step in length.drops),
     ),
-    data=Data(
-      train=Dataset(),
-      image_size=size,
-      train_resize=resize,
-      flip=True,
-      evaluate_resize=0,
-    ),
+    data=Data(train=Dataset(), image_size=size, train_resize=resize, flip=True, evaluate_resize=0),
     evaluate={"test": Classification()},
   )
 
@@ -101,14 +98,16 @@ class PretrainingLength:
 
 NINETY = PretrainingLength(90, (30 / 90, 60 / 90, 80 / 90))
 
-# BiT trains 40 epochs on JFT. The ResNets of Table 7 are trained for 7 with Adam, and so here.
+# BiT trains 40 epochs on JFT. The ResNets of Table 7 are trained for 7 with Adam; we take 7 too.
 LENGTHS_OF_BIT = {
   "jft": PretrainingLength(7, (10 / 40, 23 / 40, 30 / 40, 37 / 40)),
   "imagenet21k": NINETY,
   "imagenet": NINETY,
 }
 
-BATCH, LEARNING_RATE = 256, 0.03  # the rate grows with the batch
+# The learning rate for a batch of this size; it grows in proportion.
+BATCH = 256
+LEARNING_RATE = 0.03
 
 
 def pretrain_as_bit(model: str, dataset: str, replace: Replace = unchanged) -> Config:
@@ -147,7 +146,7 @@ def resnet(name: str) -> str:
   """The name, checked to be that of a ResNet.
 
   Raises:
-    ConfigError: there is no such model, or it is none.
+    ConfigError: there is no such model, or it is no ResNet.
   """
   if not is_resnet(name):
     raise ConfigError(f"The recipe's model {name!r} is no ResNet; give one such as R50x1.")

@@ -86,20 +86,20 @@ def cost(run: config.Config, examples: int | None) -> dict:
     examples: training images in an epoch; None: those of the dataset that the recipe names, if it
       names one.
   """
-  macs, images = forward_macs(run), training_images(run, examples)
-  exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
+  macs = forward_macs(run)
+  images = training_images(run, examples)
+  exaflops = None
+  if images is not None:
+    exaflops = flops.training_flops(macs) * images / 1e18
   paper = paper_exaflops(run, macs, images)
   shapes = objectives.shapes(run)
   params = flops.by_part(shapes)
+  outside = ("head", "pre_logits", objectives.OBJECTIVE_PARAMS)
   return dict(
     model=label(run.model),
     epochs=run.duration.epochs or None,
     params=sum(params.values()),
-    body_params=sum(
-      n
-      for part, n in params.items()
-      if part not in ("head", "pre_logits", objectives.OBJECTIVE_PARAMS)
-    ),
+    body_params=sum(count for name, count in params.items() if name not in outside),
     checkpoint_bytes=checkpoint_bytes(run, shapes),
     gmacs=macs / 1e9,
     training_gflops=flops.training_flops(macs) / 1e9,
@@ -110,7 +110,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
 
 
 def checkpoint_bytes(run: config.Config, params) -> int:
-  """Bytes of the arrays of a checkpoint: parameters, moments, average, what the objective carries.
+  """Bytes of a checkpoint's arrays: parameters, moments, average, and the objective's own state.
 
   Args:
     run: the settings.
@@ -119,19 +119,21 @@ def checkpoint_bytes(run: config.Config, params) -> int:
   settings = run.optimizer
   trained = optim.partition(params, settings.trainable)
   state = jax.eval_shape(optim.make(settings).init, trained)
+  average = trained if settings.averages else None
   extra = jax.eval_shape(objectives.of_config(run).begin, params)
-  arrays = jax.tree.leaves((params, state, trained if settings.averages else None, extra))
+  arrays = jax.tree.leaves((params, state, average, extra))
   return sum(x.size * x.dtype.itemsize for x in arrays)
 
 
 def parameters(run: config.Config) -> dict[str, int]:
-  """{part: number of its parameters} of a new run; nothing is computed."""
+  """The number of parameters of each part of the model, for a new run; computes no arrays."""
   return flops.by_part(objectives.shapes(run))
 
 
 def forward_macs(run: config.Config) -> int:
   """Multiply-adds of the forward pass of an example in training, with all its views."""
-  return objectives.of_config(run).training_flops(run.data.image_size) // flops.training_flops(1)
+  of_training = objectives.of_config(run).training_flops(run.data.image_size)
+  return of_training // flops.training_flops(1)
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:
@@ -139,7 +141,9 @@ def training_images(run: config.Config, examples: int | None) -> float | None:
   if not run.duration.epochs:
     return run.duration.examples + run.duration.steps * run.batch_size
   examples = examples or examples_of(run)
-  return None if examples is None else run.duration.epochs * examples
+  if examples is None:
+    return None
+  return run.duration.epochs * examples
 
 
 def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int | None:
@@ -148,8 +152,9 @@ def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int |
   if row not in PAPER:
     return None
   its = pretraining(*row)
-  same = (macs, images) == (forward_macs(its), training_images(its, JFT.examples))
-  return PAPER[row] if same else None
+  if (macs, images) != (forward_macs(its), training_images(its, JFT.examples)):
+    return None
+  return PAPER[row]
 
 
 def label(model: config.Model) -> str:

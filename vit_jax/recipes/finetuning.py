@@ -73,15 +73,18 @@ def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Classi
       "and for development."
     )
   if part == "all":
-    more = {"real": SETS["real"]} if real else {}
-    return Dataset(row.source, "train"), {"test": Classification(row.source, row.test), **more}
-  # TFDS rounds both percentages to the same example, so the two parts do not overlap.
+    scored = {"test": Classification(row.source, row.test)}
+    if real:
+      scored["real"] = SETS["real"]
+    return Dataset(row.source, "train"), scored
+  # TFDS rounds both percentages to the same example, so the two splits do not overlap.
   cut = f"{100 - row.development}%"
   held_back = {"development": Classification(row.source, f"train[{cut}:]")}
   return Dataset(row.source, f"train[:{cut}]"), held_back
 
 
-# The paper names the factor alone, so the average keeps its start: 13.5% after 20,000 steps.
+# The paper gives only the factor, so the average is not corrected: the initial parameters still
+# have a weight of 13.5% after 20,000 steps.
 AVERAGE = dict(ema=0.9999, ema_corrected=False)
 
 
@@ -119,18 +122,25 @@ def finetune(
 def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> Config:
   """As `finetune`, before settings are replaced."""
   row = TASKS[task]
-  large = TABLE_2.get(model) if task == "imagenet" else None
   train, scored = sets(task, part=part, real=real)
+  average = dict(ema=0.0)
+  if task == "imagenet" and model in TABLE_2:
+    side = TABLE_2[model]
+    average = AVERAGE
+  elif model == AUTO:
+    side = 384
+  else:
+    side = largest_side(model, 384)
   return Config(
     batch_size=512,
     duration=Duration(steps=row.steps),
     new_head=True,
     model=Model(name=model, num_classes=row.num_classes),
-    optimizer=SGD(momentum=0.9, clip_norm=1.0, **(AVERAGE if large else dict(ema=0.0))),
+    optimizer=SGD(momentum=0.9, clip_norm=1.0, **average),
     schedule=Schedule(learning_rate=0.01, decay="cosine"),
     data=Data(
       train=train,
-      image_size=large or (384 if model == AUTO else largest_side(model, 384)),
+      image_size=side,
       crop_area=INCEPTION,
       train_resize_ratio=CROPS[crops],
       flip=True,

@@ -1,9 +1,9 @@
-"""What recipes take from tables of their own, by settings that the command line may replace.
+"""Lets a recipe look up its tables by settings that the command line may replace.
 
-A recipe whose `get_config` has the parameter `replace` gets the function that puts the settings of
-the command line in the place of its own. It calls this before it looks into its tables. The command
-line has the last word on what it finds there. What follows from settings in all runs alike is left
-AUTO instead.
+If a recipe's `get_config` has the parameter `replace`, it gets a function that replaces settings
+by those of the command line, and calls it before it looks into its tables. The command line can
+still replace the values found there. A value that follows from settings in the same way in every
+run needs none of this: it is left AUTO.
 """
 
 from collections.abc import Callable

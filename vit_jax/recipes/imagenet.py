@@ -1,4 +1,4 @@
-"""What recipes that train on ImageNet from scratch, or fine-tune on it, have in common."""
+"""The settings that all recipes share that train on ImageNet from scratch, or fine-tune on it."""
 
 import dataclasses
 

@@ -96,25 +96,30 @@ def data_and_model(argument: str) -> tuple[str, str]:
   from vit_jax.data import sources
 
   path = argument.partition(":")[2] if sources.is_named(argument) else argument
-  cuts = [] if path and _exists(path) else _cuts(argument)
-  return cuts[-1] if cuts else (argument, "")
+  if path and _exists(path):
+    return argument, ""
+  cuts = _cuts(argument)
+  if not cuts:
+    return argument, ""
+  return cuts[-1]
 
 
 def weights_and_data(argument: str) -> tuple[str, str] | None:
   """WEIGHTS and DATA of "WEIGHTS,DATA", whose paths may have commas; None: no such data."""
   cuts = [(weights, data) for weights, data in _cuts(argument) if _are_there(data)]
-  there = (cut for cut in cuts if _exists(cut[0]))
-  return next(there, cuts[0] if cuts else None)
+  existing = (cut for cut in cuts if _exists(cut[0]))
+  first = next(iter(cuts), None)
+  return next(existing, first)
 
 
 def _cuts(argument: str) -> list[tuple[str, str]]:
-  """What is before and after each comma that is not inside of braces."""
+  """The text before and after each comma that is not inside braces."""
   commas = re.finditer(r",(?![^{}]*\})", argument)
   return [(argument[: comma.start()], argument[comma.end() :]) for comma in commas]
 
 
 def _are_there(spec: str) -> bool:
-  """Whether a text names a data source, if only by a wrong prefix, or something on this machine."""
+  """Whether a text is a data source, perhaps with a wrong prefix, or a path that exists."""
   from vit_jax.data import sources
 
   prefixed = sources.is_prefixed(spec) or sources.is_named(sources.recognised(spec))
@@ -122,7 +127,7 @@ def _are_there(spec: str) -> bool:
 
 
 def _exists(path: str) -> bool:
-  """Whether there is such a path; none if it begins with a prefix that no storage has."""
+  """Whether the path exists; False if it begins with a prefix that no storage has."""
   from vit_jax.data import sources
 
   return not sources.is_prefixed(path) and files.exists(path_of(path))

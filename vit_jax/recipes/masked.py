@@ -26,7 +26,7 @@ RATES = ("0.5", "0.15")
 
 
 def masked(model: str, dataset: str, *, length: str) -> Callable[..., ConfigDict]:
-  """`get_config` of a recipe with the argument LENGTH[,TARGET[,RATE]].
+  """Makes `get_config` for a recipe with the argument LENGTH[,TARGET[,RATE]].
 
   Args:
     model: a model name from the paper.
@@ -38,12 +38,12 @@ def masked(model: str, dataset: str, *, length: str) -> Callable[..., ConfigDict
     fields = argument.split(",")
     if len(fields) > 3:
       raise ConfigError(f"The recipe's argument {argument!r} is not LENGTH[,TARGET[,RATE]].")
-    chosen, target, rate = [*fields, *(TARGETS[0], RATES[0])[len(fields) - 1 :]]
+    defaults = (length, TARGETS[0], RATES[0])
+    chosen, target, rate = (*fields, *defaults[len(fields) :])
     steps = LENGTHS[choice(chosen, *LENGTHS)]
     rate = float(choice(rate, *RATES))
-    return to_config_dict(
-      pretrain_masked(model, dataset, steps=steps, target=choice(target, *TARGETS), rate=rate)
-    )
+    target = choice(target, *TARGETS)
+    return to_config_dict(pretrain_masked(model, dataset, steps=steps, target=target, rate=rate))
 
   return get_config
 

@@ -1,4 +1,4 @@
-"""Training on a user's own images: which parts are trained on and scored; rules do the rest."""
+"""Training on a user's own images: chooses the splits to train on and score; rules do the rest."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,31 +12,32 @@ from vit_jax.recipes.suites import evaluation as suite
 TRAINING = ("train", "training")
 VALIDATION = ("validation", "valid", "val", "dev")
 TEST = ("test", "testing")
-PART, REST = "[:90%]", "[90%:]"
+PART = "[:90%]"
+REST = "[90%:]"
 
 
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
-  """The training images, those that are held out, and how the two were found, in words.
+  """The training images, the held-out images, and how the two were found, in words.
 
   Args:
     spec: a data source.
-    named: {name: (source, split)} of the parts that the data comes in.
+    named: {name: (source, split)} of the splits that the data comes in.
   """
   train = next((named[name] for name in TRAINING if name in named), (spec, ""))
   for name in (*VALIDATION, *TEST):
     if train != (spec, "") and name in named:
       return Dataset(*train), Dataset(*named[name]), f"the data's parts, of which {name} is scored"
   source, split = train
-  parts = Dataset(source, split + PART), Dataset(source, split + REST)
-  return *parts, "a random tenth of each class is scored, and not trained on"
+  words = "a random tenth of each class is scored, and not trained on"
+  return Dataset(source, split + PART), Dataset(source, split + REST), words
 
 
 def parted(spec: str, keys: Mapping[str, str]) -> dict:
-  """The training data and what is scored, as fields of `Config`, and how they were found.
+  """The training data, the scored data and their origins, as fields of `Config`.
 
   Args:
     spec: a data source, or a folder.
-    keys: `image_key` and `label_key` of it, as far as they are not the usual ones.
+    keys: its `image_key` and `label_key`, if they are not the usual ones.
 
   Raises:
     SourceError: there is no such data.
@@ -44,15 +45,16 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
   from vit_jax.data import sources  # imports JAX, which other recipes do not need
 
   spec = sources.recognised(spec)
-  *parts, words = parts_of(spec, sources.named_parts(spec))
-  train, held_out = (dataclasses.replace(part, **keys) for part in parts)
+  train, held_out, words = parts_of(spec, sources.named_parts(spec))
+  train = dataclasses.replace(train, **keys)
+  held_out = dataclasses.replace(held_out, **keys)
   try:
     source = sources.open_source(train.source, split=train.split, **keys)
   except sources.ColumnError as error:
     raise sources.ColumnError(
       f"{error} In a recipe's argument, DATA,label_key=NAME and DATA,image_key=NAME name them."
     ) from error
-  if source.multi_label or spec.startswith("tfds:"):  # parts of these are parts of all images
+  if source.multi_label or spec.startswith("tfds:"):  # these are cut without regard to classes
     words = words.replace(" of each class", "")
   return dict(
     data=Data(train=train),
@@ -66,9 +68,9 @@ def train(spec: str, model: str = "", **keys: str) -> Config:
 
   Args:
     spec: a data source, or a folder.
-    model: its name, here or in another library; empty: one that suits the number and the size of
-      the images.
-    **keys: as of `parted`.
+    model: its name, ours or another library's; empty: one that suits the number and the size of the
+      images.
+    **keys: as for `parted`.
 
   Raises:
     SourceError: there is no such data.
@@ -92,7 +94,7 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
   Args:
     weights: what `config.init_from` takes.
     spec: a data source, or a folder.
-    **keys: as of `parted`.
+    **keys: as for `parted`.
 
   Raises:
     SourceError: there is no such data.
@@ -110,9 +112,9 @@ def evaluation(weights: str, spec: str, **keys: str) -> Config:
 
   Args:
     weights: what `config.init_from` takes.
-    spec: a data source, or a folder. Of data in parts, the test images are scored, or else those
-      for validation.
-    **keys: as of `parted`.
+    spec: a data source, or a folder. If the data comes in splits, the test images are scored, or
+      else the validation images.
+    **keys: as for `parted`.
 
   Raises:
     SourceError: there is no such data.
@@ -121,8 +123,8 @@ def evaluation(weights: str, spec: str, **keys: str) -> Config:
 
   spec = sources.recognised(spec)
   named = sources.named_parts(spec)
-  part = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
+  scored = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
   base = suite("own")
   return dataclasses.replace(
-    base, init_from=weights, evaluate={"own": Classification(*part, **keys)}
+    base, init_from=weights, evaluate={"own": Classification(*scored, **keys)}
   )

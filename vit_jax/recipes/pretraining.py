@@ -74,7 +74,7 @@ IN_LOOP_PROBE = FewShot(
 def pretraining(
   model: str, dataset: str, *, epochs: tuple[int, ...], learning_rate: float, resnet: bool = False
 ) -> Callable[..., ConfigDict]:
-  """`get_config` of a recipe for one model on one dataset: rows of Table 3 that differ in length.
+  """Makes `get_config` for one model on one dataset: rows of Table 3 that differ in length.
 
   Args:
     model: a model name from the paper.
@@ -103,7 +103,9 @@ def pretrain(
   1e-5 as the end of the linear schedule.
   """
   data = DATASETS[dataset]
-  multi_label = data.multi_label
+  loss, head_bias = _loss_and_bias(data.multi_label)
+  dropout = 0.0 if resnet else data.dropout
+  end_learning_rate = 1e-5 if data.decay == "linear" else 0.0
   return Config(
     batch_size=4096,
     duration=Duration(epochs=epochs),
@@ -113,22 +115,29 @@ def pretrain(
       name=model,
       num_classes=data.num_classes,
       representation_layer=not resnet,
-      dropout=0.0 if resnet else data.dropout,
-      head_bias=-10.0 if multi_label else 0.0,
+      dropout=dropout,
+      head_bias=head_bias,
       compute_dtype="bfloat16",
     ),
-    loss=Loss(kind="sigmoid" if multi_label else "softmax"),
+    loss=loss,
     optimizer=Adam(weight_decay=data.weight_decay, clip_norm=data.clip_norm, ema=0.0),
     schedule=Schedule(
       learning_rate=learning_rate,
       warmup=Duration(steps=10_000),
       decay=data.decay,
-      end_learning_rate=1e-5 if data.decay == "linear" else 0.0,
+      end_learning_rate=end_learning_rate,
     ),
     data=Data(train=data.train, **of_paper(dataset)),
     evaluate={"val": Classification(**vars(data.validation)), "imagenet": IN_LOOP_PROBE},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )
+
+
+def _loss_and_bias(multi_label: bool) -> tuple[Loss, float]:
+  """The loss, and the initial bias of the head that suits it."""
+  if multi_label:
+    return Loss(kind="sigmoid"), -10.0
+  return Loss(kind="softmax"), 0.0
 
 
 def of_paper(dataset: str) -> dict:
@@ -137,16 +146,21 @@ def of_paper(dataset: str) -> dict:
 
 
 def examples_of(config: Config) -> int | None:
-  """Training images: config.data.train.subset, or those of the dataset in config.data.dataset.
+  """The number of training images, by config.data.train.subset or else config.data.dataset.
 
-  Of a split such as train[:99%], those of the part. None: neither is given, the run trains on a
-  mix, or the split is a part in another form.
+  For a split such as train[:99%], the images in that split. None: neither is given, the run trains
+  on a mix, or the split has another form.
   """
   if config.data.mixed():
     return None
-  known, train = DATASETS.get(config.data.dataset), config.data.train
-  whole = part_of(known.examples, train.split) if known else None
-  return min(train.subset, whole or train.subset) if train.subset else whole
+  train = config.data.train
+  known = DATASETS.get(config.data.dataset)
+  whole = None
+  if known:
+    whole = part_of(known.examples, train.split)
+  if not train.subset:
+    return whole
+  return min(train.subset, whole or train.subset)
 
 
 def part_of(examples: int, split: str) -> int | None:
@@ -162,4 +176,6 @@ def part_of(examples: int, split: str) -> int | None:
 
 def _cut(text: str, examples: int) -> int:
   """A number of images, or the nearest one to a percentage of them."""
-  return round(examples * int(text[:-1]) / 100) if text.endswith("%") else int(text)
+  if not text.endswith("%"):
+    return int(text)
+  return round(examples * int(text[:-1]) / 100)

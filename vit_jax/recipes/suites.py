@@ -48,6 +48,9 @@ def evaluation(suite: str, model: str = "") -> Config:
     ConfigError: there is no such model.
   """
   side = PUBLISHED_SIDES.get(suite, AUTO)
+  resize = 0
+  if side == AUTO:
+    resize = AUTO
   if model and side == AUTO:
     module_of(model)  # refuses what is no model
   elif model:
@@ -57,6 +60,6 @@ def evaluation(suite: str, model: str = "") -> Config:
     batch_size=256,
     duration=Duration(),
     model=Model(name=model or AUTO, compute_dtype="float32"),
-    data=Data(image_size=side, evaluate_resize=AUTO if side == AUTO else 0),
+    data=Data(image_size=side, evaluate_resize=resize),
     evaluate=sets | OF_FEATURES.get(suite, {}),
   )
