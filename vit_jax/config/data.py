@@ -66,7 +66,7 @@ CROPPED = (("data.train_pad", 0), ("data.train_resize", 0), ("data.train_resize_
 INCEPTION = (0.05, 1.0)  # smallest and largest part of the area of the paper's crops
 CROPPED_BEFORE = (0.5, 1.0)  # for weights whose images keep their proportions and are cropped
 RESIZE_RATIO = 448 / 384  # of fine-tuning, Section 4.1
-# What decides which sizes of images a model takes.
+# The settings that decide which sizes of images a model takes.
 TILING = ("model.patch", "model.stem_width", "model.stages")
 SIDE = 224  # pixels, the usual size, and the most that is chosen for images from scratch
 
@@ -84,7 +84,7 @@ def size_of(init_from, patch, stem_width, stages, card, side, largest_side) -> t
 
 
 def area_of_crops(init_from, resize, pad, card, images) -> tuple[tuple[float, float], str]:
-  """Larger crops for weights whose images are cropped; from scratch, by the number of images."""
+  """Larger crops for weights that expect cropped images; from scratch, by the number of images."""
   if resize or pad:
     return INCEPTION, ""  # images are not cropped by their area
   known = card()
@@ -105,7 +105,7 @@ def whether_to_flip(init_from, side) -> tuple[bool, str]:
 
 
 def ratio_of_resizing(resize, pad, crop_area, card) -> tuple[float, str]:
-  """Fine-tuning takes crops out of images that are a sixth larger, unless its weights crop."""
+  """For fine-tuning, images a sixth larger than the crops, unless the weights expect crops."""
   if resize or pad or crop_area != AUTO:
     return 0.0, ""
   known = card()
@@ -115,7 +115,7 @@ def ratio_of_resizing(resize, pad, crop_area, card) -> tuple[float, str]:
 
 
 def resized_for_scoring(init_from, size, card) -> tuple[int, str]:
-  """The same part of an image as for the weights, at any size; else straight to the square."""
+  """The resizing of the weights, in proportion to the size; otherwise straight to the square."""
   known = card()
   if known and known.resize:
     return known.at_size(size).resize, init_from
@@ -123,13 +123,13 @@ def resized_for_scoring(init_from, size, card) -> tuple[int, str]:
 
 
 def squeezed(asked, resize, card) -> tuple[bool, str]:
-  """As for the weights, where the resizing is theirs too."""
+  """As for the weights, if `evaluate_resize` comes from them too."""
   of_weights = asked == AUTO and resize and card()
   return bool(of_weights and of_weights.squeeze), ""
 
 
 def resampled_as(init_from, card) -> tuple[str, str]:
-  """As for the weights; else as in the paper's code."""
+  """The resampling of the weights; otherwise that of the paper's code."""
   known = card()
   if known and known.resampling != RESAMPLING[0]:
     return known.resampling, init_from
@@ -352,7 +352,7 @@ class Data(*added("data")):
     return self.train_resize or round(self.train_resize_ratio * self.image_size)
 
   def cropped(self, image_size: int, area: tuple[float, float]) -> "Data":
-    """The same with crops of this side, each with such a share of the image, however it was cut."""
+    """The same settings, with crops of this side that have these fractions of the image's area."""
     uncropped = dict(train_resize=0, train_resize_ratio=0.0, train_pad=0)
     return dataclasses.replace(self, image_size=image_size, crop_area=area, **uncropped)
 

@@ -1,6 +1,6 @@
-"""What rules of settings read beside other settings: each fact by its name, and what it is.
+"""The facts that rules of settings read beside other settings, with their meanings.
 
-Who resolves settings says what is known (`config.resolve.resolve`): a fact is a function of the
+The caller of `config.resolve.resolve` passes the facts that are known: each is a function of the
 settings, called when a rule needs it.
 """
 

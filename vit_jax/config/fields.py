@@ -100,7 +100,7 @@ class Added:
 
 
 def added(group: str) -> tuple[type[Added], ...]:
-  """What extras add to a group of settings, as its base classes; the last line comes first."""
+  """The classes of settings that extras add to a group, as its base classes, the last one first."""
   names = [name for name in registry.SETTINGS if name.partition(".")[0] == group]
   return tuple(registry.SETTINGS[name] for name in reversed(names))
 

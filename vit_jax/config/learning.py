@@ -40,7 +40,7 @@ class ObjectiveSettings:
     return {"image": View(data)}
 
   def fields(self, data) -> Mapping[str, Any]:
-    """What a training batch also holds of what the source has, as `vit_jax.data.fields.Field`s."""
+    """Further fields of the source that a training batch holds, as `vit_jax.data.fields.Field`s."""
     del data
     return {}
 
@@ -216,16 +216,16 @@ class Optimizer:
     raise NotImplementedError
 
   def adapt(self):
-    """What changes a direction after decoupled weight decay; by default nothing.
+    """Changes directions after decoupled weight decay; by default it changes nothing.
 
-    As `precondition`, in every other respect.
+    In every other respect it is like `precondition`.
     """
     import optax  # imports JAX, which settings alone do not need
 
     return optax.identity()
 
   def around(self, update):
-    """What is made of the whole update, from gradients to changes of the parameters.
+    """Wraps the whole update, from gradients to changes of the parameters; by default not at all.
 
     Args:
       update: a `GradientTransformationExtraArgs`, whose update gets `learning_rate`.

@@ -218,7 +218,7 @@ class Model:
     choices=("published", "timm"),
   )
 
-  # What the paper's models do not have.
+  # Settings of models that are not in the paper.
   registers: int = part(
     "registers",
     0,

@@ -11,14 +11,14 @@ from vit_jax.config.run import Config
 
 @dataclasses.dataclass(frozen=True)
 class Translated:
-  """What another library's name of a model means here.
+  """The meaning of another library's name of a model.
 
   Attributes:
     name: our name of the same architecture, or of the nearest one.
     options: the settings of config.model that the architecture has otherwise than `name` says.
     image_size: side of the images that the name tells, pixels; 0: it tells none.
-    lacking: a part of that architecture which no model of this project has; "": it has all parts.
-    sure: whether the name is known, rather than alike.
+    lacking: a component of that architecture which no model of this project has; "": none.
+    sure: whether the name is known, not just similar to a known one.
   """
 
   name: str
@@ -34,7 +34,7 @@ class Translated:
 
 
 def translated(name: str) -> Translated | None:
-  """What `name` means, in any case of letters; None: it is one of our names, or like none."""
+  """The meaning of `name`, ignoring case; None for our own names and for unknown ones."""
   if not name:  # no family is imported for it, because that imports JAX
     return None
   families = [*registry.FAMILIES.values()]

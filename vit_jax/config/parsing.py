@@ -168,13 +168,6 @@ def _without_list(item):
   return item
 
 
-def _without_list(item):
-  """An item of a tuple; JSON has lists for tuples."""
-  if isinstance(item, list):
-    return tuple(item)
-  return item
-
-
 def _check_length(value, path, most):
   if len(value) > most:
     raise ConfigError(f"{path} has a length of {len(value):,}; the most is {most:,}.")

@@ -1,4 +1,4 @@
-"""The one place where a setting that is not given gets its value.
+"""The only place where a setting that is not given gets its value.
 
 A setting that is left open is AUTO, and its `Rule` (vit_jax/config/fields.py) says what the value
 follows from: other settings, and facts (vit_jax/config/facts.py). `resolve` applies the rules in

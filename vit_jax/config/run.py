@@ -39,7 +39,7 @@ SCORED_AT_ONCE = 256  # images of an evaluation, where no run tells the size of 
 
 
 def size_of_batch(init_from, scored_at_once, images) -> tuple[int, str]:
-  """A power of two, at most a quarter of the training images; of an evaluation, as it knows."""
+  """A power of two, at most a quarter of the training images; for an evaluation, its own batch."""
   if known := scored_at_once():
     return known, ""
   most = 512 if init_from else scale_of(images()).batch_size
@@ -47,7 +47,7 @@ def size_of_batch(init_from, scored_at_once, images) -> tuple[int, str]:
 
 
 def length_of_run(init_from, images) -> tuple[Duration, str]:
-  """Of fine-tuning as in the BiT-HyperRule; from scratch, fewer epochs the more images."""
+  """The steps of the BiT-HyperRule for fine-tuning; from scratch, fewer epochs for more images."""
   if init_from:
     length = Duration(steps=length_of(images()).total)
   else:
@@ -67,7 +67,7 @@ def tenth(length) -> tuple[Duration, str]:
 
 
 def resized_positions(init_from, card) -> tuple[str, str]:
-  """As for the weights; else as in the published code."""
+  """The rule of the weights; otherwise that of the published code."""
   known = card()
   if known and known.position_resizing != POSITION_RESIZING[0]:
     return known.position_resizing, init_from
@@ -299,7 +299,7 @@ class Config(*added("run")):
 
   @property
   def parts(self) -> int:
-    """The parts of a batch; 1 as long as they are left to the memory of the devices."""
+    """The number of parts that a batch is computed in; 1 while `accumulation` is AUTO."""
     if self.accumulation == AUTO:
       return 1
     return self.accumulation

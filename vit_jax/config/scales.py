@@ -1,4 +1,4 @@
-"""What suits a number of training images: model, batch, length, learning rate, crops."""
+"""Defaults by the number of training images: model, batch, length, learning rate, crops."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ class Scale:
   Attributes:
     most: training images.
     model: the beginning of the model's name, before its patch.
-    shape: where the model is otherwise than its name says.
-    batch_size: images a step.
+    shape: settings in which the model differs from its name.
+    batch_size: images per step.
     epochs: passes over the images.
     learning_rate: the highest.
     crop: smallest fraction of an image's area in a training crop.
@@ -65,12 +65,12 @@ AVERAGED = 500  # steps of a run that has a moving average
 
 
 def scale_of(images: int) -> Scale:
-  """What suits so many training images."""
+  """The settings for this number of training images."""
   return next(row for row in SCALES if images <= row.most)
 
 
 def length_of(images: int) -> Length:
-  """The length of fine-tuning on so many images."""
+  """The length of fine-tuning on this number of images."""
   return next(row for row in LENGTHS if images < row.examples)
 
 
@@ -89,7 +89,7 @@ def patch_of(side: int) -> int:
 
 
 def warmup_of(steps: int) -> int:
-  """The steps of warm-up of a fine-tuning of so many steps: 500 steps, or 100 of 500.
+  """The steps of warm-up for fine-tuning: 500, or a fifth of fewer than 2,500 steps.
 
   The paper names none. The released code has 500 steps; its successor big_vision has 100 for Pets
   and Flowers, which have 500 steps in all.
@@ -100,7 +100,7 @@ def warmup_of(steps: int) -> int:
 def average_over(steps: float) -> float:
   """The factor of a moving average over 50 steps, or a fiftieth of a long run; 0: none.
 
-  After ten such lengths nothing is left of the start.
+  After ten such lengths the start has practically no weight.
   """
   if steps < AVERAGED:
     return 0.0

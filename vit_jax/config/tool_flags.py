@@ -135,7 +135,6 @@ class ToolFlags(argparse.ArgumentParser):
 
   def _spelt(self, word):
     """The word, with hyphens for underscores if that makes it a known flag."""
-    """The word, with hyphens for underscores if that makes it a known flag."""
     flag, equals, value = word.partition("=")
     dashes = flag.replace("_", "-")
     known = self._option_string_actions

@@ -1,4 +1,4 @@
-"""What this program is: its code, the versions of its libraries, and the variables they read."""
+"""Identifies this program: its code, the versions of its libraries, and the variables they read."""
 
 import functools
 import hashlib
