@@ -5,6 +5,7 @@ imports; arrows that follow from others are left out. A package stands above all
 """
 
 import ast
+import functools
 import pathlib
 import textwrap
 from collections.abc import Iterable
@@ -16,14 +17,18 @@ from vit_jax.process import console
 from vit_jax.storage import files
 
 ROOT = pathlib.Path(__file__).parents[1]
-TOOLS, OF_TOOLS = "tools", "The commands, each thin, and what is for development alone."
-WIDTH, HEIGHT, GAP = 4.0, 0.74, 0.3  # of a box, and below it, inches
+TOOLS = "tools"
+OF_TOOLS = "The commands, each thin, and what is for development alone."
+# Inches.
+WIDTH = 4.0  # of a box
+HEIGHT = 0.74
+GAP = 0.3  # below a box
 GUTTER = 1.4  # between the columns
 COLOURS = ("#4269d0", "#d1751a", "#2e8b57", "#a83279", "#7a5cc4", "#8a6d1f", "#c23b3b", "#3a8fa3")
 
 
 class Package(NamedTuple):
-  """A package, or a module that stands beside the packages.
+  """A package, or a module directly below vit_jax.
 
   Attributes:
     name: below vit_jax.
@@ -59,15 +64,17 @@ def packages() -> dict[str, Package]:
 def package(name: str, sources: list[pathlib.Path], known: set[str]) -> Package:
   """A package of these files."""
   trees = [ast.parse(source.read_text()) for source in sources]
-  imports = {part for tree in trees for part in imported(tree)} & known - {name}
-  docstring = OF_TOOLS if name == TOOLS else ast.get_docstring(trees[0]) or ""
+  imports = {other for tree in trees for other in imported(tree)} & known - {name}
+  docstring = ast.get_docstring(trees[0]) or ""
+  if name == TOOLS:
+    docstring = OF_TOOLS
   purpose = " ".join(docstring.split()).partition(". ")[0].rstrip(".") + "."
   lines = sum(len(source.read_text().splitlines()) for source in sources)
   return Package(name, purpose, len(sources), lines, frozenset(imports))
 
 
 def imported(tree: ast.Module) -> Iterable[str]:
-  """The parts of vit_jax that a file names in an import, wherever in the file it stands."""
+  """The packages of vit_jax that a file imports, anywhere in the file."""
   for node in ast.walk(tree):
     if isinstance(node, ast.Import):
       yield from (alias.name.split(".")[1] for alias in node.names if "vit_jax." in alias.name)
@@ -89,8 +96,9 @@ def arrows(known: dict[str, Package]) -> list[Arrow]:
 
 
 def reached(name: str, known: dict[str, Package]) -> set[str]:
-  """All that a package imports, and what that imports in turn."""
-  below, todo = set(), [name]
+  """All packages that a package imports, directly or through others."""
+  below = set()
+  todo = [name]
   while todo:
     new = known[todo.pop()].imports - below
     below |= new
@@ -99,21 +107,24 @@ def reached(name: str, known: dict[str, Package]) -> set[str]:
 
 
 def level(name: str, known: dict[str, Package]) -> int:
-  """The longest way of imports down from a package."""
+  """The length of the longest chain of imports that starts at a package."""
   return 1 + max((level(other, known) for other in known[name].imports), default=-1)
 
 
 def boxes(known: dict[str, Package]) -> dict[str, tuple[int, int]]:
-  """(column, row) of the packages: the longest way of imports on the left, others beside it."""
+  """(column, row) of the packages: the longest chain of imports on the left, others beside it."""
   levels = {name: level(name, known) for name in known}
-  way = [max(sorted(levels), key=levels.get)]
-  while known[way[-1]].imports:
-    below = [name for name in sorted(known[way[-1]].imports) if levels[name] == levels[way[-1]] - 1]
-    way.append(max(below, key=lambda name: known[name].lines))
-  places, row = {}, 0
-  for name in way:
+  chain = [max(sorted(levels), key=levels.get)]
+  while known[chain[-1]].imports:
+    last = chain[-1]
+    below = [name for name in sorted(known[last].imports) if levels[name] == levels[last] - 1]
+    chain.append(max(below, key=lambda name: known[name].lines))
+  places = {}
+  row = 0
+  for name in chain:
     places[name] = (0, row)
-    beside = sorted(other for other in levels if levels[other] == levels[name] and other not in way)
+    same = [other for other in levels if levels[other] == levels[name]]
+    beside = sorted(other for other in same if other not in chain)
     places |= {other: (1, row + number) for number, other in enumerate(beside)}
     row += max(1, len(beside))
   return places
@@ -135,7 +146,7 @@ def draw(known: dict[str, Package], file: pathlib.Path):
   for arrow in arrows(known):
     draw_arrow(axes, arrow, places)
   with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "packages"}):
-    write = lambda partial: figure.savefig(partial, format="svg", metadata={"Date": None})
+    write = functools.partial(figure.savefig, format="svg", metadata={"Date": None})
     files.write_atomically(file, write)
 
 
@@ -146,19 +157,19 @@ def corner(place: tuple[int, int]) -> tuple[float, float]:
 
 
 def colour_of(place: tuple[int, int]) -> str:
-  """Of a box's edge, and of the arrows to it."""
+  """The colour of a box's edge and of the arrows to it."""
   column, row = place
   return COLOURS[(row + 4 * column) % len(COLOURS)]
 
 
 def draw_box(axes, package: Package, place: tuple[int, int]):
-  """A package: its name, what it is for, its size."""
+  """Draws a package: its name, purpose and size."""
   from matplotlib.patches import Rectangle
 
   x, y = corner(place)
   axes.add_patch(Rectangle((x, y), WIDTH - 0.1, HEIGHT, facecolor="#f7f8fa", edgecolor="#c4cad3"))
   axes.add_patch(Rectangle((x, y), 0.06, HEIGHT, facecolor=colour_of(place)))
-  name = package.name + (".py" if package.modules == 1 else "/")
+  name = f"{package.name}.py" if package.modules == 1 else f"{package.name}/"
   size = f"{package.modules} module{'s' * (package.modules > 1)} · {package.lines:,} lines"
   purpose = textwrap.fill(package.purpose, 60, max_lines=2, placeholder=" …")
   axes.text(x + 0.16, y + 0.24, name, fontsize=11, weight="bold", gid=f"package {package.name}")
@@ -166,19 +177,32 @@ def draw_box(axes, package: Package, place: tuple[int, int]):
   axes.text(x + 0.16, y + 0.32, purpose, fontsize=8, color="#444", va="top")
 
 
+def at_gutter(place: tuple[int, int]) -> float:
+  """The x of a box's edge that faces the gutter."""
+  x, _ = corner(place)
+  column, _ = place
+  if column == 0:
+    return x + (WIDTH - 0.1)
+  return x
+
+
 def draw_arrow(axes, arrow: Arrow, places: dict[str, tuple[int, int]]):
-  """An arrow straight down to the next box of the column, else around through the gutter."""
+  """Draws an arrow straight down to the next box of the column, else around through the gutter."""
   from matplotlib.patches import FancyArrowPatch
 
   source, target = places[arrow.source], places[arrow.target]
-  (x, y), (to_x, to_y) = corner(source), corner(target)
+  x, y = corner(source)
+  to_x, to_y = corner(target)
   if target == (source[0], source[1] + 1):
-    begin, end, bend = (x + WIDTH / 2, y + HEIGHT), (to_x + WIDTH / 2, to_y), 0.0
+    begin = (x + WIDTH / 2, y + HEIGHT)
+    end = (to_x + WIDTH / 2, to_y)
+    bend = 0.0
   else:
-    inner = lambda left, column: left + (0 if column else WIDTH - 0.1)
-    begin = inner(x, source[0]), y + 0.6 * HEIGHT
-    end = inner(to_x, target[0]), to_y + 0.3 * HEIGHT
-    bend = (0.15 if source[0] != target[0] else -0.3) * (-1 if source[0] else 1)
+    begin = (at_gutter(source), y + 0.6 * HEIGHT)
+    end = (at_gutter(target), to_y + 0.3 * HEIGHT)
+    bend = 0.15 if source[0] != target[0] else -0.3
+    if source[0]:
+      bend = -bend
   patch = FancyArrowPatch(
     begin,
     end,

@@ -22,7 +22,7 @@ from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, huge_pages, json_text
 from vit_jax.process.text import aligned, cells
 
-# Of tools/benchmarks.
+# The module of tools/benchmarks for each WHAT.
 MEASURES = {
   "step": "step",
   "data": "input",
@@ -43,7 +43,7 @@ COLUMNS = {  # key of a row: (heading, format)
 
 
 def table(rows: list[dict]) -> str:
-  """The rows as aligned text: the columns that rows have, and errors of rows without numbers."""
+  """The rows as aligned text, with the columns that the rows have."""
   columns = {key: form for key, form in COLUMNS.items() if key in rows[0]}
   texts = [place for place, key in enumerate(columns) if key in ("name", "error")]
   return aligned(cells(rows, columns), left=texts)
@@ -57,7 +57,10 @@ def main(arguments: list[str] | None = None):
   args = flags.parse_args(arguments)
   with ending("benchmark"):
     rows = importlib.import_module(f"benchmarks.{MEASURES[args.what]}").measure()
-  print(json_text.written(rows) if args.format == "json" else table(rows))
+  if args.format == "json":
+    print(json_text.written(rows))
+  else:
+    print(table(rows))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from compiled import absent
 from vit_jax import recipes
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.process import console, json_text
+from vit_jax.process import console, exit_status, json_text
 
 
 def flags() -> ToolFlags:
@@ -38,8 +38,8 @@ def flags() -> ToolFlags:
   add("--config", required=True, metavar="configs/NAME.py[:ARG]", help="the recipe")
   where = "KIND:AxB or KIND:AxBxC chips of TPUs, KIND:GPUS or KIND:HOSTSxGPUS (default: v3:16x16)"
   add("--topology", default="v3:16x16", help=where)
-  parts = "where the time of a step goes, by category: launches, bytes, bound, and TPUs' cycles"
-  add("--breakdown", action="store_true", help=parts)
+  breakdown = "where the time of a step goes, by category: launches, bytes, bound, and TPUs' cycles"
+  add("--breakdown", action="store_true", help=breakdown)
   largest = (
     "report on the largest batch that fits: a multiple of 8 images a device, or a group of "
     "config.mesh.model, or 4, 2, 1"
@@ -63,8 +63,13 @@ def main(arguments: list[str] | None = None):
 
     config = decided(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)
-  print(json_text.written(row) if args.format == "json" else words.table(row))
-  sys.exit(0 if row["fits"] else 1)
+  if args.format == "json":
+    print(json_text.written(row))
+  else:
+    print(words.table(row))
+  if not row["fits"]:
+    sys.exit(exit_status.FAILED)
+  sys.exit(exit_status.DONE)
 
 
 if __name__ == "__main__":

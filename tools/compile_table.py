@@ -41,8 +41,12 @@ def wanted(args, table: Table, rows: list[Row]) -> list[tuple[str, str]]:
   Raises:
     ConfigError: an unknown topology, or no recipe has this name.
   """
-  known, everywhere = (list(dict.fromkeys(names)) for names in zip(*table.pairs(), strict=True))
-  topologies = args.topologies.split(",") if args.topologies else everywhere
+  pairs = table.pairs()
+  known = list(dict.fromkeys(recipe for recipe, _ in pairs))
+  everywhere = list(dict.fromkeys(topology for _, topology in pairs))
+  topologies = everywhere
+  if args.topologies:
+    topologies = args.topologies.split(",")
   unknown = set(topologies) - set(everywhere)
   if unknown:
     raise ConfigError(
@@ -61,7 +65,8 @@ def main(arguments: list[str] | None = None):
   table = TABLES[args.platform]
   with ending("compile_table"), files.one_writer(table.csv):
     rows = table.read()
-    pairs, count = wanted(args, table, rows), 0
+    pairs = wanted(args, table, rows)
+    count = 0
     for made in table.complete(rows, pairs, jobs=args.jobs):
       count += 1
       print(f"{count}/{len(pairs)} {made}", flush=True)

@@ -22,8 +22,8 @@ from vit_jax.config.tool_flags import ToolFlags, anywhere
 from vit_jax.process import console
 from vit_jax.process.text import one_line
 
-# What makes tensors. All other names in a pickle could run any code; so could attributes of these,
-# which a name with a dot reaches.
+# The names that make tensors. All other names in a pickle could run any code; so could attributes
+# of these, which a name with a dot reaches.
 TENSORS = {
   ("collections", "OrderedDict"),
   ("torch", "Tensor"),
@@ -47,7 +47,8 @@ class Inert(dict):
     super().__init__()
 
   def __setstate__(self, state):
-    self.update(state if isinstance(state, dict) else {})
+    if isinstance(state, dict):
+      self.update(state)
 
   def append(self, *_):
     """Ignores the items of a class that is like a list."""
@@ -62,7 +63,9 @@ class Reader(pickle.Unpickler):
     """The class or function of that name, if it makes tensors; else a stand-in."""
     if (module, name) in TENSORS:
       return super().find_class(module, name)
-    return (lambda *_: Inert) if name == "getattr" else Inert
+    if name == "getattr":
+      return lambda *_: Inert
+    return Inert
 
 
 def flags() -> ToolFlags:
@@ -76,24 +79,36 @@ def flags() -> ToolFlags:
 
 
 def read(path) -> dict:
-  """What torch saved, with tensors, and `Inert` in the place of all other objects."""
+  """The content that torch saved: tensors, and `Inert` in place of all other objects."""
   import torch
 
-  if zipfile.is_zipfile(path) and any(
-    name.endswith("/constants.pkl") for name in zipfile.ZipFile(path).namelist()
-  ):
+  if is_torchscript(path):
     raise ValueError(f"{path} is a program of TorchScript, which is not run; save its state_dict.")
-  load = lambda file, **options: Reader(file, **options).load()
   reader = types.SimpleNamespace(__name__="", Unpickler=Reader, load=load)
   try:
     content = torch.load(path, map_location="cpu", pickle_module=reader, weights_only=False)
   except (pickle.UnpicklingError, EOFError, KeyError, TypeError, AttributeError) as error:
     raise ValueError(f"{path} cannot be read as a file of torch ({error}).") from error
-  return content if isinstance(content, dict) else {}
+  if not isinstance(content, dict):
+    return {}
+  return content
+
+
+def is_torchscript(path) -> bool:
+  """Whether a file holds a program of TorchScript."""
+  if not zipfile.is_zipfile(path):
+    return False
+  names = zipfile.ZipFile(path).namelist()
+  return any(name.endswith("/constants.pkl") for name in names)
+
+
+def load(file, **options):
+  """`pickle.load` with `Reader`."""
+  return Reader(file, **options).load()
 
 
 def models(content: dict, name: str = "", depth: int = DEPTH) -> dict[str, dict]:
-  """The models in a file, {name: {name of an array: tensor}}; a file that is one has no name."""
+  """The models in a file, {name: {name of an array: tensor}}; "" if the file is one model."""
   own = arrays(content)
   if any(key.endswith(".weight") for key in own):
     return {name: own}
@@ -121,7 +136,7 @@ def arrays(content: dict) -> dict:
 
 
 def chosen(found: dict[str, dict], asked: str) -> tuple[str, dict]:
-  """The model of the name that is asked for, else the average or the teacher, else the first.
+  """The model with the given name, else the average or the teacher, else the first.
 
   Raises:
     ConfigError: there is no such model.
@@ -129,10 +144,11 @@ def chosen(found: dict[str, dict], asked: str) -> tuple[str, dict]:
   averages = [name for name in found if AVERAGES.search(name)]
   name = asked or [*averages, *found, ""][0]
   whole = {f"{key}.{n}".strip("."): x for key, own in found.items() for n, x in own.items()}
+  prefix = f"{name}." if name else ""
   taken = {
     key.removeprefix(name).strip("."): value
     for key, value in whole.items()
-    if key.startswith(f"{name}." if name else "") and value.is_floating_point()
+    if key.startswith(prefix) and value.is_floating_point()
   }
   if not taken:
     there = ", ".join(filter(None, found)) or "no arrays of a model"
@@ -157,7 +173,9 @@ def convert(args) -> str:
   save_file({key: x.detach().clone().contiguous() for key, x in taken.items()}, args.output)
   said = f"{args.output} has {name or 'the model'} of {args.source}."
   others = ", ".join(key for key in found if key != name)
-  return one_line(f"{said} Other models in it: {others} (--model)." if others else said)
+  if others:
+    said += f" Other models in it: {others} (--model)."
+  return one_line(said)
 
 
 def main(arguments: list[str] | None = None):

@@ -93,7 +93,9 @@ def size_row(name: str, accuracies: dict[str, list[str]]) -> list[str]:
   sides = [requirements.largest_side(module, side, name) for side in SIDES]
   parameters = sum(flops.by_part(module.parameter_shapes(sides[0])).values())
   gflops = [f"{2 * module.macs(side, side) / 1e9:,.1f}" for side in sides]
-  tokens = [f"{tokens_of(module, side):,}" if hasattr(module, "depth") else "" for side in sides]
+  tokens = [""] * len(sides)
+  if hasattr(module, "depth"):
+    tokens = [f"{tokens_of(module, side):,}" for side in sides]
   return [name, f"{parameters:,}", *gflops, *tokens, *accuracies.get(name, ["", "", ""])]
 
 
@@ -104,7 +106,7 @@ def tokens_of(module, side: int) -> int:
 
 
 def published_accuracies() -> dict[str, list[str]]:
-  """{model: accuracy on ImageNet after each pre-training, in percent}, of the paper's tables."""
+  """The paper's accuracies on ImageNet, in percent: {model: one for each pre-training}."""
   pretrained = {
     (row["model"], row["pretraining"]): row["accuracy"]
     for row in rows_of(PAPER / "table5.csv")
@@ -113,12 +115,18 @@ def published_accuracies() -> dict[str, list[str]]:
   for row in rows_of(PAPER / "table6.csv"):  # longer trainings stand below shorter ones
     if row["task"] == "ImageNet":
       pretrained[row["model"], "JFT-300M"] = row["accuracy"]
-  percent = lambda text: f"{float(text):.2%}".removesuffix("%") if text else ""
   datasets = ("ImageNet", "ImageNet-21k", "JFT-300M")
   return {
     model: [percent(pretrained.get((model, data), "")) for data in datasets]
     for model, _ in pretrained
   }
+
+
+def percent(accuracy: str) -> str:
+  """An accuracy of the paper's tables in percent, without the sign; "" if there is none."""
+  if not accuracy:
+    return ""
+  return f"{float(accuracy):.2%}".removesuffix("%")
 
 
 def published_weights() -> list[list[str]]:

@@ -49,7 +49,9 @@ def main(arguments: list[str] | None = None):
   """Predicts; see the exit status above."""
   command = flags()
   args = command.parse_args(arguments)
-  form = args.format or (args.output.suffix[1:] if args.output else "text")
+  form = args.format or "text"
+  if args.output and not args.format:
+    form = args.output.suffix[1:]
   if form not in FORMATS:
     command.error(f"--output {args.output} must end in .csv or .json, or give --format")
   with ending("predict"):

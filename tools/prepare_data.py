@@ -97,7 +97,10 @@ def main(arguments: list[str] | None = None):
   with ending("prepare_data"):
     if args.kind != "convert":
       folder(args.data_dir, "--data-dir")
-    print(images(args) if args.kind == "images" else of_tfds(args))
+    if args.kind == "images":
+      print(images(args))
+    else:
+      print(of_tfds(args))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ from vit_jax.process.text import command
 MODELS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14", "R50x1", "R50x2", "R152x2")
 SIDES = (64, 128, 224, 384, 512)  # pixels
 MEMORY = 4  # GiB, on a CPU
-FIRST, FIRST_ON_CPU = 32, 1  # batches
+# The first batch that is tried.
+FIRST = 32
+FIRST_ON_CPU = 1
 
 
 def flags() -> ToolFlags:
@@ -76,7 +78,7 @@ def flags() -> ToolFlags:
 
 
 def by_compiler(topology: str, folder: pathlib.Path):
-  """The survey of a slice that you do not have, and where its numbers come from."""
+  """The survey of a slice that you do not have, and the origin of its numbers."""
   from benchmarks import trial
   from benchmarks.survey import Survey
   from compiled import gpus, platforms
@@ -90,11 +92,12 @@ def by_compiler(topology: str, folder: pathlib.Path):
   devices = platforms.devices_of(topology)
   name = f"{topology} ({len(devices)} x {devices[0].device_kind}), by its compiler"
   origin = f"{name}: nothing was run, and images/s are an estimate from the cycles that it counts."
-  return Survey(folder, name, FIRST, functools.partial(trial.estimated, devices=devices)), origin
+  estimate = functools.partial(trial.estimated, devices=devices)
+  return Survey(folder, name, FIRST, estimate), origin
 
 
 def at_hand(memory: int, folder: pathlib.Path):
-  """The survey of the devices of this machine, and where its numbers come from.
+  """The survey of the devices of this machine, and the origin of its numbers.
 
   Raises:
     RunError: there is no device that can be used.
@@ -109,8 +112,11 @@ def at_hand(memory: int, folder: pathlib.Path):
     raise RunError(f"The device cannot be used: {device['error']}.")
   on_cpu = device["platform"] == "cpu"
   name = f"{device['count']} x {device['kind']}" + f", {memory} GiB" * on_cpu
-  run = lambda case, batch: in_process(context, trial.measured, case, batch, memory * 2**30)
   first = FIRST_ON_CPU if on_cpu else FIRST
+
+  def run(case, batch):
+    return in_process(context, trial.measured, case, batch, memory * 2**30)
+
   return Survey(folder, name, first, run), f"Measured on {name}."
 
 
@@ -123,32 +129,43 @@ def measure(args: Namespace):
   from benchmarks import case, results
 
   cases = case.cases(args.model, args.image_size)
-  name = f"speed-{args.topology.replace(':', '-')}" if args.topology else "speed"
+  name = "speed"
+  if args.topology:
+    name += f"-{args.topology.replace(':', '-')}"
   folder = args.workdir or pathlib.Path("workdirs") / name
-  survey, origin = (
-    by_compiler(args.topology, folder) if args.topology else at_hand(args.memory, folder)
-  )
+  if args.topology:
+    survey, origin = by_compiler(args.topology, folder)
+  else:
+    survey, origin = at_hand(args.memory, folder)
   failed = survey.do(cases)
   trials = survey.trials()
   if trials:
-    results.write(
-      folder, trials, origin, command(["python", "tools/speed.py", *asked(args, trials)])
-    )
+    again = command(["python", "tools/speed.py", *asked(args, trials)])
+    results.write(folder, trials, origin, again)
   lines = results.lines(trials)
-  show = [dataclasses.asdict(line) for line in lines]
-  print(json_text.written(show) if args.format == "json" else results.table(lines))
+  if args.format == "json":
+    print(json_text.written([dataclasses.asdict(line) for line in lines]))
+  else:
+    print(results.table(lines))
   if failed:
-    more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
+    more = ""
+    if len(failed) > 1:
+      more = f" {len(failed) - 1} more failed."
     raise RunError(f"{failed[0]}{more} Start the same command again to try what is missing.")
 
 
 def asked(args: Namespace, trials: list[dict[str, str]]) -> list[str]:
   """The words of a command for all models and sizes that were tried, also by earlier commands."""
-  words = [f"--topology={args.topology}"] if args.topology else [f"--memory={args.memory}"]
+  if args.topology:
+    words = [f"--topology={args.topology}"]
+  else:
+    words = [f"--memory={args.memory}"]
   words += ["--model", *dict.fromkeys(row["model"] for row in trials)]
   sides = sorted({int(row["image_size"]) for row in trials})
   words += ["--image-size", *map(str, sides)]
-  return words + ([f"--workdir={args.workdir}"] if args.workdir else [])
+  if args.workdir:
+    words.append(f"--workdir={args.workdir}")
+  return words
 
 
 def main(arguments: list[str] | None = None):

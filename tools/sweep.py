@@ -37,7 +37,8 @@ from vit_jax.extras.experiments.studies import Study, command, transfer
 from vit_jax.process import console
 from vit_jax.recipes import TASKS
 
-FINE_TUNING, REAL = "configs/finetune.py", ",real"
+FINE_TUNING = "configs/finetune.py"
+REAL = ",real"
 
 
 def flags() -> ToolFlags:
@@ -70,13 +71,18 @@ def asked(args: Namespace, overrides: list[str]) -> tuple[Study, str]:
   if args.hyperrule and not args.task:
     raise ConfigError("--hyperrule goes with --model and --task; leave it out.")
   development, final, grid = recipes(args)
+  if args.learning_rates is not None:
+    grid = sweep.rates(args.learning_rates)
+  rule = None
+  if args.hyperrule:
+    rule = transfer.hyperrule(args.task)
   study = sweep.study(
     development,
     final,
-    learning_rates=grid if args.learning_rates is None else sweep.rates(args.learning_rates),
+    learning_rates=grid,
     seeds=args.seeds,
     overrides=overrides,
-    rule=transfer.hyperrule(args.task) if args.hyperrule else None,
+    rule=rule,
   )
   return study, f"sweep-{readable(final)}"
 
@@ -87,7 +93,8 @@ def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
   Raises:
     ConfigError: the recipes are not given, or given twice.
   """
-  named, pair = (args.model, args.task), (args.development, args.final)
+  named = (args.model, args.task)
+  pair = (args.development, args.final)
   if all(named) and not any(pair):
     recipe = f"{FINE_TUNING}:{args.model},{args.task}"
     final = f"{recipe}{REAL * args.real}"

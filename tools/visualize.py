@@ -79,7 +79,9 @@ def flags() -> ToolFlags:
 
 def add_images(command: ToolFlags, what: str):
   """Adds the flags that say which images are shown."""
-  default = " (default: the sets of the run's settings)" if what == "mistakes" else ""
+  default = ""
+  if what == "mistakes":
+    default = " (default: the sets of the run's settings)"
   command.add_argument(
     "--images",
     nargs="+",
@@ -96,7 +98,7 @@ def add_images(command: ToolFlags, what: str):
 
 
 def shown(args, settings: list[str]):
-  """What there is to see; leaves with status 2 if the weights or the images are unusable."""
+  """The pictures and numbers; leaves with status 2 if the weights or the images are unusable."""
   from vit_jax.config.resolve import check_known
   from vit_jax.extras.experiments.facts import OF_COST, decided
   from vit_jax.extras.inspection import augmentation, views
@@ -111,7 +113,9 @@ def shown(args, settings: list[str]):
       return augmentation.augmented(config.data, images_of(args, args.count))
     if args.what == "mistakes":
       check_images(args)
-      images = images_of(args, 2**40) if args.images else None
+      images = None
+      if args.images:
+        images = images_of(args, 2**40)
       return views.mistakes(pathlib.Path(args.source), args.count, images)
     model = model_of(args)
     look = getattr(views, args.what)
@@ -125,7 +129,7 @@ def shown(args, settings: list[str]):
 
 
 def of_weights(shown, model):
-  """Says that what is shown is of a moving average, if it is."""
+  """The same pictures, with a note if the weights are a moving average."""
   from vit_jax.weights import average
 
   if not model.card.average:

@@ -68,13 +68,14 @@ def asked(args: Namespace, overrides: list[str]) -> Study:
   candidates = vtab.grid(args.learning_rates, args.steps)
   if args.fast and candidates:
     raise ConfigError("--fast has its own few steps; leave out --learning-rates and --steps.")
+  usual_seeds = 1 if args.fast else 3
   return vtab.study(
     args.model,
     args.source,
     tasks=vtab.tasks(args.tasks),
     smoke=args.fast,
     candidates=candidates,
-    seeds=args.seeds or (1 if args.fast else 3),
+    seeds=args.seeds or usual_seeds,
     overrides=overrides,
     pretraining=args.pretraining,
   )

@@ -37,11 +37,9 @@ class Case(NamedTuple):
   depth: int = 0
 
   def __str__(self) -> str:
-    how = (
-      "timm, torch.compile"
-      if self.options is None
-      else ", ".join(["vit_jax", *(f"{key}={value}" for key, value in self.options.items())])
-    )
+    how = "timm, torch.compile"
+    if self.options is not None:
+      how = ", ".join(["vit_jax", *(f"{key}={value}" for key, value in self.options.items())])
     return f"{self.model} {self.side} px, {how}"
 
 
@@ -84,24 +82,31 @@ def measure() -> list[dict]:
   device = in_process(context, _device)
   if "error" in device:
     sys.exit(f"benchmark: the device cannot be used: {device['error']}")
-  rows, torch_speed = [], {}
-  for case in small_cases() if device["platform"] == "cpu" else cases():
-    measured = _largest(context, case, largest=8 if device["platform"] == "cpu" else MAX_BATCH)
+  on_cpu = device["platform"] == "cpu"
+  measured_cases = small_cases() if on_cpu else cases()
+  largest = 8 if on_cpu else MAX_BATCH
+  rows = []
+  torch_speed = {}
+  for case in measured_cases:
+    measured = _largest(context, case, largest=largest)
     speed = measured.get("images_per_second")
     if case.options is None:
       torch_speed[case[:3]] = speed
     other = torch_speed.get(case[:3])
+    ratio = speed / other if speed and other else None
     rows.append(
       dict(
         name=str(case),
         batch=measured["batch"],
         images_per_second=speed,
         mfu=speed and speed * measured["flops"] / device["flops_per_second"],
-        ratio=speed / other if speed and other else None,
+        ratio=ratio,
         error=measured.get("error"),
       )
     )
-  return rows + (not_measured() if device["platform"] == "cpu" else [])
+  if on_cpu:
+    rows += not_measured()
+  return rows
 
 
 def not_measured() -> list[dict]:

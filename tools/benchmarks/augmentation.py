@@ -56,13 +56,16 @@ def measure(*, rounds: int = 5, seconds: float = 4.0, files: int = 512) -> list[
   Raises:
     SystemExit: TensorFlow is not installed.
   """
-  threads, options = len(os.sched_getaffinity(0)), dict(batch_size=64)
+  threads = len(os.sched_getaffinity(0))
+  options = dict(batch_size=64)
   with tempfile.TemporaryDirectory() as folder:
     pipelines.write_jpegs(folder, count=files)
     source = sources.open_source(f"folder:{folder}", split="")
-    runs, beside = {}, {}
+    runs = {}
+    beside = {}
     for name, case in CASES.items():
-      theirs, ours = f"tf.data, {name}", f"vit_jax, {name}"
+      theirs = f"tf.data, {name}"
+      ours = f"vit_jax, {name}"
       if case.in_tf:
         runs[theirs] = functools.partial(
           pipelines.tf_batches, folder, augment=case.in_tf, **options
@@ -70,7 +73,9 @@ def measure(*, rounds: int = 5, seconds: float = 4.0, files: int = 512) -> list[
       runs[ours] = functools.partial(
         pipelines.our_batches, source, threads=threads, steps=case.steps, **options
       )
-      beside[ours] = beside[theirs] = theirs if case.in_tf else next(iter(runs))
+      other = theirs if case.in_tf else next(iter(runs))
+      beside[ours] = other
+      beside[theirs] = other
     turns = [
       {name: pipelines.turn(make, seconds=seconds, batch_size=64) for name, make in runs.items()}
       for _ in range(rounds)

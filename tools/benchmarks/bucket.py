@@ -2,7 +2,7 @@
 
 A server of gs:// (fake-gcs-server) and a relay that delays its answers run on all cores but the
 first; images are read and decoded on the first one. So the server takes no time of that core, and a
-difference is either the wait for answers or the time of a core that requests take.
+difference is either the wait for answers or the CPU time of requests.
 """
 
 import asyncio
@@ -52,7 +52,8 @@ def measure(
   cores = os.sched_getaffinity(0)
   if len(cores) < 2:
     raise ConfigError("The server needs a core of its own, and there is one; use another machine.")
-  first, others = {min(cores)}, cores - {min(cores)}
+  first = {min(cores)}
+  others = cores - first
   with tempfile.TemporaryDirectory() as temporary, served(others) as delay:
     root = pathlib.Path(temporary)
     jpegs.write_jpegs(str(root / "jpegs"), count=count)
@@ -78,11 +79,11 @@ def _folder(root: pathlib.Path) -> sources.Source:
 def _runs(
   name: str, named: tuple[str, ...], root: str, delay, options: dict
 ) -> dict[str, Callable[[], Iterator]]:
-  """What makes the batches of a format, on the disk and at each latency.
+  """Functions that make the batches of a format: from the disk, and at each latency.
 
   Args:
     name: of the format.
-    named: its source below `root`, and the split, if there is one.
+    named: its source below `root`, and perhaps the split.
     root: the folder whose files are in the bucket.
     delay: seconds that answers are late, which each turn sets.
     options: of `input.our_batches`.
@@ -110,7 +111,8 @@ def served(cores: set[int]):
     raise ConfigError(
       f"The server of gs:// is not installed: pip install '.[test]' ({error})."
     ) from error
-  port, upstream = _free_port(), _free_port()
+  port = _free_port()
+  upstream = _free_port()
   host = f"127.0.0.1:{port}"
   address = f"http://{host}"
   words = ("-scheme", "http", "-backend", "memory", "-host", "127.0.0.1", "-log-level", "error")
@@ -152,8 +154,8 @@ def _upload(root: pathlib.Path):
 
 def _make_bucket(address: str):
   typed = {"Content-Type": "application/json"}
-  url, name = f"{address}/storage/v1/b?project=p", b'{"name": "benchmark"}'
-  request = urllib.request.Request(url, name, typed)
+  url = f"{address}/storage/v1/b?project=p"
+  request = urllib.request.Request(url, b'{"name": "benchmark"}', typed)
   for _ in range(600):
     with contextlib.suppress(OSError):  # it has not begun to listen
       urllib.request.urlopen(request, timeout=10).close()
@@ -163,7 +165,7 @@ def _make_bucket(address: str):
 
 
 def _relay(port: int, upstream: int, delay):
-  """Passes on all bytes; those of answers later, by the seconds in `delay`."""
+  """Passes on all bytes; answers are late by the seconds in `delay`."""
 
   async def passed_on(reader, writer, late):
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What is measured: a model at an image size, in inference or in training."""
+"""A case to measure: a model at an image size, in inference or in training."""
 
 import dataclasses
 
@@ -8,7 +8,8 @@ from vit_jax.models import flops
 from vit_jax.recipes import cost
 from vit_jax.recipes.loading import largest_side
 
-INFERENCE, TRAINING = "inference", "training"
+INFERENCE = "inference"
+TRAINING = "training"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Case:
   def gflops(self) -> float:
     """1e9 FLOPs for one image."""
     macs = cost.forward_macs(self.config(batch_size=1))
-    return (2 * macs if self.what == INFERENCE else flops.training_flops(macs)) / 1e9
+    if self.what == INFERENCE:
+      return 2 * macs / 1e9
+    return flops.training_flops(macs) / 1e9
 
 
 def cases(names: list[str], sides: list[int]) -> list[Case]:

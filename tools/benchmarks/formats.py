@@ -123,9 +123,12 @@ def _hf(root, folder):
   return (f"hf:{root}/hf",)
 
 
+def _ignore(*_):
+  pass
+
+
 def _tfds(root, folder):
-  nothing = lambda *_: None
-  options = dict(max_pixels=10**8, threads=1, started=nothing, done=nothing)
+  options = dict(max_pixels=10**8, threads=1, started=_ignore, done=_ignore)
   prepare.prepare({"train": folder}, str(root), "jpegs_of_benchmark", **options)
   os.environ["TFDS_DATA_DIR"] = str(root)
   return "tfds:jpegs_of_benchmark", "train"

@@ -104,7 +104,8 @@ def natural_image(rng: np.random.Generator) -> np.ndarray:
   image = np.stack([luma + 1.4 * red, luma - 0.34 * blue - 0.71 * red, luma + 1.77 * blue], -1)
   for _ in range(12):
     shape = np.zeros((_HEIGHT, _WIDTH), np.uint8)
-    centre, axes = rng.uniform(0, 1, 2) * (_WIDTH, _HEIGHT), rng.uniform(20, 180, 2)
+    centre = rng.uniform(0, 1, 2) * (_WIDTH, _HEIGHT)
+    axes = rng.uniform(20, 180, 2)
     cv2.ellipse(shape, (tuple(centre), tuple(axes), rng.uniform(0, 180)), 1, -1)
     image[shape > 0] = 0.6 * image[shape > 0] + 0.4 * rng.uniform(0, 255, 3)
   return np.clip(image, 0, 255).astype(np.uint8)
@@ -112,7 +113,8 @@ def natural_image(rng: np.random.Generator) -> np.ndarray:
 
 def _noise(rng: np.random.Generator, *, power: float) -> np.ndarray:
   """(H, W) noise of unit variance; its amplitudes are proportional to 1 / frequency ** power."""
-  vertical, horizontal = np.fft.fftfreq(_HEIGHT)[:, None], np.fft.rfftfreq(_WIDTH)[None]
+  vertical = np.fft.fftfreq(_HEIGHT)[:, None]
+  horizontal = np.fft.rfftfreq(_WIDTH)[None]
   frequency = np.hypot(vertical, horizontal)
   frequency[0, 0] = 1
   spectrum = rng.normal(size=frequency.shape) + 1j * rng.normal(size=frequency.shape)
@@ -125,7 +127,8 @@ class _Long:
 
   def __init__(self, source: sources.Source):
     self._source = source
-    self.class_names, self.multi_label = source.class_names, source.multi_label
+    self.class_names = source.class_names
+    self.multi_label = source.multi_label
     self.distant = source.distant
 
   def __len__(self) -> int:
@@ -138,11 +141,14 @@ class _Long:
     return self._source.name(index % len(self._source))
 
 
+def _ignore(*_):
+  pass
+
+
 def _cached(source: sources.Source, folder: str, *, threads: int) -> cache.Cached:
   """The source's cache, made in `folder`; it is small enough to stay in memory."""
   options = dict(side=_CACHE_SIDE, max_pixels=_MAX_PIXELS)
-  nothing = lambda *_: None
-  cache.prepare(source, folder, threads=threads, started=nothing, done=nothing, **options)
+  cache.prepare(source, folder, threads=threads, started=_ignore, done=_ignore, **options)
   return cache.Cached(source, folder, **options)
 
 
@@ -211,7 +217,7 @@ def _listing(folder: str) -> tuple[list[str], list[int]]:
 
 
 class Speed(NamedTuple):
-  """Of a pipeline."""
+  """The speed of a pipeline."""
 
   images_per_second: float
   cpu_microseconds: float  # per image
@@ -228,7 +234,7 @@ def cpu_seconds() -> float:
 
 
 def _of_process(path: str) -> str:
-  """A file in /proc; "" if its thread or process has ended meanwhile."""
+  """The text of a file in /proc; "" if its thread or process has ended."""
   try:
     with open(path) as stream:
       return stream.read()
@@ -253,7 +259,9 @@ def turn(
   warm_until = time.perf_counter() + seconds / 2
   while time.perf_counter() < warm_until:
     next(batches)
-  count, start, before = 0, time.perf_counter(), cpu()
+  count = 0
+  start = time.perf_counter()
+  before = cpu()
   while not count or time.perf_counter() < start + seconds:
     next(batches)
     count += batch_size

@@ -10,7 +10,8 @@ from vit_jax.extras.plots import charts
 from vit_jax.process.text import aligned, cells
 from vit_jax.storage import files, workdir
 
-PAGE, FIGURE = "results.md", "figure"
+PAGE = "results.md"
+FIGURE = "figure"
 COLUMNS = {  # field of `CaseSpeed`: (heading, format)
   "what": ("", ""),
   "model": ("model", ""),
@@ -70,7 +71,7 @@ def table(speeds: list[CaseSpeed]) -> str:
 
 
 def rows_of(speeds: list[CaseSpeed]) -> list[list[str]]:
-  """The cells of the table, the head first; what is not known is empty."""
+  """The cells of the table, its headings first; unknown values are empty."""
   return cells(map(dataclasses.asdict, speeds), COLUMNS)
 
 
@@ -81,16 +82,22 @@ def write(folder: pathlib.Path, trials: list[dict[str, str]], origin: str, comma
     folder: holds results.csv.
     trials: its rows, at least one.
     origin: where the numbers come from.
-    command: makes them.
+    command: the command that makes them.
 
   Raises:
     RunError: the folder cannot be written to.
   """
   speeds = lines(trials)
   rows = report.markdown(rows_of(speeds))
-  parts = [f"```\n{command}\n```", origin, rows, f"![The results]({FIGURE}.svg)"]
+  paragraphs = [
+    f"```\n{command}\n```",
+    origin,
+    rows,
+    f"![The results]({FIGURE}.svg)",
+    f"All trials: [{RESULTS}]({RESULTS}).\n",
+  ]
   with workdir.writing(folder):
-    files.write_text(folder / PAGE, "\n\n".join([*parts, f"All trials: [{RESULTS}]({RESULTS}).\n"]))
+    files.write_text(folder / PAGE, "\n\n".join(paragraphs))
     draw(speeds, [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")])
 
 

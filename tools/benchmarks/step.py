@@ -18,10 +18,15 @@ import types
 from benchmarks.processes import in_process
 from vit_jax.extras.experiments import timing
 
-MODEL, BATCH, SIDE, CLASSES = "ViT-S/16", 16, 224, 1000
+MODEL = "ViT-S/16"
+BATCH = 16
+SIDE = 224
+CLASSES = 1000
 MATMUL = 2048  # rows and columns of the matmul that is the measure of the machine
 CALLS = 6  # of a step
-OURS, EAGER, COMPILED = "vit_jax", "timm, torch eager", "timm, torch.compile"
+OURS = "vit_jax"
+EAGER = "timm, torch eager"
+COMPILED = "timm, torch.compile"
 
 
 def measure(*, rounds: int = 3) -> list[dict]:
@@ -33,26 +38,31 @@ def measure(*, rounds: int = 3) -> list[dict]:
     those of XLA's own matmul in float32 in the same round).
   """
   context = multiprocessing.get_context("spawn")
-  matmuls, seconds = [], {name: [] for name in (OURS, EAGER, COMPILED)}
+  matmuls = []
+  seconds = {name: [] for name in (OURS, EAGER, COMPILED)}
   for _ in range(rounds):
     matmuls.append(answer(context, "XLA's matmul", matmul_rate))
     for name, times in seconds.items():
       times.append(answer(context, name, step_seconds, name)["seconds"])
   least = [BATCH * each["flops"] / each["flops_per_second"] for each in matmuls]
-  median = lambda least, times: statistics.median(map(operator.truediv, least, times))
   return [
     {
       "name": name,
       "images_per_second": BATCH / statistics.median(times),
-      "ratio": median(seconds[EAGER], times),
-      "mfu": median(least, times),
+      "ratio": median_ratio(seconds[EAGER], times),
+      "mfu": median_ratio(least, times),
     }
     for name, times in seconds.items()
   ]
 
 
+def median_ratio(some: list[float], others: list[float]) -> float:
+  """The median of some numbers, each divided by the other of its round."""
+  return statistics.median(map(operator.truediv, some, others))
+
+
 def answer(context, name: str, function, *arguments) -> dict:
-  """What a function returns in a process of its own; ends the program if it fails."""
+  """Calls a function in a process of its own; ends the program if it fails."""
   found = in_process(context, function, *arguments)
   if "error" in found:
     sys.exit(f"benchmark: {name} could not be measured: {found['error']}")
@@ -129,7 +139,9 @@ def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, 
   import torch
 
   device = "cuda" if torch.cuda.is_available() else "cpu"
-  fewer = dict(depth=depth) if depth else {}
+  fewer = {}
+  if depth:
+    fewer["depth"] = depth
   model = timm.create_model(name, act_layer="gelu_tanh", img_size=side, **fewer)
   model = model.train().to(device)
   optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)

@@ -70,7 +70,9 @@ class Survey:
       row = self._row(case, batch, outcome)
       with workdir.writing(self.folder):
         results.write(self.folder / RESULTS, [*self.trials(), row])
-      figure = f"{row['images_per_second']:.4g} images/s" if row["fits"] else "does not fit"
+      figure = "does not fit"
+      if row["fits"]:
+        figure = f"{row['images_per_second']:.4g} images/s"
       print(f"{name}: {figure}", file=sys.stderr, flush=True)
     return ""
 
@@ -78,16 +80,19 @@ class Survey:
     return next_batch(fits(of_case(self.trials(), case)), self.first)
 
   def _row(self, case, batch, outcome):
-    seconds = outcome["seconds"]
-    return dict(
+    row = dict(
       device=self.device,
       **dataclasses.asdict(case),
       batch=batch,
       fits=outcome["fits"],
-      seconds="" if seconds is None else seconds,
-      images_per_second="" if seconds is None else batch / seconds,
+      seconds="",
+      images_per_second="",
       gflops=case.gflops(),
     )
+    seconds = outcome["seconds"]
+    if seconds is not None:
+      row |= dict(seconds=seconds, images_per_second=batch / seconds)
+    return row
 
 
 def of_case(trials: list[dict[str, str]], case: Case) -> list[dict[str, str]]:
@@ -113,7 +118,9 @@ def next_batch(fits: Mapping[int, bool], first: int) -> int | None:
   fitting = [batch for batch, fit in fits.items() if fit]
   if fitting:
     twice = 2 * max(fitting)
-    return None if twice in fits else twice
+    if twice in fits:
+      return None
+    return twice
   return min(fits) // 2 or None
 
 

@@ -12,11 +12,15 @@ def rand_augment(tf, image, layers: int = 2, magnitude: float = 10.0):
   """RandAugment with the operations and ranges of `vit_jax.data.augmentation.rand_augment`."""
   share = magnitude / 10
   factor = 0.1 + 1.8 * share
-  threshold, addition, shift = int(256 * share), int(110 * share), 8 - min(8, int(4 * share))
+  threshold = int(256 * share)
+  addition = int(110 * share)
+  shift = 8 - min(8, int(4 * share))
 
   def operations(x):
     sign = tf.sign(tf.random.uniform([]) - 0.5)
-    angle, shear, move = sign * math.radians(30 * share), sign * 0.3 * share, sign * 100 * share
+    angle = sign * math.radians(30 * share)
+    shear = sign * 0.3 * share
+    move = sign * 100 * share
     height, width = (tf.cast(tf.shape(x)[axis] - 1, tf.float32) / 2 for axis in (0, 1))
     cos, sin = tf.cos(angle), tf.sin(angle)
     turn = (
@@ -68,7 +72,8 @@ def three_augment(tf, image, strength: float = 0.3):
 
 def blended(tf, other, image, factor):
   """other + factor * (image - other), within 0..255."""
-  other, image = tf.cast(other, tf.float32), tf.cast(image, tf.float32)
+  other = tf.cast(other, tf.float32)
+  image = tf.cast(image, tf.float32)
   return tf.cast(tf.clip_by_value(other + factor * (image - other), 0.0, 255.0), tf.uint8)
 
 
@@ -139,6 +144,9 @@ def cut(tf, image, reach: int):
   """A grey square of twice the reach about a random pixel."""
   height, width = tf.shape(image)[0], tf.shape(image)[1]
   row, column = (tf.random.uniform([], 0, side, tf.int32) for side in (height, width))
-  near = lambda side, at: tf.abs(tf.range(side) - at) < reach
+
+  def near(side, at):
+    return tf.abs(tf.range(side) - at) < reach
+
   inside = near(height, row)[:, None] & near(width, column)[None]
   return tf.where(inside[..., None], tf.constant(GREY, tf.uint8), image)

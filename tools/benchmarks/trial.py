@@ -36,7 +36,8 @@ def measured(case: Case, batch: int, memory: int) -> dict:
     fits, and seconds: the median time of a step; None if it does not fit.
   """
   on_cpu = jax.default_backend() == "cpu"
-  config = case.config(batch * jax.device_count(), "float32" if on_cpu else "bfloat16")
+  compute_dtype = "float32" if on_cpu else "bfloat16"
+  config = case.config(batch * jax.device_count(), compute_dtype)
   run = step_program.planned(config, jax.devices())
   function, shapes = program(case.what, run)
   try:

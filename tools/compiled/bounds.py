@@ -14,7 +14,7 @@ RENAMES = ("bitcast", "get-tuple-element")
 
 
 class Bound(NamedTuple):
-  """What an instruction cannot do without.
+  """The least work of an instruction.
 
   Attributes:
     flops: of its matmuls; other arithmetic is free here.
@@ -66,8 +66,10 @@ def _used(program: Program, block: list[Instruction], name: str) -> int:
   used = 0
   for each in block:
     if name in each.operands:
-      renamed = each.kind in RENAMES and not each.root
-      used += _used(program, block, each.name) if renamed else _read(program, each, name)
+      if each.kind in RENAMES and not each.root:
+        used += _used(program, block, each.name)
+      else:
+        used += _read(program, each, name)
   return used
 
 
@@ -78,21 +80,21 @@ def _written(program: Program, one: Instruction) -> int:
   if not one.called:
     return hbm_bytes(one.shape)
   result = program.result(one.called)
-  parts = result.operands if result.kind == "tuple" else [result.name]
-  written = (_written(program, _computed(program, program.named[part])) for part in parts)
+  names = result.operands if result.kind == "tuple" else [result.name]
+  written = (_written(program, _computed(program, program.named[name])) for name in names)
   return min(hbm_bytes(one.shape), sum(written))
 
 
 def _computed(program: Program, one: Instruction) -> Instruction:
-  """The instruction that computes a value which may have been given another shape since."""
+  """The instruction that computes a value, before any bitcasts."""
   while one.kind == "bitcast":
     one = program.named[one.operands[0]]
   return one
 
 
 def hbm_bytes(shape: str) -> int:
-  """Bytes of a shape in the device's main memory; scalars and arrays kept on the chip are not.
+  """Bytes of a shape in the device's main memory, without scalars and arrays kept on the chip.
 
-  What the libraries of a GPU ask for as a workspace is not counted either.
+  The workspace of a GPU's libraries is not counted either.
   """
   return program_text.shape_bytes(NOT_IN_HBM.sub("", WORKSPACE.sub(")", shape)))

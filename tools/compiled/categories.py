@@ -1,4 +1,4 @@
-"""What the instructions of a compiled training step are for: each is in one category."""
+"""Sorts the instructions of a compiled training step into categories by their purpose."""
 
 import collections
 import re
@@ -29,7 +29,7 @@ MOVES = (
   *("dynamic-slice", "dynamic-update-slice", "bitcast", "tuple", "fusion", "iota"),
   *("parameter", "constant"),
 )
-# What Flax and JAX call the parts of a model.
+# Flax's and JAX's names in a model.
 ATTENTION = (
   r"/(MultiHeadDotProductAttention_\d+|row_attention|column_attention)/(?!(query|key|value|out)/)"
 )
@@ -48,7 +48,7 @@ class Categories:
   """Tells the category of each instruction of one step."""
 
   def __init__(self, program: Program):
-    """Finds out what depends on what."""
+    """Finds which instructions depend on the batch and on the state."""
     self._program = program
     self._on_batch = dependence.of(program, "batch")
     self._readers = _readers(program)
@@ -81,13 +81,17 @@ class Categories:
   def _is_of_average(self, one: Instruction) -> bool:
     """Whether it reads the moving average, and no moments: the optimizer may be fused with it."""
     read = [self._program.named[name].op_name for name in one.operands]
-    has = lambda beginning: any(name.startswith(beginning) for name in read)
-    return has("state.ema") and not has("state.optimizer")
+
+    def reads(beginning: str) -> bool:
+      return any(name.startswith(beginning) for name in read)
+
+    return reads("state.ema") and not reads("state.optimizer")
 
   def _name_of(self, one: Instruction) -> str:
-    """What JAX computes in an instruction; the compiler forgets it where it splits a reduction.
+    """JAX's name of an instruction.
 
-    It is then the name of one that reads the result, or of one whose result it reads.
+    The compiler drops the name when it splits a reduction. Then the name is that of an instruction
+    that reads the result, or whose result is read.
     """
     own = _own_name(self._program, one)
     if own:
@@ -99,7 +103,7 @@ class Categories:
   def _is_input(self, one: Instruction, name: str) -> bool:
     """Whether it needs no state: it prepares the batch, or draws for it before the model begins.
 
-    What the model draws, as for dropout, needs no state either, and is not input.
+    Random numbers that the model draws, as for dropout, need no state either, and are not input.
     """
     drawn = not re.search(GRADIENT, name)
     return not self._on_state[one.name] and (self._on_batch[one.name] or drawn)
@@ -114,8 +118,9 @@ class Categories:
     if _direction(name) == "forward":
       return "forward matmuls"
     # Activations and their gradients depend on the batch, and kernels do not.
-    of_kernel = all(self._on_batch[operand] for operand in matmul.operands)
-    return "weight gradients" if of_kernel else "input gradients"
+    if all(self._on_batch[operand] for operand in matmul.operands):
+      return "weight gradients"
+    return "input gradients"
 
 
 def _own_name(program: Program, one: Instruction) -> str:
@@ -130,7 +135,10 @@ def _readers(program: Program) -> dict[str, list[str]]:
   for block in program.blocks.values():
     for one in reversed(block):
       for name in one.operands:
-        readers[name] += readers[one.name] if one.kind in bounds.RENAMES else [one.name]
+        if one.kind in bounds.RENAMES:
+          readers[name] += readers[one.name]
+        else:
+          readers[name].append(one.name)
   return readers
 
 
@@ -140,15 +148,18 @@ def _only_moves(inside: list[Instruction]) -> bool:
 
 
 def _direction(name: str) -> str:
-  """Where a name belongs; what remat computes again in the backward pass is forward."""
-  backward = "transpose(" in name and "rematted_computation" not in name
-  return "backward" if backward else "forward"
+  """The pass that a name belongs to; recomputation by remat in the backward pass is forward."""
+  if "transpose(" in name and "rematted_computation" not in name:
+    return "backward"
+  return "forward"
 
 
 def _after_the_model(name: str, inside: set[str]) -> str:
-  """The category of what is done with the gradients; `inside` are the operations' own names."""
+  """The category of an operation on the gradients; `inside` are the operations' own names."""
   if "select_n" in inside:  # the old state is kept if the gradient is not finite
     return "optimizer update"
   if "square" in inside:
     return "gradient norm"
-  return "accumulation" if re.fullmatch(ADDS_PARTS, name) else "other"
+  if re.fullmatch(ADDS_PARTS, name):
+    return "accumulation"
+  return "other"

@@ -1,4 +1,4 @@
-"""What the GPUs of a compiled step send to one another, within a machine and between machines."""
+"""The bytes that the GPUs of a compiled step send to one another, within and between machines."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from compiled.instructions import Instruction, Program
 from vit_jax.devices.chips import Chip
 
 Groups = list[list[int]]
-# How often a ring sends the whole array, but for one part.
+# How often a ring sends the whole array, except one GPU's share.
 PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1}
 OF_MESH = r"replica_groups=mesh\[(.*?)\](?:, device_ids=\((.*?)\))? \{(.*?)\}"
 
@@ -31,8 +31,10 @@ class Traffic(NamedTuple):
 
   def seconds(self, chip: Chip) -> tuple[float, float | None]:
     """The times at the rates of `Chip`, of which a step may hide either; None: no rate is known."""
-    network = chip.network_bandwidth and self.network_bytes / chip.network_bandwidth
-    return self.link_bytes / chip.link_bandwidth, network if self.network_bytes else 0.0
+    local = self.link_bytes / chip.link_bandwidth
+    if not self.network_bytes:
+      return local, 0.0
+    return local, chip.network_bandwidth and self.network_bytes / chip.network_bandwidth
 
 
 def traffic(text: str, machines: int, gpus: int) -> Traffic:
@@ -46,39 +48,45 @@ def traffic(text: str, machines: int, gpus: int) -> Traffic:
   Raises:
     ValueError: a collective or its groups are of a kind that is not known.
   """
-  program, total = Program(text), np.zeros(2)
+  program = Program(text)
+  total = np.zeros(2)
   for block, times in program_text.runs(program_text.computations(text)).items():
     for one in program.blocks[block]:
       kind = one.kind.removesuffix("-done")
       if kind in program_text.COLLECTIVES:
-        began = program.named[one.operands[0]] if one.kind != kind else one
-        groups = _groups(began, machines * gpus)
+        begun = one
+        if one.kind != kind:
+          begun = program.named[one.operands[0]]
+        groups = _groups(begun, machines * gpus)
         total += times * np.array(_sent(kind, groups, one, gpus))
   return Traffic(*map(float, total))
 
 
 def _sent(kind: str, groups: Groups, one: Instruction, gpus: int) -> Traffic:
-  """What one GPU sends in one collective, whose groups are all of one shape."""
-  size, group = program_text.shape_bytes(one.shape), groups[0]
+  """The traffic of one GPU in one collective, whose groups all have one shape."""
+  size = program_text.shape_bytes(one.shape)
+  group = groups[0]
   if kind == "collective-permute":
-    crosses = any(a // gpus != b // gpus for a, b in groups)
-    return Traffic(network_bytes=size) if crosses else Traffic(link_bytes=size)
+    if any(a // gpus != b // gpus for a, b in groups):
+      return Traffic(network_bytes=size)
+    return Traffic(link_bytes=size)
   if kind not in PASSES:
     raise ValueError(f"What a {kind} sends is not known.")
   machines = len({device // gpus for device in group})
   local = len(group) // machines
   whole = size * len(group) if kind == "reduce-scatter" else size
-  within, between = 1 - 1 / local, (1 - 1 / machines) / local
+  within = 1 - 1 / local
+  between = (1 - 1 / machines) / local
   if kind == "all-to-all":
     return Traffic(whole * (local - 1) / len(group), whole * (1 - 1 / machines))
   return Traffic(PASSES[kind] * whole * within, PASSES[kind] * whole * between)
 
 
 def _groups(one: Instruction, devices: int) -> Groups:
-  """The groups of devices that a collective is among; of a permutation, the pairs.
+  """The groups of devices that take part in a collective; for a permutation, the pairs.
 
   Raises:
-    ValueError: they are written in a way that is not known.
+    ValueError: they are written in an unknown way.
   """
   if listed := re.search(r"(?:replica_groups|source_target_pairs)=\{(\{.*?\})\}", one.rest):
     return [[int(n) for n in group.split(",")] for group in re.findall(r"\{([\d,]+)\}", listed[1])]
@@ -97,7 +105,11 @@ def _of_mesh(axes: str, order: str | None, grouped: str) -> Groups:
     raise ValueError(f"Groups along a part of an axis are not known: {grouped}")
   names, sizes = zip(*re.findall(r"'(\w+)'=(\d+)", axes), strict=True)
   sizes = [int(size) for size in sizes]
-  mesh = (_numbered(order) if order else np.arange(np.prod(sizes))).reshape(sizes)
+  if order:
+    devices = _numbered(order)
+  else:
+    devices = np.arange(np.prod(sizes))
+  mesh = devices.reshape(sizes)
   last = [names.index(name) for name in re.findall(r"'(\w+)'", grouped)]
   mesh = np.moveaxis(mesh, last, range(-len(last), 0))
   return mesh.reshape(-1, int(np.prod([sizes[axis] for axis in last]))).tolist()
@@ -108,7 +120,9 @@ def _numbered(order: str) -> np.ndarray:
   shape, _, permutation = order.partition("T")
   sizes = _numbers(shape)
   numbers = np.arange(np.prod(sizes)).reshape(sizes)
-  return numbers.transpose(_numbers(permutation)) if permutation else numbers
+  if permutation:
+    return numbers.transpose(_numbers(permutation))
+  return numbers
 
 
 def _numbers(text: str) -> list[int]:

@@ -39,7 +39,7 @@ class Program:
     optimal_seconds: the compiler's sum over the operations, each at the full rate of the matrix
       units or of the memory; None under scan and accumulation, or if the compiler gives none.
     collectives: {kind: (count, bytes)}; those in a loop count once for each iteration.
-    second_state_bytes: of `peak_bytes`, for the copy of the state that config.verify_every needs.
+    second_state_bytes: of `peak_bytes`, those for the second state that config.verify_every needs.
     hosts: number of machines.
     made_from: a name for what the compiler was given; equal names, equal programs.
     text: the instructions; empty if the compiler made no program.
@@ -96,7 +96,8 @@ def _name(lowered) -> str:
 
 def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> Program:
   """Compiles a jitted function for the devices of a plan; `arguments` are shapes."""
-  devices, config = list(run.mesh.devices.flat), run.config
+  config = run.config
+  devices = list(run.mesh.devices.flat)
   platform = platforms.of(devices[0].platform)
   kind = devices[0].device_kind
   hosts = len({device.process_index for device in devices})
@@ -104,34 +105,22 @@ def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> P
   common["usable_bytes"] = platform.usable(kind)
   lowered = function.lower(*arguments)
   common["made_from"] = _name(lowered)
-  options = platform.options | (platform.unlimited if unlimited else {})
+  options = platform.options
+  if unlimited:
+    options = options | platform.unlimited
   try:
     compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
     temporaries = platform.refused(str(error))
     if temporaries is None:
       raise
-    held = sharding.bytes_per_device(arguments)
-    second = copies_of_state(config) * sharding.bytes_per_device(run.abstract)
-    return Program(
-      **common,
-      second_state_bytes=second,
-      argument_bytes=held,
-      temporary_bytes=temporaries,
-      peak_bytes=held + temporaries + second,
-      fits=False,
-      flops=None,
-      step_seconds=None,
-      optimal_seconds=None,
-      collectives={},
-    )
-  memory, cost, text = (
-    compiled.memory_analysis(),
-    compiled.cost_analysis() or {},
-    compiled.as_text(),
-  )
+    return _refused(run, arguments, temporaries, common)
+  memory = compiled.memory_analysis()
+  cost = compiled.cost_analysis() or {}
+  text = compiled.as_text()
   cycles = program_text.cycles(text)
   unrolled = not config.model.scan and config.parts == 1
+  optimal = optimal_seconds(cost) if unrolled else None
   second = copies_of_state(config) * memory.alias_size_in_bytes
   peak = peak_bytes(memory) + second
   return Program(
@@ -143,9 +132,27 @@ def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> P
     fits=peak <= platform.usable(kind),
     flops=cost.get("flops"),
     step_seconds=cycles and cycles / known(kind).clock_hz,
-    optimal_seconds=optimal_seconds(cost) if unrolled else None,
+    optimal_seconds=optimal,
     collectives=program_text.collectives(text),
     text=text,
+  )
+
+
+def _refused(run: runs.Run, arguments, temporaries: int, common: dict) -> Program:
+  """A program that the compiler refused, because it needs too much memory."""
+  held = sharding.bytes_per_device(arguments)
+  second = copies_of_state(run.config) * sharding.bytes_per_device(run.abstract)
+  return Program(
+    **common,
+    second_state_bytes=second,
+    argument_bytes=held,
+    temporary_bytes=temporaries,
+    peak_bytes=held + temporaries + second,
+    fits=False,
+    flops=None,
+    step_seconds=None,
+    optimal_seconds=None,
+    collectives={},
   )
 
 
@@ -156,7 +163,9 @@ def optimal_seconds(cost: dict) -> float | None:
   TPU v3.
   """
   seconds = cost.get("optimal_seconds", 0.0)
-  return seconds if seconds > 0 else None
+  if seconds <= 0:
+    return None
+  return seconds
 
 
 def step_flops(config: Config) -> int:
@@ -183,7 +192,9 @@ def smaller(config: Config, program: Program, compiled):
   yield from accumulated({}, program)
   of_model = program.devices // config.mesh.model
   most = max(n for n in meshes.divisors(of_model) if n <= max(64, config.mesh.fsdp))
-  split = {"mesh.fsdp": most} | ({} if config.mesh.data == AUTO else {"mesh.data": AUTO})
+  split = {"mesh.fsdp": most}
+  if config.mesh.data != AUTO:
+    split["mesh.data"] = AUTO
   if most > config.mesh.fsdp:
     program = compiled(split)
     yield split, program

@@ -32,32 +32,40 @@ HEADING = "## Recipes, compiled for 8 GPUs\n"
 
 
 def pairs() -> list[Pair]:
-  """What is compiled."""
+  """The recipes to compile, each with a topology."""
   largest = [(recipe, topology) for recipe in RECIPES for topology in TOPOLOGIES]
   return [*largest, *((recipe, LATER_TOPOLOGY) for recipe in LATER), *ON_PAGES]
 
 
 def flags(recipe: str, topology: str, rows: list[Row]) -> list[str]:
-  """The largest batch is looked for from where another GPU's memory has it."""
+  """The flags to find the largest batch; the search begins in proportion to another GPU's."""
   if recipe not in RECIPES:
     return []
-  of = lambda name: chip(gpu_targets.TARGETS[TOPOLOGY.fullmatch(name)[1]].kind).hbm_bytes
   known = [row for row in rows if row["recipe"] == name_of(recipe)]
   if not known:
     return ["--largest-batch"]
-  other, devices = known[-1], int(known[-1]["devices"])
-  each = int(other["global_batch"]) / devices * of(topology) / of(other["topology"])
+  other = known[-1]
+  devices = int(other["devices"])
+  each = int(other["global_batch"]) / devices * memory_of(topology) / memory_of(other["topology"])
   return ["--largest-batch", f"--config.batch_size={max(1, int(each)) * devices}"]
 
 
+def memory_of(topology: str) -> int:
+  """Bytes of a GPU's memory."""
+  target = gpu_targets.TARGETS[TOPOLOGY.fullmatch(topology)[1]]
+  return chip(target.kind).hbm_bytes
+
+
 def page(rows: list[Row]) -> str:
-  """The page, whose last part has the rows."""
-  text = PATH.read_text() if PATH.exists() else ""
+  """The page, whose last section has the rows."""
+  text = ""
+  if PATH.exists():
+    text = PATH.read_text()
   return text.partition(HEADING)[0] + HEADING + part(rows)
 
 
 def part(rows: list[Row]) -> str:
-  """The last part of the page."""
+  """The last section of the page."""
   lines = [
     "",
     f"{len(rows)} of the {len(pairs())} planned pairs of recipe and machine have been compiled.",

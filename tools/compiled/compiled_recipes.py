@@ -12,7 +12,7 @@ FINE_TUNED = (
   *(f"R{name},imagenet" for name in ("50x1", "50x2", "101x1", "152x1", "152x2")),
   *(f"R50x1+ViT-{name},imagenet" for name in ("B/32", "B/16", "L/32", "L/16")),
 )
-# Of later papers, on slices that suit their batches: 2,016 images cannot be divided by 256.
+# Recipes of later papers, on slices that suit their batches: 2,016 images cannot be divided by 256.
 LATER = (
   *(f"configs/deit3.py:{size}" for size in ("S", "B", "L", "H")),
   *(f"configs/deit3.py:{size},finetune" for size in ("B", "L", "H")),
@@ -56,14 +56,14 @@ def recipes() -> list[str]:
 
 
 def pairs() -> list[Pair]:
-  """What is compiled."""
+  """The recipes to compile, each with a topology."""
   of_the_paper = [(recipe, topology) for recipe in recipes() for topology in TOPOLOGIES]
   of_later = [(recipe, topology) for recipe in LATER for topology in LATER_TOPOLOGIES]
   return [*of_the_paper, *of_later, *ONE_HOST]
 
 
 def before_names(rows: list[Row]) -> list[str]:
-  """What the page says of rows that do not tell which program they are of."""
+  """The lines about rows that do not say which program they are for."""
   old = sum(not row["made_from"] for row in rows)
   return [
     f"- {old} rows were compiled before `made_from` was written down. Of these, the rows of",
@@ -104,10 +104,12 @@ def page(rows: list[Row]) -> str:
     "|---|---|---|---|---|---|---|---|---|---|",
   ]
   for row in TABLE.sorted(rows):
-    fits = str(row["fits"]) == "True"
+    note = ""
+    if str(row["fits"]) != "True":
+      note = " (does not fit)"
     lines.append(
       f"| {row['recipe']} | {row['topology']} | {row['devices']} | {row['settings']} "
-      f"| {number(row, 'peak_bytes', 2**-30, 1)}{'' if fits else ' (does not fit)'} "
+      f"| {number(row, 'peak_bytes', 2**-30, 1)}{note} "
       f"| {number(row, 'hbm_bytes', 2**-30, 0)} | {number(row, 'step_seconds_estimate', 1e3, 1)} "
       f"| {percent(row, 'mfu')} "
       f"| {number(row, 'core_days', 1, 1)} | {number(row, 'paper_core_days', 1, 0)} |"

@@ -1,4 +1,4 @@
-"""Which values of a compiled step depend on one of its arguments."""
+"""Finds the values of a compiled step that depend on one of its arguments."""
 
 from compiled import program_text
 from compiled.instructions import Instruction, Program
@@ -9,8 +9,8 @@ Flags = tuple[bool, ...]  # of each element of a tuple; of anything else, one fl
 def of(program: Program, argument: str | tuple[str, ...]) -> dict[str, bool]:
   """{name of an instruction: whether its value, or a part of it, depends on an argument}.
 
-  A value depends on the argument if anything that it is computed from does. What goes around in a
-  loop is followed until nothing changes.
+  A value depends on the argument if anything that it is computed from does. Values carried around a
+  loop are followed until nothing changes.
 
   Args:
     program: the step.
@@ -24,8 +24,10 @@ def of(program: Program, argument: str | tuple[str, ...]) -> dict[str, bool]:
     return known[program.result(block).name]
 
   def flags(one: Instruction, arguments: list[Flags]) -> Flags:
+    if one.kind == "parameter" and arguments:
+      return arguments[one.number]
     if one.kind == "parameter":
-      return arguments[one.number] if arguments else (one.op_name.startswith(argument),)
+      return (one.op_name.startswith(argument),)
     operands = [known[name] for name in one.operands]
     if one.kind == "get-tuple-element":
       return (_element(operands[0], int(one.attribute(r"index=(\d+)"))),)
@@ -35,22 +37,28 @@ def of(program: Program, argument: str | tuple[str, ...]) -> dict[str, bool]:
       return around(one.attribute(r"body=(%[^\s,]+)"), operands[0])
     if one.called:
       return visit(one.called, operands)
-    return operands[0] if len(operands) == 1 else (any(any(each) for each in operands),)
+    if len(operands) == 1:
+      return operands[0]
+    return (any(any(each) for each in operands),)
 
   def around(body: str, carried: Flags) -> Flags:
     after = _merged(carried, visit(body, [carried]))
-    return after if after == carried else around(body, after)
+    if after == carried:
+      return after
+    return around(body, after)
 
   visit(program_text.ENTRY, [])
   return {name: any(each) for name, each in known.items()}
 
 
 def _element(flags: Flags, index: int) -> bool:
-  return flags[index] if len(flags) > 1 else flags[0]
+  if len(flags) == 1:
+    return flags[0]
+  return flags[index]
 
 
 def _merged(one: Flags, other: Flags) -> Flags:
   if len(one) == len(other):
     return tuple(a or b for a, b in zip(one, other, strict=True))
-  longer, (first, *_) = (one, other) if len(one) > len(other) else (other, one)
-  return tuple(each or first for each in longer)
+  shorter, longer = sorted((one, other), key=len)
+  return tuple(each or shorter[0] for each in longer)

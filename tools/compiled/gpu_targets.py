@@ -10,7 +10,7 @@ from vit_jax.devices.chips import chip
 
 
 class Target(NamedTuple):
-  """What the compiler asks of a GPU, beside what `Chip` has.
+  """The numbers of a GPU that the compiler needs, beside those of `Chip`.
 
   Attributes:
     kind: JAX's name for it.
@@ -100,12 +100,15 @@ def description(name: str) -> str:
   target = TARGETS[name]
   memory = chip(target.kind)
   major, minor = target.capability
+  # Whole blocks of 1 KiB; of 128 KiB, a block may have 99.
+  optin = target.shared - RESERVED
+  if target.threads == 1536:
+    optin = min(optin, 101_376)
   return TEXT.format(
     target=target,
     major=major,
     minor=minor,
-    # Whole blocks of 1 KiB; of 128 KiB, a block may have 99.
-    optin=min(target.shared - RESERVED, 101_376 if target.threads == 1536 else target.shared),
+    optin=optin,
     bandwidth=memory.hbm_bandwidth,
     memory=memory.hbm_bytes,
   )

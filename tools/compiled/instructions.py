@@ -1,11 +1,12 @@
 """The instructions of a compiled program, read from its text."""
 
+import operator
 import re
 from typing import NamedTuple
 
 from compiled import program_text
 
-# What only names, arranges or holds values, and loops, whose bodies are launched.
+# Instructions that only name, arrange or hold values, and loops, whose bodies are launched.
 UNLAUNCHED = (
   *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "opt-barrier"),
   *("after-all", "partition-id", "replica-id", "async-start"),
@@ -42,7 +43,7 @@ class Instruction(NamedTuple):
 
   @property
   def op_name(self) -> str:
-    """What JAX computes here, such as "jit(step)/jvp(ViT)/.../Dense_0/dot_general"; may be ""."""
+    """JAX's name, such as "jit(step)/jvp(ViT)/.../Dense_0/dot_general"; may be ""."""
     return self.attribute(r'op_name="([^"]*)"') or ""
 
   @property
@@ -52,7 +53,7 @@ class Instruction(NamedTuple):
 
   @property
   def target(self) -> str:
-    """The library function of a custom call; "" of anything else."""
+    """The library function of a custom call; "" for other instructions."""
     return self.attribute(r'custom_call_target="([^"]*)"') or ""
 
   @property
@@ -81,7 +82,9 @@ class Program:
     blocks = program_text.computations(text)
     self.blocks = {name: list(_instructions(block)) for name, block in blocks.items()}
     self.named = {one.name: one for block in self.blocks.values() for one in block}
-    takes_time = is_launched if program_text.cycles(text) is None else lambda one: one.cycles
+    takes_time = operator.attrgetter("cycles")
+    if program_text.cycles(text) is None:
+      takes_time = is_launched
     self.timed = [
       (times, one)
       for name, times in program_text.counted(blocks).items()
@@ -90,7 +93,7 @@ class Program:
     ]
 
   def inside(self, one: Instruction) -> list[Instruction]:
-    """What a fusion computes, with the fusions in it; of another instruction, itself."""
+    """The instructions in a fusion and in fusions inside it; for another instruction, itself."""
     if not one.called:
       return [one]
     return [each for inner in self.blocks[one.called] for each in self.inside(inner)]

@@ -20,10 +20,15 @@ def largest(compiled: Callable[[int], Program], first: int) -> tuple[int, Progra
     first: the number to try first.
   """
   tried: dict[int, Program] = {}
-  fitting, refused, batch = 0, math.inf, rounded(first) or 1
+  fitting = 0
+  refused = math.inf
+  batch = rounded(first) or 1
   while after(fitting) < refused:
     tried[batch] = compiled(batch)
-    fitting, refused = (batch, refused) if tried[batch].fits else (fitting, batch)
+    if tried[batch].fits:
+      fitting = batch
+    else:
+      refused = batch
     guess = seeming(tried, batch)
     if len(tried) > EVENLY and refused < math.inf:
       guess = (fitting + refused) / 2
@@ -35,24 +40,35 @@ def seeming(tried: dict[int, Program], batch: int) -> float:
   """How many images seem to fit: on a line through two programs, or in proportion from one."""
   its = tried[batch]
   room = its.usable_bytes - its.peak_bytes
-  others = sorted((n for n in tried if n != batch), key=lambda n: abs(n - batch))
-  if others and (slope := (tried[others[0]].peak_bytes - its.peak_bytes) / (others[0] - batch)) > 0:
-    return batch + room / slope
+  others = [n for n in tried if n != batch]
+  if others:
+    nearest = min(others, key=lambda n: abs(n - batch))
+    slope = (tried[nearest].peak_bytes - its.peak_bytes) / (nearest - batch)
+    if slope > 0:
+      return batch + room / slope
   return batch * (1 + room / max(its.temporary_bytes, 1))
 
 
 def rounded(images: float) -> int:
   """The largest number of images up to this one that is tried; 0: none."""
+  if images < 1:
+    return 0
   if images < UNIT:
-    return 2 ** int(math.log2(images)) if images >= 1 else 0
+    return 2 ** int(math.log2(images))
   return int(images // UNIT) * UNIT
 
 
 def after(images: int) -> int:
   """The next larger number that is tried."""
-  return images + UNIT if images >= UNIT else max(2 * images, 1)
+  if images >= UNIT:
+    return images + UNIT
+  return max(2 * images, 1)
 
 
 def before(images: float) -> float:
   """The next smaller number that is tried; 0: none."""
-  return images if math.isinf(images) else rounded(images - UNIT if images > UNIT else images / 2)
+  if math.isinf(images):
+    return images
+  if images > UNIT:
+    return rounded(images - UNIT)
+  return rounded(images / 2)

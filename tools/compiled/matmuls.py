@@ -29,7 +29,7 @@ def flops(program: Program, one: Instruction) -> int:
 
 
 def _of_matrices(program: Program, one: Instruction) -> int:
-  """Of a matmul: for each number of the result, the sizes that are summed over."""
+  """The FLOPs of a matmul: for each number of the result, the product of the summed sizes."""
   summed = one.attribute(r'lhs_contracting_dim(?:ension)?s"?[=:][\[{]([^\]}]*)[\]}]')
   sizes = sizes_of(program.named[one.operands[0]].shape)
   axes = [int(axis) for axis in re.findall(r"\d+", summed)]
@@ -37,16 +37,16 @@ def _of_matrices(program: Program, one: Instruction) -> int:
 
 
 def _of_attention(program: Program, one: Instruction) -> int:
-  """Of cuDNN's attention, whose operands begin with queries and keys, (B, N, heads, channels)."""
-  (batch, queries, heads, channels), keys = (
-    sizes_of(program.named[name].shape) for name in one.operands[:2]
-  )
+  """The FLOPs of cuDNN's attention; its first operands are queries and keys, (B, N, heads, D_h)."""
+  of_queries, of_keys = (sizes_of(program.named[name].shape) for name in one.operands[:2])
+  batch, queries, heads, channels = of_queries
+  keys = of_keys[1]
   matmuls = 5 if "Backward" in one.target else 2
-  return matmuls * 2 * batch * heads * queries * keys[1] * channels
+  return matmuls * 2 * batch * heads * queries * keys * channels
 
 
 def _of_convolution(program: Program, one: Instruction) -> int:
-  """Of a convolution. Axes may be those of a window, with padding, strides and dilations.
+  """The FLOPs of a convolution. Axes may have a window, with padding, strides and dilations.
 
   The TPU's compiler writes every matmul as one: dimensions of one operand alone, or of both, are
   then those of a window that leaves one multiplication for each place. cuDNN's gradients are
@@ -69,14 +69,19 @@ def _of_convolution(program: Program, one: Instruction) -> int:
 
 def _places(size: int, kernel: int, results: int, window: dict[str, str], axis: int) -> int:
   """The number of pairs (result, place in the kernel) along an axis that meet a number."""
-  of = lambda key, default: window[key].split("x")[axis] if key in window else default
-  low = int(of("pad", "0_0").partition("_")[0])
-  dilation = int(of("lhs_dilate", 1))
-  begins = np.arange(results)[:, None] * int(of("stride", 1)) - low
-  met = begins + np.arange(kernel) * int(of("rhs_dilate", 1))
+
+  def along_axis(key: str, default: str) -> str:
+    if key not in window:
+      return default
+    return window[key].split("x")[axis]
+
+  low = int(along_axis("pad", "0_0").partition("_")[0])
+  dilation = int(along_axis("lhs_dilate", "1"))
+  begins = np.arange(results)[:, None] * int(along_axis("stride", "1")) - low
+  met = begins + np.arange(kernel) * int(along_axis("rhs_dilate", "1"))
   return int(((met >= 0) & (met <= (size - 1) * dilation) & (met % dilation == 0)).sum())
 
 
 def sizes_of(shape: str) -> list[int]:
-  """The sizes of an array; of several, those of the first."""
+  """The sizes of an array; if there are several, those of the first."""
   return [int(n) for n in re.search(r"\[([\d,]*)\]", shape)[1].split(",") if n]

@@ -1,4 +1,4 @@
-"""What compiling for a kind of devices needs to know of it."""
+"""The properties of a kind of devices that compiling for it needs."""
 
 import dataclasses
 import math

@@ -12,8 +12,10 @@ FILES = {"tpu": "compiled.tpus", "gpu": "compiled.gpus"}  # by JAX's names of th
 
 
 def of(platform: str) -> Platform:
-  """What compiling needs to know of a platform; of one that is at hand, such as "cpu", nothing."""
-  return importlib.import_module(FILES[platform]).PLATFORM if platform in FILES else Platform()
+  """The platform with this name; the defaults for devices that are at hand, such as "cpu"."""
+  if platform not in FILES:
+    return Platform()
+  return importlib.import_module(FILES[platform]).PLATFORM
 
 
 def devices_of(topology: str):

@@ -30,13 +30,17 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
       match = re.search(rf"= (\S.*?) ({'|'.join(COLLECTIVES)})(-done)?\(", line)
       if not match:
         continue
-      kind, size = match[2], shape_bytes(match[1])
-      channel = re.search(r"channel_id=(\d+)", line)
-      key = channel[1] if channel else line
+      kind = match[2]
+      size = shape_bytes(match[1])
+      key = line
+      if channel := re.search(r"channel_id=(\d+)", line):
+        key = channel[1]
       if name.startswith("%all-reduce-scatter"):
         kept = _result(blocks[name])
-        kind, size = "reduce-scatter", shape_bytes(kept)
-        key = name if kept.startswith("(") else key
+        kind = "reduce-scatter"
+        size = shape_bytes(kept)
+        if kept.startswith("("):
+          key = name
       before, _ = by_kind[kind].get(key, (times, size))
       by_kind[kind][key] = min(times, before), size
   return {
@@ -89,15 +93,20 @@ def computations(text: str) -> dict[str, str]:
 
 
 def _result(block: str) -> str:
-  """The shape of the result of a block; of several results, all of them."""
+  """The shape of a block's result, or of all its results."""
   return re.search(r"ROOT \S+ = (.*?) [a-z][\w-]*\(", block)[1]
 
 
 def _loops(block: str) -> list[tuple[str, str, int | None]]:
   """The loops in a block: (name of the condition, name of the body, its runs if the text tells)."""
   found = re.findall(r" while\(.*?condition=(%[^\s,]+), body=(%[^\s,]+)(.*)", block)
-  told = lambda rest: re.search(r'"known_trip_count":\{"n":"(\d+)"', rest)
-  return [(condition, body, told(rest) and int(told(rest)[1])) for condition, body, rest in found]
+  return [(condition, body, _known_rounds(rest)) for condition, body, rest in found]
+
+
+def _known_rounds(rest: str) -> int | None:
+  """The number of iterations that the text of a loop tells; None if it does not."""
+  match = re.search(r'"known_trip_count":\{"n":"(\d+)"', rest)
+  return match and int(match[1])
 
 
 def runs(blocks: dict[str, str]) -> dict[str, int]:

@@ -49,18 +49,21 @@ def report(config: Config, topology: str, *, parts: bool = False, largest: bool 
     config, program = with_largest_batch(config, devices)
   else:
     config, program = with_fewest_parts(config, devices)
-  return dict(
+  result = dict(
     topology=topology,
     model=cost.label(config.model),
     image_size=config.data.image_size,
     global_batch=config.batch_size,
     **facts(config, program, parts=parts),
-    remedy=None if program.fits else find_remedy(config, program, devices, parts=parts),
+    remedy=None,
   )
+  if not program.fits:
+    result["remedy"] = find_remedy(config, program, devices, parts=parts)
+  return result
 
 
 def with_fewest_parts(config: Config, devices):
-  """The recipe and its program; parts of a batch that are AUTO are the fewest that fit."""
+  """The recipe and its program; if config.accumulation is AUTO, it is the smallest that fits."""
   program = compilation.compile_step(config, devices)
   if config.accumulation != AUTO or program.fits:
     return config, program
@@ -81,26 +84,30 @@ def with_largest_batch(config: Config, devices):
   """
   split = dict(batch_size=len(devices) * config.parts, accumulation=config.parts)
   each = meshes.groups(meshes.make(config.mesh, devices=devices, **split)) * config.parts
-  batches = lambda images: compilation.overridden(config, {"batch_size": images * each})
-  of = "device" if config.mesh.model == 1 else f"{config.mesh.model} devices"
+  unit = "device" if config.mesh.model == 1 else f"{config.mesh.model} devices"
+
+  def with_batch(images: int) -> Config:
+    return compilation.overridden(config, {"batch_size": images * each})
 
   def compiled(images: int):
-    tell(f"Trying {images * config.parts} images for each {of}.")
-    return compilation.compile_step(batches(images), devices, unlimited=True)
+    tell(f"Trying {images * config.parts} images for each {unit}.")
+    return compilation.compile_step(with_batch(images), devices, unlimited=True)
 
   images, program = largest_batch.largest(compiled, config.batch_size // each)
   if program is None:
     raise RunError(
-      f"A step does not fit with one image for each {of}; split the parameters, "
+      f"A step does not fit with one image for each {unit}; split the parameters, "
       "--config.mesh.fsdp, or compute activations again, --config.model.remat=everything."
     )
-  return batches(images), program
+  return with_batch(images), program
 
 
 def facts(config: Config, program, *, parts: bool = False) -> dict:
-  """The reported facts of one program; if asked, with the parts of its time."""
-  all_parts = breakdown(program.text, known(program.device_kind)) if program.text else []
-  return dict(
+  """The reported facts of one program; with `parts`, also where its time goes."""
+  categories = []
+  if program.text:
+    categories = breakdown(program.text, known(program.device_kind))
+  result = dict(
     devices=program.devices,
     device_kind=program.device_kind,
     made_from=program.made_from,
@@ -117,15 +124,20 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
     step_seconds_estimate=program.step_seconds,
     optimal_seconds=program.optimal_seconds,
-    **(estimates(config, program) if program.step_seconds else {}),
-    **(bounds(config, program, all_parts) if all_parts else {}),
-    **(sent(program) if program.text and program.devices > 1 else {}),
-    **(dict(breakdown=breakdown_of(program, all_parts)) if parts and all_parts else {}),
   )
+  if program.step_seconds:
+    result |= estimates(config, program)
+  if categories:
+    result |= bounds(config, program, categories)
+  if program.text and program.devices > 1:
+    result |= sent(program)
+  if parts and categories:
+    result["breakdown"] = breakdown_of(program, categories)
+  return result
 
 
 def bounds(config: Config, program, parts: list[Part]) -> dict:
-  """What no step of this program is faster than: each operation at a full rate of the device."""
+  """The bound on the speed of a step: each operation at a full rate of the device."""
   seconds = sum(part.bound_seconds for part in parts)
   peak = known(program.device_kind).peak_flops
   flops = flops_per_device(config, program)
@@ -140,7 +152,7 @@ def bounds(config: Config, program, parts: list[Part]) -> dict:
 
 
 def sent(program) -> dict:
-  """What one GPU sends in a step, and the least seconds; {} for TPUs."""
+  """The bytes that one GPU sends in a step, and their least seconds; {} for TPUs."""
   chip = known(program.device_kind)
   if not chip.link_bandwidth:
     return {}
@@ -150,14 +162,14 @@ def sent(program) -> dict:
 
 
 def breakdown_of(program, parts: list[Part]) -> list[dict]:
-  """Where the time of a step goes, by category; seconds and their ratio to the bound: by cycles."""
+  """Where the time of a step goes, by category; seconds and ratio come from the cycles."""
   clock = known(program.device_kind).clock_hz
-  found = []
+  rows = []
   for part in parts:
     seconds = part.cycles / clock if clock else None
     ratio = seconds / part.bound_seconds if seconds and part.bound_seconds else None
-    found.append(part._asdict() | dict(seconds=seconds, ratio=ratio))
-  return found
+    rows.append(part._asdict() | dict(seconds=seconds, ratio=ratio))
+  return rows
 
 
 def find_remedy(config: Config, program, devices, *, parts: bool = False) -> dict | None:
@@ -187,11 +199,8 @@ def estimates(config: Config, program) -> dict:
   )
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
-    days = (
-      steps.durations_in_steps(config, examples or step_program.UNKNOWN_LENGTH).total
-      * seconds
-      / 86_400
-    )
+    lengths = steps.durations_in_steps(config, examples or step_program.UNKNOWN_LENGTH)
+    days = lengths.total * seconds / 86_400
     paper_core_days, paper_epochs = core_days_in_paper(config)
     result |= dict(
       days=days,
@@ -204,7 +213,9 @@ def estimates(config: Config, program) -> dict:
 
 def flops_per_device(config: Config, program) -> float | None:
   """FLOPs of a step by the formula; None if only a part of the model is trained."""
-  return compilation.step_flops(config) / program.devices if trains_all(config) else None
+  if not trains_all(config):
+    return None
+  return compilation.step_flops(config) / program.devices
 
 
 def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
@@ -216,8 +227,9 @@ def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
     return None, None
   as_many = dataclasses.replace(its.model, num_classes=model.num_classes)
   its = dataclasses.replace(its, model=as_many)
-  same = cost.forward_macs(config) == cost.forward_macs(its)
-  return printed if same and trains_all(config) else (None, None)
+  if cost.forward_macs(config) != cost.forward_macs(its) or not trains_all(config):
+    return None, None
+  return printed
 
 
 def trains_all(config: Config) -> bool:

@@ -19,16 +19,16 @@ Pair = tuple[str, str]  # a recipe as --config takes it, and a topology
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """What one table has.
+  """A table of compiled recipes.
 
   Attributes:
-    csv: its rows.
+    csv: the file with its rows.
     pairs: recipes, each with a topology, in the order of the page.
     fields: of a row; "made_from" is that of `compilation.Program`.
     flags: of tools/compile_check.py for a recipe on a topology, with the rows so far.
-    page: the text of a page from the rows.
+    page: makes the text of a page from the rows.
     path: of that page.
-    today: the name of the program that the recipe of a row, with its settings, is now.
+    today: the name of the program that a row's recipe and settings give now.
   """
 
   csv: pathlib.Path
@@ -41,7 +41,9 @@ class Table:
 
   def read(self) -> list[Row]:
     """The rows already in the table; fields that an older table did not have are empty."""
-    text = self.csv.read_text() if self.csv.exists() else ""
+    text = ""
+    if self.csv.exists():
+      text = self.csv.read_text()
     rows = csv.DictReader(text.splitlines())
     return [{field: csv_text.plain(row.get(field, "")) for field in self.fields} for row in rows]
 
@@ -52,49 +54,62 @@ class Table:
     files.write_text(self.path, self.page(rows))
 
   def missing(self, rows: list[Row], topologies: list[str], part: str) -> list[Pair]:
-    """Pairs (recipe, topology) that `rows` lacks, then those whose row is of another program.
+    """Pairs (recipe, topology) that `rows` lacks, then those whose program has changed.
 
     Args:
       rows: existing rows.
-      topologies: of the pairs.
-      part: of the names of the recipes.
+      topologies: those of the pairs.
+      part: text that the names of the recipes contain.
     """
     pairs = [pair for pair in self.pairs() if part in pair[0] and pair[1] in topologies]
     pairs.sort(key=lambda pair: topologies.index(pair[1]))
-    known = {(row["recipe"], row["topology"]): row for row in rows}
-    row_of = lambda pair: known.get((name_of(pair[0]), pair[1]))
-    absent = [pair for pair in pairs if not row_of(pair)]
-    return absent + [pair for pair in pairs if row_of(pair) and self._is_old(row_of(pair))]
+    known = {_key(row): row for row in rows}
+    absent = []
+    old = []
+    for recipe, topology in pairs:
+      row = known.get((name_of(recipe), topology))
+      if not row:
+        absent.append((recipe, topology))
+      elif self._is_old(row):
+        old.append((recipe, topology))
+    return absent + old
 
   def _is_old(self, row: Row) -> bool:
-    """Whether the step of a row's recipe has changed since, or it was not written what it was."""
+    """Whether the step of a row's recipe has changed, or the row does not say what it was."""
     return not row["made_from"] or self.today(row) != row["made_from"]
 
   def sorted(self, rows: list[Row]) -> list[Row]:
     """The rows in the order of the pairs."""
     order = [(name_of(recipe), topology) for recipe, topology in self.pairs()]
-    place = lambda row: (row["recipe"], row["topology"])
-    return sorted((row for row in rows if place(row) in order), key=lambda r: order.index(place(r)))
+    listed = [row for row in rows if _key(row) in order]
+    return sorted(listed, key=lambda row: order.index(_key(row)))
 
   def complete(self, rows: list[Row], wanted: list[Pair], *, jobs: int) -> Iterator[str]:
-    """Compiles pairs, puts their rows into `rows` and the documents, and yields each one's name.
+    """Compiles pairs, puts their rows into `rows` and the files, and yields each one's name.
 
     Args:
       rows: existing rows; a new row takes the place of that of its pair, and is the last one.
       wanted: pairs (recipe, topology) to compile; failures are reported on stderr.
       jobs: number of compilations at a time.
     """
-    make = lambda pair: compiled(*pair, self.flags(*pair, rows))
+
+    def make(pair: Pair) -> Row | None:
+      return compiled(*pair, self.flags(*pair, rows))
+
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
       futures = [pool.submit(make, pair) for pair in wanted]
       for future in concurrent.futures.as_completed(futures):
         row = future.result()
         if row is not None:
-          its = lambda other: (other["recipe"], other["topology"])
-          rows[:] = [other for other in rows if its(other) != its(row)]
+          rows[:] = [other for other in rows if _key(other) != _key(row)]
           rows.append({field: row.get(field, "") for field in self.fields})
           self.write(rows)
           yield f"{row['recipe']} {row['topology']}"
+
+
+def _key(row: Row) -> Pair:
+  """The recipe and the topology of a row."""
+  return row["recipe"], row["topology"]
 
 
 def compiled(recipe: str, topology: str, flags: list[str]) -> Row | None:
@@ -112,14 +127,15 @@ def compiled(recipe: str, topology: str, flags: list[str]) -> Row | None:
 
 
 def name_today(row: Row) -> str:
-  """The name of the program that the recipe of a row, with its settings, is now."""
+  """The name of the program that a row's recipe and settings give now."""
   from compiled import compilation, platforms
   from vit_jax import recipes
   from vit_jax.extras.experiments.facts import decided
   from vit_jax.training.planning import before_devices
 
   settings = str(row.get("settings", "")).split()
-  settings += [f"batch_size={row['global_batch']}"] if "global_batch" in row else []
+  if "global_batch" in row:
+    settings.append(f"batch_size={row['global_batch']}")
   flags = [f"--config.{setting}" for setting in settings]
   asked = recipes.resolve(f"configs/{row['recipe']}", flags)
   config = decided(asked, before_devices(asked))
@@ -133,9 +149,13 @@ def name_of(recipe: str) -> str:
 
 def number(row: Row, key: str, scale: float, digits: int) -> str:
   """A number of a row in words; "" if the row has none."""
-  return f"{float(row[key]) * scale:,.{digits}f}" if row[key] not in ("", None) else ""
+  if row[key] in ("", None):
+    return ""
+  return f"{float(row[key]) * scale:,.{digits}f}"
 
 
 def percent(row: Row, key: str) -> str:
   """A share of a row in words; "" if the row has none."""
-  return number(row, key, 100, 0) + "%" * (row[key] not in ("", None))
+  if row[key] in ("", None):
+    return ""
+  return f"{number(row, key, 100, 0)}%"

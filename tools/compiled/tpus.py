@@ -11,9 +11,11 @@ TOPOLOGY = re.compile(KIND + r":[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?",
 
 def described(topology: str) -> dict:
   """The arguments of JAX's `get_topology_desc`."""
+  arguments = dict(platform="tpu", topology_name=topology)
   # On v4, JAX treats both cores of a chip as one device, and libtpu must be told so.
-  cores = {"chip_config_name": "megacore"} if topology.startswith("v4:") else {}
-  return dict(platform="tpu", topology_name=topology, **cores)
+  if topology.startswith("v4:"):
+    arguments["chip_config_name"] = "megacore"
+  return arguments
 
 
 def refused_bytes(message: str) -> int | None:
