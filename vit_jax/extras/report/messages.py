@@ -185,11 +185,7 @@ def conclusion(
   """
   spent = time_spent(account)
   if not finished:
-    stopped = (
-      f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
-      "Start the same command again to go on."
-    )
-    return f"{one_line(stopped)}\n{spent}"
+    return f"{stopped_in_words(folder, last)}\n{spent}"
   lines = metrics_log.read_lines(folder)
   metrics = results.evaluations_in(folder)[-1:]
   reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
@@ -208,6 +204,14 @@ def conclusion(
     f"Next:       {next_command(folder, early_stopping, head=head)}",
   ]
   return "\n".join(map(one_line, said))
+
+
+def stopped_in_words(folder: Path, last: int) -> str:
+  """Says that a signal stopped the run after its last step, and how to continue."""
+  return one_line(
+    f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
+    "Start the same command again to go on."
+  )
 
 
 def report_in_words(folder: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """The results of runs: final and best metrics, and curves."""
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -43,13 +44,14 @@ def metrics(runs: Sequence[RecordedRun]) -> list[Table]:
   """The last and the best value of each metric, with their steps; several runs side by side."""
   whose = of_average(runs)
   if len(runs) > 1:
-    last = lambda run: chosen(run, lambda key, points: points[-1])
+    last_of = functools.partial(chosen, choose=last)
+    best_of = functools.partial(chosen, choose=best)
     return [
-      side_by_side(f"Last metrics, with their steps{whose}", runs, last),
-      side_by_side(f"Best metrics, with their steps{whose}", runs, lambda run: chosen(run, best)),
+      side_by_side(f"Last metrics, with their steps{whose}", runs, last_of),
+      side_by_side(f"Best metrics, with their steps{whose}", runs, best_of),
     ]
   rows = [
-    (key, [*at(key, points[-1]), *at(key, best(key, points))])
+    (key, [*at(key, last(key, points)), *at(key, best(key, points))])
     for key in keys_of(runs[0])
     if (points := points_of(runs[0], key))
   ]
@@ -98,6 +100,11 @@ def points_of(run: RecordedRun, key: str) -> Points:
   """(step, value) of a metric, without NaN and infinity."""
   points = [(line["step"], float(line[key])) for line in run.lines if key in line]
   return [point for point in points if math.isfinite(point[1])]
+
+
+def last(key: str, points: Points) -> Point:
+  """The last point of any metric."""
+  return points[-1]
 
 
 def best(key: str, points: Points) -> Point:

@@ -106,12 +106,13 @@ def looks(runs: Sequence[RecordedRun]) -> list[Section]:
 
 def summary(runs: Sequence[RecordedRun]) -> Section:
   """Each run in a sentence, and notes on what could not be read or shown."""
-  several = len(runs) > 1
-  words = [(one.name, in_words(one)) for one in runs]
+  named = [(one.name, in_words(one)) for one in runs]
   for one in runs:
     notes = (*best_before_the_end(one), *start_of_average(one), *one.notes)
-    words += [(one.name, note) for note in notes]
-  words = [f"{name}: {text}" if several else text for name, text in words]
+    named += [(one.name, note) for note in notes]
+  words = [text for _, text in named]
+  if len(runs) > 1:
+    words = [f"{name}: {text}" for name, text in named]
   if len(runs) > MAX_DETAILED:
     words.append(f"Pictures and single evaluations are shown of the first {MAX_DETAILED} runs.")
   return Section("In short", words=words)
