@@ -55,7 +55,7 @@ NAMES = Table(
   *norm("Transformer/encoder_norm", "vit.layernorm"),
   *layer("head", "classifier", DENSE),
 )
-ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # in a model saved without "vit."
+ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # names in a ViTModel
 NOT_OURS = ("vit.pooler.", "decoder.")  # not used for image features
 WITH_HEAD = ["ViTForImageClassification"]
 WITHOUT_HEAD = ["ViTModel"]

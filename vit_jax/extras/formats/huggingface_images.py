@@ -154,7 +154,7 @@ def _colours(rule: Rule) -> Rule:
 
 def _prepared(values: dict, path: pathlib.Path) -> Prepared:
   size, resize, squeeze = _sizes(values, path)
-  factor = 255  # of the processor's pixels to pixels in [0, 1]
+  factor = 255  # the processor's pixels are in [0, factor]
   if values["do_rescale"]:
     factor = 255 * values["rescale_factor"]
   if math.isclose(factor, 1, rel_tol=1e-6):

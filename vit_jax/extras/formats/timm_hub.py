@@ -236,7 +236,7 @@ def _resize(side: int, share: float, mode: str) -> int:
 
 
 def _usual(architecture: str, field: str, default):
-  """A field of our model that has this name in timm; `default` without such a model or field."""
+  """A field of our model for timm's architecture; `default` without such a model or field."""
   meaning = model_names.translated(architecture)
   if meaning is None or not meaning.same:
     return default

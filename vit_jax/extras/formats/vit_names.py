@@ -157,7 +157,7 @@ def _size(found: dict[str, Any]) -> tuple[str, dict[str, int]]:
 
 
 def _alike(name: str, **differences) -> Translated | None:
-  """A model of the same size and patch; ViT-B/16 if neither is known, but what ours lack is."""
+  """A model of the same size and patch; without them ViT-B/16, if ours lack something."""
   sized, hybrid = (re.fullmatch(pattern, name) for pattern in _ALIKE)
   if hybrid:
     size, _ = _size(hybrid.groupdict())

@@ -19,8 +19,8 @@ MAX_POINTS = 4000  # in a chart
 DPI = 144  # of images inside a figure
 PNG_DPI = 180
 MAX_NAME = 40  # characters of a name
-NARROW = 300  # if the ends of a logarithmic axis have a ratio below this, marks 2 and 5 too
-NARROWER = 10  # below this ratio, marks evenly spaced numbers
+NARROW = 300  # a logarithmic axis whose ends have a lower ratio marks 2 and 5 too
+NARROWER = 10  # with a ratio below this, it marks evenly spaced numbers
 INK = "#010203"  # is replaced by the page's text colour, light or dark
 STYLE = (
   "<style>:root{--ink:#222}@media (prefers-color-scheme:dark){:root{--ink:#ddd}}"

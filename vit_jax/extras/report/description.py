@@ -22,7 +22,7 @@ from vit_jax.storage.starts import AUGMENTED, CLASSES, OPERATIONS
 from vit_jax.storage.workdir import IMAGES
 
 STRIP = 480  # pixels, the width of a row of images
-MAX_SHOWN = 4  # runs of which training images are shown
+MAX_SHOWN = 4  # runs whose training images are shown
 PREFIX = "config."
 
 

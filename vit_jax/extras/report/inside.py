@@ -98,7 +98,7 @@ def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
 def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
   """The mean attention distance of every head."""
   values = mean_distances(model.module, model.params, images)
-  layers = values.mean(axis=-1).reshape(-1, model.module.depth).mean(axis=0)  # of both axes
+  layers = values.mean(axis=-1).reshape(-1, model.module.depth).mean(axis=0)  # both axes
   return Picture(
     inked(inside.attention_distances, values),
     "svg+xml",

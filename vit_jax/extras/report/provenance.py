@@ -119,7 +119,7 @@ def write_augmented(run: Run, folder: Path):
   seen = plain.first_training(
     data.train, parts=data.parts, seed=run.config.seed, count=min(AUGMENTED, run.config.batch_size)
   )
-  if not seen:  # all of them are broken
+  if not seen:  # all images are broken
     return
   every = samples(first.augment, np.stack([squares(example.row)[0] for example in seen]))
   strips = {row: tiles.grid(one.images, len(one.images)) for row, one in enumerate(every)}

@@ -63,7 +63,7 @@ class ScoredSet:
     """The metrics in words; "" if some are missing."""
     try:
       return catalogue.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
-    except (KeyError, ValueError, TypeError):  # not as this version writes them
+    except (KeyError, ValueError, TypeError):  # another version wrote them
       return ""
 
 
