@@ -312,7 +312,9 @@ def _labels(file: Path, rows: list[_Row], notes: list[str]) -> table.Labels:
 
 
 def _wrong(file: Path, problem: str, header: list[str] = ()) -> SourceError:
-  advice = "each line must be the path of an image and its label"
+  columns = ""
   if header:
-    advice += f", in the columns {shown(header)}"
-  return SourceError(f'"{file}" {problem}; {advice}.')
+    columns = f", in the columns {shown(header)}"
+  return SourceError(
+    f'"{file}" {problem}; each line must be the path of an image and its label{columns}.'
+  )
