@@ -23,7 +23,7 @@ def search(
   Args:
     train: the dataset in which to find copies.
     tests: the datasets whose copies to find.
-    output: folder of the results.
+    output: folder for the results.
     max_pixels: larger images are not compared.
     shown: largest number of pairs on the page.
     options: flags for Beam.
@@ -32,8 +32,9 @@ def search(
     ConfigError: another search writes there, the data does not exist, Beam is not installed, or a
       flag is unknown to Beam.
   """
-  opener, datasets = Opener(max_pixels, threads=1, allow_overlap=True), [train, *tests]
-  opened = [opener.source(dataset) for dataset in datasets]
+  opener = Opener(max_pixels, threads=1, allow_overlap=True)
+  datasets = [train, *tests]
+  train_source, *test_sources = [opener.source(dataset) for dataset in datasets]
   try:
     from vit_jax.extras.duplicates import pipeline, report
   except ModuleNotFoundError as error:
@@ -41,16 +42,17 @@ def search(
       f"{error.name} is not installed; install it with pip install '.[dedup]'."
     ) from error
   folder(output, "--output")
+  lengths = [len(train_source), *map(len, test_sources)]
   print(
-    f"Searching {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} images ...",
+    f"Searching {lengths[0]:,} images for copies of {sum(lengths[1:]):,} images ...",
     file=sys.stderr,
   )
   with files.one_writer(output):
-    report.clear(output, pipeline.PAIRS)  # removes the files of a search that was stopped
-    sets = [*zip(datasets, map(len, opened), strict=True)]
+    report.clear(output, pipeline.PAIRS)  # files of a search that was stopped
+    sets = list(zip(datasets, lengths, strict=True))
     counts = pipeline.find_pairs(sets, output.absolute(), max_pixels=max_pixels, options=options)
-    pairs = report.gather(output, pipeline.PAIRS, opened[0], opened[1:])
-    report.write(output, pairs, opened[0], opened[1:], shown=shown, max_pixels=max_pixels)
+    pairs = report.gather(output, pipeline.PAIRS, train_source, test_sources)
+    report.write(output, pairs, train_source, test_sources, shown=shown, max_pixels=max_pixels)
   return {
     "train_images": counts["sought"],
     "test_images": counts["known"],

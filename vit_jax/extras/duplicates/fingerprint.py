@@ -1,11 +1,11 @@
 """Fingerprints for finding copies of images: a grey thumbnail, and hashes of views of it.
 
-A copy may be encoded again, resized, or cut by up to 5% at each edge. A perceptual hash (signs of
-the low frequencies of a discrete cosine transform) hardly changes by encoding and resizing. Cutting
-changes up to 26 of 64 bits, as many as differ between different images. Therefore a test image has
-hashes of 25 views, each cut differently. A training image has two: the whole image, in case it is
-the cut copy, and one cut on all sides, in case the test image is. Then one pair of views shows
-nearly the same.
+A copy may be encoded again, resized, or cropped by up to 5% at each edge. Encoding and resizing
+hardly change a perceptual hash (signs of the low frequencies of a discrete cosine transform).
+Cropping changes up to 26 of 64 bits, as many as differ between different images. Therefore a test
+image has hashes of 25 views, each cropped differently. A training image has two: the whole image,
+in case it is the cropped copy, and one cropped on all sides, in case the test image is. Then one
+pair of views shows nearly the same.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from vit_jax.data import images
 THUMBNAIL = 48  # pixels a side
 VIEW = 32  # pixels a side
 BITS = 64  # of a hash
-CUT = 0.05  # largest fraction that is cut off at an edge
+CUT = 0.05  # largest fraction cut off at an edge
 
 _EDGES = ((0.0, 0.0), (CUT / 2, CUT / 2), (CUT, CUT), (CUT, 0.0), (0.0, CUT))
 _WHOLE = ((0.0, 0.0), (0.0, 0.0))
@@ -33,12 +33,12 @@ SOUGHT_VIEWS = (_WHOLE, _INNER)
 
 
 class Fingerprint(NamedTuple):
-  """The parts of an image that are compared.
+  """The properties of an image that are compared.
 
   Attributes:
-    thumbnail: (48, 48) uint8, grey; the aspect is not kept.
+    thumbnail: (48, 48) uint8, grey; the aspect ratio is not kept.
     side: the smaller side of the image in pixels.
-    digest: digest of the size and pixels; equal for the same image in another lossless file.
+    digest: of the size and the pixels; equal for the same image in another lossless file.
   """
 
   thumbnail: np.ndarray
@@ -55,18 +55,18 @@ def fingerprint(image: bytes | np.ndarray, *, max_pixels: int) -> Fingerprint:
   pixels = images.as_rgb(image, max_pixels=max_pixels)
   side = min(pixels.shape[:2])
   grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
-  how = cv2.INTER_AREA if side > THUMBNAIL else cv2.INTER_LINEAR
+  interpolation = cv2.INTER_AREA if side > THUMBNAIL else cv2.INTER_LINEAR
+  thumbnail = cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=interpolation)
   digest = hashlib.blake2b(np.ascontiguousarray(pixels), digest_size=16)
   digest.update(repr(pixels.shape).encode())
-  return Fingerprint(
-    cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=how), side, digest.digest()
-  )
+  return Fingerprint(thumbnail, side, digest.digest())
 
 
 def view(thumbnail: np.ndarray, cut) -> np.ndarray:
   """The view of a thumbnail without the fractions `cut` at its edges: (32, 32) float32."""
   (top, bottom), (left, right) = cut
-  down, across = (1 - top - bottom) * THUMBNAIL / VIEW, (1 - left - right) * THUMBNAIL / VIEW
+  down = (1 - top - bottom) * THUMBNAIL / VIEW
+  across = (1 - left - right) * THUMBNAIL / VIEW
   # Maps the centre of each pixel of the view to a place in the thumbnail.
   place = np.array(
     [

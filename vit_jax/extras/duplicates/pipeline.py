@@ -27,7 +27,7 @@ PAIRS = "pairs"
 # Not Beam's DirectRunner, which first tries to download a runner in another language.
 RUNNER = "FnApiRunner"
 
-_BLOCK = 64  # images that a worker takes at a time
+_BLOCK = 64  # images that a worker reads at a time
 _COUNTERS = "images"
 _NEWS = 30  # seconds between two messages of a worker
 
@@ -54,14 +54,14 @@ def find_pairs(
     ConfigError: Beam has no such flag or runner.
   """
   pipeline = _pipeline(options)
-  sought, *known = (
+  sought, *known = [
     pipeline
     | f"blocks {number}" >> beam.Create([length])
     | f"numbers {number}" >> beam.FlatMap(_blocks)
     | f"spread {number}" >> beam.Reshuffle()
     | f"read {number}" >> beam.ParDo(_Read(dataset, max_pixels, number - 1))
     for number, (dataset, length) in enumerate(sets)
-  )
+  ]
   _ = (
     sought
     | "compare" >> beam.ParDo(_Compare(), beam.pvalue.AsList(known | beam.Flatten()))
@@ -72,7 +72,7 @@ def find_pairs(
   result.wait_until_finish()
   counts = dict.fromkeys(("known", "sought", "broken"), 0)
   ours = beam.metrics.MetricsFilter().with_namespace(_COUNTERS)
-  for counter in result.metrics().query(ours)["counters"]:  # one for each step of the pipeline
+  for counter in result.metrics().query(ours)["counters"]:  # each step of the pipeline has its own
     counts[counter.key.metric.name] += counter.result
   return counts
 
@@ -80,7 +80,8 @@ def find_pairs(
 def _pipeline(options: list[str]) -> beam.Pipeline:
   """An empty pipeline; raises ConfigError if Beam has no such flag or runner."""
   flags = PipelineOptions(options)
-  flags.view_as(StandardOptions).runner = flags.view_as(StandardOptions).runner or RUNNER
+  standard = flags.view_as(StandardOptions)
+  standard.runner = standard.runner or RUNNER
   known = flags.get_all_options()
   for name in flags.get_all_options(retain_unknown_options=True).keys() - known.keys():
     raise ConfigError(f"--{name} is neither a flag of this tool nor of Beam.")
@@ -107,20 +108,27 @@ class _Read(beam.DoFn):
     self._told = time.monotonic()
 
   def process(self, indices):
-    role = "sought" if self.place < 0 else "known"
     for index in indices:
       image_print = _fingerprint(self._source, index, self.max_pixels)
-      beam.metrics.Metrics.counter(_COUNTERS, role if image_print else "broken").inc()
-      if image_print and self.place < 0:
+      if not image_print:
+        _count("broken")
+      elif self.place < 0:
+        _count("sought")
         yield index, image_print
-      elif image_print:
+      else:
+        _count("known")
         yield Known.of((self.place, index), image_print)
     if time.monotonic() > self._told + _NEWS:
       self._told = time.monotonic()
       _log.warning("%s: at image %d of %d", self.dataset.source, indices[-1], len(self._source))
 
 
+def _count(kind: str):
+  beam.metrics.Metrics.counter(_COUNTERS, kind).inc()
+
+
 def _fingerprint(source: Source, index: int, max_pixels: int) -> Fingerprint | None:
+  """The fingerprint of an image; None if it cannot be read."""
   try:
     return fingerprint(source[index].image, max_pixels=max_pixels)
   except (BadImage, OSError) as error:

@@ -13,7 +13,9 @@ from vit_jax.data import images
 from vit_jax.data.sources import Source
 from vit_jax.data.sources.subset import write_exclusions
 
-EXCLUDE, PAIRS, PAGE = "exclude.txt", "pairs.jsonl", "pairs.html"
+EXCLUDE = "exclude.txt"
+PAIRS = "pairs.jsonl"
+PAGE = "pairs.html"
 
 _SIDE = 128  # pixels of a thumbnail
 _STYLE = "body{font:14px sans-serif} td{padding:4px;vertical-align:top;max-width:20em}"
@@ -21,20 +23,20 @@ _STYLE = "body{font:14px sans-serif} td{padding:4px;vertical-align:top;max-width
 
 def clear(directory: pathlib.Path, prefix: str) -> None:
   """Removes DIRECTORY/PREFIX-*.jsonl, which a stopped search left behind."""
-  for part in directory.glob(f"{prefix}-*.jsonl"):
-    part.unlink()
+  for shard in directory.glob(f"{prefix}-*.jsonl"):
+    shard.unlink()
 
 
 def gather(
   directory: pathlib.Path, prefix: str, train: Source, tests: Sequence[Source]
 ) -> list[dict]:
-  """Joins DIRECTORY/PREFIX-*.jsonl to pairs.jsonl, removes the parts, and returns the pairs.
+  """Joins DIRECTORY/PREFIX-*.jsonl to pairs.jsonl, removes these shards, and returns the pairs.
 
   Sorts the pairs by train index, then by likeness, the most alike first, and adds the names of
   their images: "train_name", "test_name".
   """
-  parts = sorted(directory.glob(f"{prefix}-*.jsonl"))
-  pairs = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+  shards = sorted(directory.glob(f"{prefix}-*.jsonl"))
+  pairs = [json.loads(line) for shard in shards for line in shard.read_text().splitlines()]
   pairs.sort(key=lambda pair: (pair["train"], -pair["likeness"], pair["set"], pair["test"]))
   for pair in pairs:
     pair["train_name"] = train.name(pair["train"])
@@ -56,7 +58,7 @@ def write(
   """Writes exclude.txt with the index and name of every training image of `pairs`, and pairs.html.
 
   Args:
-    directory: the folder of both files.
+    directory: the folder for both files.
     pairs: the pairs that `gather` returned.
     train, tests: the sources to which the numbers in the pairs refer.
     shown: largest number of pairs on the page; it shows the least alike, which are doubtful.

@@ -6,7 +6,7 @@ A copy has the brightness, the contrast and the shapes of its original. Therefor
 by their concordance, Lin's coefficient, which is lower than the correlation if means or variances
 differ: unrelated images of one edge, or flat windows of one sky, correlate up to 0.98. Details are
 compared by their correlation, because different images may have the same layout. Details that
-differ by less than a grey level are ignored: encoding an image changes it as much.
+differ by less than one grey level are ignored, because encoding an image changes it that much.
 
 This cannot distinguish drawings of few strokes: different digits of 8 x 8 pixels correlate up to
 0.994, better than many of them with their own JPEG of quality 50. Therefore, if the smaller side
@@ -37,7 +37,7 @@ DETAILS_LIKE = 0.45  # least correlation of their details
 FAINT = 1.0  # grey levels, root mean square; a smaller difference of details is ignored
 
 _DETAILS = (6, 16)  # range of frequencies on each axis
-_RIM = 1  # pixels at the edge of a view, which may show parts that the other image does not have
+_RIM = 1  # pixels at the edge of a view, which may show what the other image does not have
 RADIUS = 8  # bits
 _MAX_ORIGINALS = 10  # reported for an image; one is enough to exclude it
 
@@ -67,18 +67,19 @@ class Search:
   def __init__(self, known: Iterable[Known]):
     """Builds the index of the known images' hashes."""
     self._known: Sequence[Known] = list(known)
-    all_hashes = [image.hashes for image in self._known]
-    self._index = Index(np.concatenate(all_hashes) if all_hashes else np.zeros(0, np.uint64))
+    none = np.zeros(0, np.uint64)
+    self._index = Index(np.concatenate([none, *(image.hashes for image in self._known)]))
 
   def copied(self, sought: Fingerprint) -> dict[tuple[int, int], float]:
     """{place: concordance} of at most 10 known images of which `sought` is a copy."""
     originals = {}
     for number, sought_cut, known_cut in self._candidates(sought):
       known = self._known[number]
-      if known.place not in originals:
-        likeness = copies(sought, sought_cut, known.fingerprint, known_cut)
-        if likeness:
-          originals[known.place] = likeness
+      if known.place in originals:
+        continue
+      likeness = copies(sought, sought_cut, known.fingerprint, known_cut)
+      if likeness:
+        originals[known.place] = likeness
       if len(originals) == _MAX_ORIGINALS:
         break
     return originals
@@ -97,8 +98,8 @@ class Search:
 class Index:
   """Many hashes of 64 bits, indexed by 5 bands of bits.
 
-  If two hashes differ in at most 8 bits, there is a band in which they differ in at most one bit:
-  two bits in each band would be 10. So only hashes with such a band are compared. Needs 28 bytes of
+  If two hashes differ in at most 8 bits, they differ in at most one bit in some band, because two
+  bits in each band would be 10. So only hashes with such a band are compared. Needs 28 bytes of
   memory for each hash.
   """
 
@@ -123,7 +124,8 @@ class _Band:
   """The bits from `low` to `high` - 1 of all hashes, as a table from value to positions."""
 
   def __init__(self, hashes, low, high):
-    self._low, self._width = low, high - low
+    self._low = low
+    self._width = high - low
     keys = self._key(hashes).astype(np.int64)
     self._order = np.argsort(keys, kind="stable").astype(np.uint32)
     self._ends = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=2**self._width))])
@@ -149,20 +151,25 @@ def copies(sought: Fingerprint, sought_cut, known: Fingerprint, known_cut) -> fl
     return 1.0
   if min(sought.side, known.side) < SMALLEST:
     return 0.0
-  first, second = view(sought.thumbnail, sought_cut), view(known.thumbnail, known_cut)
-  whole, details = likeness(first, second)
-  return whole if whole >= LIKE and details >= DETAILS_LIKE else 0.0
+  sought_view = view(sought.thumbnail, sought_cut)
+  known_view = view(known.thumbnail, known_cut)
+  whole, details = likeness(sought_view, known_view)
+  if whole >= LIKE and details >= DETAILS_LIKE:
+    return whole
+  return 0.0
 
 
 def likeness(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
   """Concordance of two views inside their rims, and correlation of their details (1 if faint)."""
   inner = slice(_RIM, VIEW - _RIM)
-  details = details_of(first), details_of(second)
-  difference = np.sqrt(((details[0] - details[1]) ** 2).sum()) / VIEW  # in pixels: Parseval
-  return (
-    concordance(first[inner, inner], second[inner, inner]),
-    1.0 if difference <= FAINT else correlation(*details),
-  )
+  whole = concordance(first[inner, inner], second[inner, inner])
+  first_details = details_of(first)
+  second_details = details_of(second)
+  # By Parseval's theorem this is the root mean square over pixels.
+  difference = np.sqrt(((first_details - second_details) ** 2).sum()) / VIEW
+  if difference <= FAINT:
+    return whole, 1.0
+  return whole, correlation(first_details, second_details)
 
 
 def concordance(first: np.ndarray, second: np.ndarray) -> float:
@@ -172,14 +179,19 @@ def concordance(first: np.ndarray, second: np.ndarray) -> float:
   """
   spread = float(first.var() + second.var() + (first.mean() - second.mean()) ** 2)
   together = float(((first - first.mean()) * (second - second.mean())).mean())
-  return 2 * together / spread if spread > 1e-6 else 0.0
+  if spread > 1e-6:
+    return 2 * together / spread
+  return 0.0
 
 
 def correlation(first: np.ndarray, second: np.ndarray) -> float:
   """Pearson's coefficient; 0 if one of the images is constant."""
-  first, second = first - first.mean(), second - second.mean()
+  first = first - first.mean()
+  second = second - second.mean()
   scale = float(np.sqrt((first**2).sum() * (second**2).sum()))
-  return float((first * second).sum()) / scale if scale > 1e-6 else 0.0
+  if scale > 1e-6:
+    return float((first * second).sum()) / scale
+  return 0.0
 
 
 def details_of(image: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Reads DINOv2, with or without registers, from a folder of Hugging Face.
+"""Reads DINOv2, with or without registers, from a Hugging Face folder.
 
 The models are Dinov2Model and Dinov2WithRegistersModel (Oquab et al., 2023; Darcet et al., 2023): a
-ViT with LayerScale and exact GELU, without a head. The token that stood for masked patches in
-training is left out when they are read.
+ViT with LayerScale and exact GELU, without a head. The mask token, which only training needs, is
+left out.
 """
 
 import logging
@@ -10,7 +10,13 @@ import pathlib
 
 from vit_jax.config import Model
 from vit_jax.extras.formats import huggingface_images
-from vit_jax.extras.formats.huggingface import ACTIVATIONS, CONFIG, EPSILONS, WEIGHTS
+from vit_jax.extras.formats.huggingface import (
+  ACTIVATIONS,
+  CONFIG,
+  EPSILONS,
+  WEIGHTS,
+  activation_of,
+)
 from vit_jax.models.recognition import module_of
 from vit_jax.storage.tree import nest
 from vit_jax.weights import pixels, position_count, rules, safetensors
@@ -30,7 +36,8 @@ from vit_jax.weights.translation import (
 )
 
 KINDS = ("dinov2", "dinov2_with_registers")
-_BLOCK, _THEIR_BLOCK = "Transformer/encoderblock_{0}", "encoder.layer.{0}"
+_BLOCK = "Transformer/encoderblock_{0}"
+_THEIR_BLOCK = "encoder.layer.{0}"
 _ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
 NAMES = Table(
   ("cls", "embeddings.cls_token", SAME),
@@ -63,14 +70,16 @@ COMPUTED = {
   "use_swiglu_ffn": (Rule(lambda x: x is False, "False: no model here has SwiGLU"), False),
   "quantization_config": (one_of(None), None),
 }
-# How their position embeddings are resized; without registers, Transformers does not smooth them.
+# How Transformers resizes position embeddings; without registers, it does not antialias.
 POSITION_RESIZING = dict(zip(KINDS, ("bicubic", "bicubic_antialiased"), strict=True))
 _log = logging.getLogger(__name__)
 
 
 def _recognises(path: pathlib.Path) -> bool:
   config = path / CONFIG
-  settings = rules.read_json(config) if config.is_file() else None
+  if not config.is_file():
+    return False
+  settings = rules.read_json(config)
   return isinstance(settings, dict) and settings.get("model_type") in KINDS
 
 
@@ -91,7 +100,7 @@ def _load(folder: pathlib.Path) -> dict:
 
 
 def _with_positions(flat: dict) -> dict:
-  """Zeros for the registers, which have no positions."""
+  """The arrays with position embeddings of zeros for the registers."""
   if "register_tokens" not in flat or POSITIONS not in flat:
     return flat
   registers = flat["register_tokens"].shape[1]
@@ -99,13 +108,13 @@ def _with_positions(flat: dict) -> dict:
 
 
 def _check_size(params: dict, stated: int):
-  """Checks that the position embeddings are for square images of the size that config.json says.
+  """Checks that the position embeddings are for square images of the size in config.json.
 
   Raises:
     ValueError: they are not.
   """
   module = module_of(params)
-  rest = stated % module.patch  # pixels at the edge that their model does not look at
+  rest = stated % module.patch  # pixels at the edge that Transformers' model ignores
   if module.side_of(params) != stated - rest:
     raise ValueError(
       f"image_size is {stated} in {CONFIG}, and {module.side_of(params)} by the position embeddings"
@@ -113,9 +122,9 @@ def _check_size(params: dict, stated: int):
 
 
 def _prepared(folder: pathlib.Path, params: dict) -> huggingface_images.Prepared:
-  """How images are prepared; without a file that says it, at the size of the position embeddings.
+  """How images are prepared; without a file about it, by the size of the position embeddings.
 
-  As of their published processors, the smaller side then becomes 8/7 of the size.
+  The smaller side then becomes 8/7 of that size, as in the published processors.
   """
   side = inferred(params).image_size
   usual = huggingface_images.Prepared(
@@ -126,17 +135,18 @@ def _prepared(folder: pathlib.Path, params: dict) -> huggingface_images.Prepared
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
   if not params:
-    return None  # nothing tells what they were trained on
+    return None  # nothing records what they were trained on
   settings = rules.read_by_rules(folder / CONFIG, COMPUTED)
   prepared = _prepared(folder, params)
-  activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
   return Card(
     image_size=prepared.size,
     resize=prepared.resize,
     squeeze=prepared.squeeze,
     resampling=prepared.resampling,
     position_resizing=POSITION_RESIZING[settings["model_type"]],
-    model=Model(activation=activations[0], norm_epsilon=settings["layer_norm_eps"]),
+    model=Model(
+      activation=activation_of(settings["hidden_act"]), norm_epsilon=settings["layer_norm_eps"]
+    ),
   )
 
 

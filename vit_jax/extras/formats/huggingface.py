@@ -1,6 +1,6 @@
 """Weights as a folder for Hugging Face's ViTForImageClassification.
 
-Weights without a head are a ViTModel; a ViTModel's pooler is left out when it is read.
+Weights without a head are a ViTModel. Reading leaves out a ViTModel's pooler.
 """
 
 import json
@@ -34,8 +34,11 @@ from vit_jax.weights.translation import (
   to_heads,
 )
 
-CONFIG, NOTES, WEIGHTS = "config.json", "README.md", "model.safetensors"
-_BLOCK, _THEIR_BLOCK = "Transformer/encoderblock_{0}", "vit.encoder.layer.{0}"
+CONFIG = "config.json"
+NOTES = "README.md"
+WEIGHTS = "model.safetensors"
+_BLOCK = "Transformer/encoderblock_{0}"
+_THEIR_BLOCK = "vit.encoder.layer.{0}"
 _ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
 NAMES = Table(
   ("cls", "vit.embeddings.cls_token", SAME),
@@ -52,11 +55,12 @@ NAMES = Table(
   *norm("Transformer/encoder_norm", "vit.layernorm"),
   *layer("head", "classifier", DENSE),
 )
-ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # a model that was saved by itself
-NOT_OURS = ("vit.pooler.", "decoder.")  # what belongs to no image's features
-WITH_HEAD, WITHOUT_HEAD = ["ViTForImageClassification"], ["ViTModel"]
-MASKED = ["ViTMAEForPreTraining"], ["ViTMAEModel"]  # their encoders are ViTs
-# Models with parts that ours do not have, by their model_type.
+ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # names in a ViTModel
+NOT_OURS = ("vit.pooler.", "decoder.")  # not used for image features
+WITH_HEAD = ["ViTForImageClassification"]
+WITHOUT_HEAD = ["ViTModel"]
+MASKED = (["ViTMAEForPreTraining"], ["ViTMAEModel"])  # their encoders are ViTs
+# What other models have and ours do not, by their model_type.
 LACKING = {
   "deit": "a distillation token",
   "dinov2_with_registers": "register tokens",
@@ -75,8 +79,8 @@ ACTIVATIONS = {
 }
 PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_label_classification"}
 EPSILONS = Rule(lambda x: isinstance(x, float) and 0 < x <= 1e-2, "above 0, at most 0.01")
-# For each key of config.json that counts: what it must be, so that this project computes the same,
-# and transformers' default for a missing key; or ours, for a key of our own.
+# For each relevant key of config.json: the values with which this project computes the same, and
+# the default for a missing key: transformers', or ours for a key of our own.
 COMPUTED = {
   "architectures": (one_of(WITH_HEAD, WITHOUT_HEAD, *MASKED), None),
   "model_type": (one_of("vit", "vit_mae"), "vit"),
@@ -127,18 +131,26 @@ SMALLER_SIDE = """height, width = image.shape[:2]
 
 
 def _settings_in(folder: pathlib.Path) -> dict:
-  """What config.json says.
+  """The content of config.json.
 
   Raises:
     ValueError: the model computes something else than models of this project.
   """
   values = rules.read_json(folder / CONFIG)
   kind = values.get("model_type")
-  if what := LACKING.get(kind if isinstance(kind, str) else ""):
-    raise ValueError(f"it has {what} (model_type {kind!r}), which no model of this project has")
+  if isinstance(kind, str) and kind in LACKING:
+    raise ValueError(
+      f"it has {LACKING[kind]} (model_type {kind!r}), which no model of this project has"
+    )
   settings = rules.checked(values, COMPUTED, folder / CONFIG)
-  alone = {"architectures": WITHOUT_HEAD} if settings["architectures"] in MASKED else {}
-  return settings | alone
+  if settings["architectures"] in MASKED:
+    return settings | {"architectures": WITHOUT_HEAD}
+  return settings
+
+
+def activation_of(hidden_act: str) -> str:
+  """Our activation with one of transformers' names in `ACTIVATIONS`."""
+  return next(ours for ours, theirs in ACTIVATIONS.items() if hidden_act in theirs)
 
 
 def _load(folder: pathlib.Path) -> dict:
@@ -162,10 +174,10 @@ def _load(folder: pathlib.Path) -> dict:
 
 
 def _prepared(folder: pathlib.Path, settings: dict) -> images.Prepared:
-  """How images are prepared; without a file that says it, as usual for a ViT of this size.
+  """How images are prepared; without a file about it, as usual for a ViT of this size.
 
   Raises:
-    ValueError: it is another way than this project knows, or for another size than the model's.
+    ValueError: this project cannot prepare them so, or the size is not the model's.
   """
   side = settings["image_size"]
   prepared = images.read_processor(folder, "ViT") or images.usual(side)
@@ -178,38 +190,45 @@ def _prepared(folder: pathlib.Path, settings: dict) -> images.Prepared:
 
 
 def _within_vit(flat: dict, architectures: list[str]) -> dict:
-  """The arrays of a model without a head under the names that they have in one with a head.
+  """The arrays of a model without a head, named as in a model with a head.
 
-  A pooler, and the decoder of masked autoencoding, are left out.
+  Leaves out a pooler, and the decoder of a masked autoencoder.
   """
   if architectures == WITH_HEAD:
     return flat
-  named = {f"vit.{name}" if name.startswith(ALONE) else name: x for name, x in flat.items()}
+  named = {}
+  for name, array in flat.items():
+    if name.startswith(ALONE):
+      name = f"vit.{name}"
+    named[name] = array
   others = sorted(name for name in named if name.startswith(NOT_OURS))
   if others:
     _log.warning(
       "Left out, because models of this project have no pooler or decoder: %s.", listed(others)
     )
-  return {name: x for name, x in named.items() if name not in others}
+  return {name: array for name, array in named.items() if name not in others}
 
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card:
   settings = _settings_in(folder)
   prepared = _prepared(folder, settings)
-  ours = TRAINED_ON in settings  # an older export of ours does not say how images are resized
-  resampling = settings["resampling"] or (Card.resampling if ours else "")
-  rule = settings["position_resizing"] or (Card.position_resizing if ours else POSITION_RESIZING)
-  activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
+  usual_resampling = ""
+  usual_position_resizing = POSITION_RESIZING
+  if TRAINED_ON in settings:  # an export of ours; older ones do not say how to resize
+    usual_resampling = Card.resampling
+    usual_position_resizing = Card.position_resizing
+  resampling = settings["resampling"] or usual_resampling
+  loss = "sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax"
   return Card(
     image_size=settings["image_size"],
     resize=prepared.resize,
     squeeze=prepared.squeeze,
     resampling=images.resampling_of(prepared, resampling),
-    position_resizing=rule,
+    position_resizing=settings["position_resizing"] or usual_position_resizing,
     class_names=_class_names(settings),
-    loss="sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax",
+    loss=loss,
     model=Model(
-      activation=activations[0],
+      activation=activation_of(settings["hidden_act"]),
       norm_epsilon=settings["layer_norm_eps"],
       positions=settings["positions"],
     ),
@@ -221,9 +240,10 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card:
 
 def _class_names(settings: dict) -> tuple[str, ...]:
   classes = settings.get("id2label")
-  if classes is None:  # transformers leaves out its own names, which are of two classes
-    two = {"0": "LABEL_0", "1": "LABEL_1"}
-    classes = two if settings["architectures"] == WITH_HEAD else {}
+  if classes is None and settings["architectures"] == WITH_HEAD:
+    classes = {"0": "LABEL_0", "1": "LABEL_1"}  # transformers' own names, which it does not write
+  elif classes is None:
+    classes = {}
   if not isinstance(classes, dict) or set(classes) != {str(i) for i in range(len(classes))}:
     raise ValueError("id2label must name the classes 0, 1, 2, ...")
   return tuple(str(classes[str(i)]) for i in range(len(classes)))
@@ -249,32 +269,40 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
 
 
 def _at_size(params: dict, card: Card) -> dict:
-  """The parameters with position embeddings for the images of the card, as their model needs."""
-  module, side = module_of(params), card.image_size
+  """The parameters with position embeddings for the card's image size, which their model needs."""
+  module = module_of(params)
+  side = card.image_size
   if side in (0, inferred(params).image_size) or not inferred(params).image_size:
     return params
-  grid, shapes = module.grid(side, side), module.parameter_shapes(side)
+  grid = module.grid(side, side)
+  shapes = module.parameter_shapes(side)
   return fit(params, shapes, grid, position_resizing=card.position_resizing)[0]
 
 
 def _notes_on_images(card: Card) -> str:
-  """The text for whoever prepares images for the model."""
-  differs = card.resampling == Card.resampling
-  smaller = card.resize and not card.squeeze
-  text = README.replace("[CASES]", "three" if differs else "two") + LARGE * differs
-  text = text.replace("[RESIZED]", SMALLER_SIDE if smaller else SQUARE)
+  """The text for users who prepare images for the model."""
+  text = README.replace("[CASES]", "two")
+  if card.resampling == Card.resampling:
+    text = README.replace("[CASES]", "three") + LARGE
+  resized = SQUARE
+  if card.resize and not card.squeeze:
+    resized = SMALLER_SIDE
   side = card.resize if card.squeeze else card.image_size
+  text = text.replace("[RESIZED]", resized)
   return text.replace("[SIDE]", str(side)).replace("[RESIZE]", str(card.resize))
 
 
 def _unchanged(path: pathlib.Path) -> bool:
-  """Whether notes may be replaced: nobody has changed those of an earlier export, or none exist."""
+  """Whether notes may be replaced: there are none, or nobody changed those of an earlier export."""
   if not path.exists():
     return True
-  without_sizes = lambda text: re.sub(r"\d+", "0", text)
-  cards = Card(0), Card(0, resize=1), Card(0, resampling=f"pillow_{images.FILTERS[0]}")
-  written = [without_sizes(_notes_on_images(card)) for card in cards]
-  return without_sizes(path.read_text(encoding="utf-8", errors="replace")) in written
+  cards = (Card(0), Card(0, resize=1), Card(0, resampling=f"pillow_{images.FILTERS[0]}"))
+  written = [_without_sizes(_notes_on_images(card)) for card in cards]
+  return _without_sizes(path.read_text(encoding="utf-8", errors="replace")) in written
+
+
+def _without_sizes(text: str) -> str:
+  return re.sub(r"\d+", "0", text)
 
 
 def _no_place(what: str) -> ValueError:
@@ -282,7 +310,7 @@ def _no_place(what: str) -> ValueError:
 
 
 def _sizes(params: dict) -> dict:
-  """The keys of config.json that follow from the parameters, whose names are those of NAMES.
+  """The keys of config.json that follow from the parameters, named as in NAMES.
 
   Raises:
     ValueError: the class token or the position embeddings are missing.
@@ -302,11 +330,12 @@ def _sizes(params: dict) -> dict:
 
 
 def _settings(params: dict, card: Card) -> dict:
-  """The keys of config.json that the card tells."""
-  model = {key: x for key, x in vars(card.model).items() if x != AUTO}
-  model = USUAL | {"positions": "none"} | model
-  outputs = params["head"]["bias"].size if "head" in params else 0
-  names = card.class_names or tuple(f"class {i}" for i in range(outputs))
+  """The keys of config.json that follow from the card."""
+  known = {key: value for key, value in vars(card.model).items() if value != AUTO}
+  model = USUAL | {"positions": "none"} | known
+  names = card.class_names
+  if not names and "head" in params:
+    names = tuple(f"class {i}" for i in range(params["head"]["bias"].size))
   return {
     "model_type": "vit",
     "hidden_act": ACTIVATIONS[model["activation"]][0],

@@ -1,4 +1,4 @@
-"""How images are prepared for a model of Hugging Face: its preprocessor_config.json."""
+"""How images are prepared for a Hugging Face model: its preprocessor_config.json."""
 
 import math
 import pathlib
@@ -12,11 +12,12 @@ from vit_jax.weights.rules import Rule, number, one_of, three, whole
 
 FILE = "preprocessor_config.json"
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-IMAGENET = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-_HALF = [0.5] * 3, [0.5] * 3
-_CLIP = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
-# What Transformers' processors do where a file does not say it, by the first word of their names:
-# size, whether a number is the side of a square, filter, whether a centre is cut out, mean and std.
+# Mean and standard deviation of each channel.
+IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+_HALF = ([0.5] * 3, [0.5] * 3)
+_CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+# Defaults of Transformers' processors, by the first word of their names: size, whether a number is
+# the side of a square, filter, whether to crop the centre, mean and standard deviation.
 _USUAL = {
   "ViT": ({"height": 224, "width": 224}, True, 2, False, _HALF),
   "DeiT": ({"height": 256, "width": 256}, True, 3, True, _HALF),
@@ -25,21 +26,21 @@ _USUAL = {
 }
 _ENDINGS = ("ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor")
 _KINDS = {f"{kind}{ending}": kind for kind in _USUAL for ending in _ENDINGS}
-# Keys that change no pixel here: whose processor it is, and in which form arrays come and go.
+# Keys that do not change pixels: the name of the processor, and the form of arrays.
 _IGNORED = {
   *("image_processor_type", "feature_extractor_type", "processor_class", "_processor_class"),
   *("transformers_version", "_name_or_path", "_valid_processor_keys"),
   *("return_tensors", "data_format", "input_data_format", "device", "disable_grouping"),
-  "do_convert_rgb",  # all images are made RGB
+  "do_convert_rgb",  # all images are converted to RGB here
 }
 
 
 class Prepared(NamedTuple):
-  """What images become.
+  """How images are prepared.
 
   Attributes:
-    mean, deviation: that are subtracted and divided by, of pixels from 0 to 1.
-    size, resize, squeeze, resampling: as of `images.evaluate_image`.
+    mean, deviation: subtracted from pixels in [0, 1], and then divided by.
+    size, resize, squeeze, resampling: as in `images.evaluate_image`.
   """
 
   mean: list[float]
@@ -51,26 +52,25 @@ class Prepared(NamedTuple):
 
 
 def read_processor(folder: pathlib.Path, kind: str) -> Prepared | None:
-  """What the file in the folder of a model says; None without one.
+  """How the file in a model's folder prepares images; None if there is no file.
 
   Args:
-    folder: of the model.
-    kind: of its processor, a name of `_USUAL`, if the file does not say it.
+    folder: the model's folder.
+    kind: the kind of processor, a key of `_USUAL`, if the file does not name one.
 
   Raises:
-    ValueError: images are prepared in a way that this project does not know.
+    ValueError: this project cannot prepare images so.
   """
   path = folder / FILE
   if not path.is_file():
     return None
   values = rules.read_json(path)
   table = _rules(_kind(values, path) or kind)
-  unknown = sorted(
-    key for key in values.keys() - table.keys() - _IGNORED if values[key] not in (None, False)
-  )
+  others = values.keys() - table.keys() - _IGNORED
+  unknown = sorted(key for key in others if values[key] not in (None, False))
   if unknown:
     raise ValueError(f"{path} has {', '.join(unknown)}, which this project does not know.")
-  given = {key: value for key, value in values.items() if value is not None}  # null: not given
+  given = {key: value for key, value in values.items() if value is not None}  # null: the default
   return _prepared(rules.checked(given, table, path), path)
 
 
@@ -82,15 +82,20 @@ def usual(side: int) -> Prepared:
 def written(card: Card) -> dict:
   """The contents of the file for a model of this project."""
   square = _square(card.image_size)
-  size = _square(card.resize) if card.squeeze else {"shortest_edge": card.resize}
-  cropped = {"size": size, "do_center_crop": True, "crop_size": square}
+  processor = "ViTImageProcessor"
+  sizes = {"size": square}
+  if card.resize:
+    processor = "BitImageProcessor"
+    resized = _square(card.resize) if card.squeeze else {"shortest_edge": card.resize}
+    sizes = {"size": resized, "do_center_crop": True, "crop_size": square}
+  numbers = {name: number for number, name in FILTERS.items()}
   mean, deviation = _HALF
   return {
-    "image_processor_type": "BitImageProcessor" if card.resize else "ViTImageProcessor",
+    "image_processor_type": processor,
     "do_convert_rgb": True,
     "do_resize": True,
-    **(cropped if card.resize else {"size": square}),
-    "resample": {name: key for key, name in FILTERS.items()}[_filter(card.resampling)],
+    **sizes,
+    "resample": numbers[_filter(card.resampling)],
     "do_rescale": True,
     "rescale_factor": 1 / 255,
     "do_normalize": True,
@@ -100,9 +105,10 @@ def written(card: Card) -> dict:
 
 
 def resampling_of(prepared: Prepared, recorded: str) -> str:
-  """How images are resized: as an export of this project recorded it, if the filter is the same."""
-  same = recorded and _filter(recorded) == _filter(prepared.resampling)
-  return recorded if same else prepared.resampling
+  """The resampling that an export of ours recorded if it has the file's filter; else the file's."""
+  if recorded and _filter(recorded) == _filter(prepared.resampling):
+    return recorded
+  return prepared.resampling
 
 
 def _filter(resampling: str) -> str:
@@ -122,7 +128,7 @@ def _kind(values: dict, path: pathlib.Path) -> str:
 
 def _rules(kind: str) -> rules.Rules:
   size, square, resample, crops, (mean, deviation) = _USUAL[kind]
-  flag, colours = one_of(True, False), lambda rule: _either(three(rule), rule)
+  flag = one_of(True, False)
   return {
     "do_resize": (one_of(True), True),
     "size": (_IS_SIZE, size),
@@ -133,26 +139,34 @@ def _rules(kind: str) -> rules.Rules:
     "do_rescale": (flag, True),
     "rescale_factor": (number(1e-6, 1000), 1 / 255),
     "do_normalize": (flag, True),
-    "image_mean": (colours(number(-1000, 1000)), mean),
-    "image_std": (colours(number(1e-6, 1000)), deviation),
+    "image_mean": (_colours(number(-1000, 1000)), mean),
+    "image_std": (_colours(number(1e-6, 1000)), deviation),
     "do_pad": (one_of(False), False),
     "do_flip_channel_order": (one_of(False), False),
   }
 
 
-def _either(rule: Rule, other: Rule) -> Rule:
-  return Rule(lambda x: rule.test(x) or other.test(x), f"{rule.words}, or a number {other.words}")
+def _colours(rule: Rule) -> Rule:
+  """Three numbers that fit a rule, one for each channel, or one number for all channels."""
+  each = three(rule)
+  return Rule(lambda x: each.test(x) or rule.test(x), f"{each.words}, or a number {rule.words}")
 
 
 def _prepared(values: dict, path: pathlib.Path) -> Prepared:
   size, resize, squeeze = _sizes(values, path)
-  factor = 255 * values["rescale_factor"] if values["do_rescale"] else 255
-  factor = 1 if math.isclose(factor, 1, rel_tol=1e-6) else factor
-  colours = [values["image_mean"], values["image_std"]] if values["do_normalize"] else [0, 1]
-  mean, deviation = (x if isinstance(x, list) else [x] * 3 for x in colours)
+  factor = 255  # the processor's pixels are in [0, factor]
+  if values["do_rescale"]:
+    factor = 255 * values["rescale_factor"]
+  if math.isclose(factor, 1, rel_tol=1e-6):
+    factor = 1
+  mean = 0
+  deviation = 1
+  if values["do_normalize"]:
+    mean = values["image_mean"]
+    deviation = values["image_std"]
   return Prepared(
-    [x / factor for x in mean],
-    [x / factor for x in deviation],
+    [x / factor for x in _of_channels(mean)],
+    [x / factor for x in _of_channels(deviation)],
     size,
     resize,
     squeeze,
@@ -160,14 +174,22 @@ def _prepared(values: dict, path: pathlib.Path) -> Prepared:
   )
 
 
+def _of_channels(value) -> list[float]:
+  """A number for each channel; a single number is for all of them."""
+  if isinstance(value, list):
+    return value
+  return [value] * 3
+
+
 def _sizes(values: dict, path: pathlib.Path) -> tuple[int, int, bool]:
   """`size`, `resize` and `squeeze` of `images.evaluate_image`.
 
   Raises:
-    ValueError: images do not become squares of one size.
+    ValueError: images do not become squares of the same size.
   """
   size = _sides(values["size"], square=values["default_to_square"])
-  resize, squeeze = size.get("height", size.get("shortest_edge")), "height" in size
+  resize = size.get("height", size.get("shortest_edge"))
+  squeeze = "height" in size
   if size not in (_square(resize), {"shortest_edge": resize}):
     raise _refused(path, f"size is {size}, no square and no shortest_edge")
   if not values["do_center_crop"]:
@@ -178,14 +200,16 @@ def _sizes(values: dict, path: pathlib.Path) -> tuple[int, int, bool]:
   side = crop.get("height")
   if crop != _square(side) or side > resize:
     raise _refused(path, f"crop_size is {crop}, no square inside the size {size}")
-  return (side, 0, False) if squeeze and side == resize else (side, resize, squeeze)
+  if squeeze and side == resize:
+    return side, 0, False
+  return side, resize, squeeze
 
 
 def _sides(value, *, square: bool) -> dict:
-  """A size as old and new files write it, in the new form; a number is a square or an edge."""
-  if isinstance(value, int):
-    return _square(value) if square else {"shortest_edge": value}
-  return {key: length for key, length in value.items() if length is not None}
+  """A size in the form of new files; in old files a number is the side of a square or an edge."""
+  if not isinstance(value, int):
+    return {key: length for key, length in value.items() if length is not None}
+  return _square(value) if square else {"shortest_edge": value}
 
 
 def _square(side: int) -> dict:
@@ -196,11 +220,11 @@ def _refused(path: pathlib.Path, what: str) -> ValueError:
   return ValueError(f"{path} asks for what this project does not compute: {what}.")
 
 
+def _is_size(value) -> bool:
+  if isinstance(value, dict):
+    return all(length is None or _LENGTH.test(length) for length in value.values())
+  return _LENGTH.test(value)
+
+
 _LENGTH = whole(1, MAX_PIXELS)
-_IS_SIZE = Rule(
-  lambda x: (
-    _LENGTH.test(x)
-    or (isinstance(x, dict) and all(n is None or _LENGTH.test(n) for n in x.values()))
-  ),
-  "a number of pixels, or a height and a width",
-)
+_IS_SIZE = Rule(_is_size, "a number of pixels, or a height and a width")

@@ -1,4 +1,4 @@
-"""Pickled files of weights, which are never read: they could run any code. Says how to convert."""
+"""Says how to convert pickled files of weights, which are never read: they could run any code."""
 
 from vit_jax.process.text import quoted
 from vit_jax.storage import files
@@ -9,15 +9,17 @@ NAMES = ("pytorch_model.bin", "model.pt", "model.pth")  # in folders
 
 
 def refusal(path: Path) -> str:
-  """As `advice`, of a file, or of the weights in a folder."""
+  """As `advice`, for a file or for the weights in a folder."""
   return advice(path) or advice_in(path)
 
 
 def advice(path: Path) -> str:
-  """Says what to do with a file that is pickled by its name; "" if it is not."""
+  """Says how to convert a file whose suffix is that of a pickle; else ""."""
   if path.suffix not in SUFFIXES:
     return ""
-  result = path.with_name("model.safetensors") if path.name in NAMES else _with_suffix(path)
+  result = _with_suffix(path)
+  if path.name in NAMES:
+    result = path.with_name("model.safetensors")
   command = f"--source {quoted(path)} --output {quoted(result)}"
   return (
     f"{path} is pickled, and pickles are never read, because they can run any code. To convert it, "
@@ -26,12 +28,15 @@ def advice(path: Path) -> str:
 
 
 def advice_in(folder: Path) -> str:
-  """As `advice`, of the pickled weights in a folder; "" if there are none."""
-  there = (folder / name for name in NAMES)
-  return next((advice(path) for path in there if files.is_file(path)), "")
+  """As `advice`, for the pickled weights in a folder; "" if there are none."""
+  for name in NAMES:
+    if files.is_file(folder / name):
+      return advice(folder / name)
+  return ""
 
 
 def _with_suffix(path: Path) -> Path:
-  while path.suffix in SUFFIXES:  # checkpoint.pth.tar
+  """The path with .safetensors in place of all suffixes of a pickle."""
+  while path.suffix in SUFFIXES:  # checkpoint.pth.tar has two
     path = path.with_suffix("")
   return path.with_name(f"{path.name}.safetensors")

@@ -1,4 +1,4 @@
-"""What other libraries call the ResNets of BiT: timm, Transformers, published files."""
+"""Names of BiT's ResNets in other libraries: timm, Transformers, published files."""
 
 import re
 

@@ -1,10 +1,10 @@
-"""Parameters under timm's names, as timm saves and loads them (`state_dict`), in both directions.
+"""Converts parameters from and to timm's names, as timm saves and loads them (`state_dict`).
 
 Names and layouts are those of timm's VisionTransformer, with or without a ResNet below it, and of
-its ResNetV2 with BiT's stem. Some of timm's models add position embeddings to the patches alone,
-and all with registers do; such embeddings get zeros for the other tokens here, and such zeros are
-left out where a model with registers is written. Read are also the names of DINOv2's own files, of
-DeiT III's, and the representation layer of timm's earlier models.
+its ResNetV2 with BiT's stem. Some of timm's models, and all with registers, add position embeddings
+to the patches alone. Reading adds zeros for the other tokens; writing a model with registers leaves
+these zeros out. The names in DINOv2's own files and in DeiT III's, and the representation layer of
+timm's earlier models, can be read too.
 """
 
 import dataclasses
@@ -69,7 +69,8 @@ _VIT = Table(
   *layer("head", "head", DENSE),
 )
 _ROOT = "patch_embed.backbone"
-_UNIT, _THEIR_UNIT = "block{1}/unit{1}", f"{_ROOT}.stages.{{0}}.blocks.{{0}}"
+_UNIT = "block{1}/unit{1}"
+_THEIR_UNIT = f"{_ROOT}.stages.{{0}}.blocks.{{0}}"
 _WITH_ROOT = _VIT + Table(
   ("conv_root/kernel", f"{_ROOT}.conv.weight", CONVOLUTION),
   *norm("gn_root", f"{_ROOT}.norm"),
@@ -88,10 +89,10 @@ _BIT = Table(
   (f"resnet/root_block/{_CONV}", "stem.conv.weight", CONVOLUTION),
   *(
     row
-    for i, part in enumerate("abc", start=1)
+    for i, letter in enumerate("abc", start=1)
     for row in (
-      *norm(f"{_BIT_UNIT}/{part}/group_norm", f"stages.{{0}}.blocks.{{0}}.norm{i}"),
-      (f"{_BIT_UNIT}/{part}/{_CONV}", f"stages.{{0}}.blocks.{{0}}.conv{i}.weight", CONVOLUTION),
+      *norm(f"{_BIT_UNIT}/{letter}/group_norm", f"stages.{{0}}.blocks.{{0}}.norm{i}"),
+      (f"{_BIT_UNIT}/{letter}/{_CONV}", f"stages.{{0}}.blocks.{{0}}.conv{i}.weight", CONVOLUTION),
     )
   ),
   (f"{_BIT_UNIT}/a/proj/{_CONV}", "stages.{0}.blocks.{0}.downsample.conv.weight", CONVOLUTION),
@@ -100,14 +101,15 @@ _BIT = Table(
   ("head/bias", "head.fc.bias", SAME),
 )
 _TABLES = (_VIT, _WITH_ROOT, _HYBRID, _BIT)
-_EARLIER = Table(*layer("pre_logits", "pre_logits.fc", DENSE))  # timm has no such layer any more
+_EARLIER = Table(*layer("pre_logits", "pre_logits.fc", DENSE))  # timm no longer has this layer
 _READ = (*(table + _EARLIER for table in (_VIT, _WITH_ROOT, _HYBRID)), _BIT)
 
-ACTIVATION = "gelu"  # of timm's models, unless they ask for another
-RESAMPLING, POSITION_RESIZING = "torchvision_bicubic", "bicubic_antialiased"
+ACTIVATION = "gelu"  # of timm's models, unless they name another
+RESAMPLING = "torchvision_bicubic"
+POSITION_RESIZING = "bicubic_antialiased"
 MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
-# Parts of timm's models that ours do not have, by the names of their parameters.
+# What timm's models have and ours do not, by the names of the parameters.
 _LACKING = {
   r"dist_token|head_dist\..*": "a distillation token",
   r"norm_pre\..*": "a norm before the blocks, as CLIP has",
@@ -117,15 +119,15 @@ _LACKING = {
   r"(.*\.)?rope\..*|.*\.attn\.[qv]_bias": "rotary positions, or another attention than timm's ViT",
   r"stem\.(conv|norm)[123]\..*": "a ResNet's deep stem",
 }
-_TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # of masked patches: no image has them
-# Names in files of others, and timm's: those of DeiT III, and DINOv2 with its blocks in chunks.
+_TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # only used to train with masks
+# (name in another file, timm's name): DeiT III, and DINOv2 with its blocks in chunks.
 _SPELLINGS = (
   (re.compile(r"(blocks\.[0-9]+)\.gamma_([12])"), r"\1.ls\2.gamma"),
   (re.compile(r"blocks\.[0-9]+\.([0-9]+\..*)"), r"blocks.\1"),
 )
 _REGISTERS = "register_tokens"  # in files of DINOv2 itself
 _log = logging.getLogger(__name__)
-# Where the width does not tell the heads: up to 1,024, timm's models have 64 channels a head.
+# Heads by width, above 1,024; up to 1,024, timm's models have 64 channels a head.
 _HEADS = dict.fromkeys((1152, 1280, 1408, 1664), 16)
 
 
@@ -138,7 +140,7 @@ def to_timm(params: dict) -> dict[str, np.ndarray]:
   """Makes timm's state dictionary from our tree, blocks unstacked.
 
   Raises:
-    ValueError: timm's models have no place for a parameter; names it.
+    ValueError: timm's models have no place for a parameter, which the message names.
   """
   flat = _of_patches_alone(flatten(params))
   try:
@@ -160,12 +162,12 @@ def from_timm(
 
   Args:
     flat: {timm's name: array}.
-    heads: attention heads; 0: as timm's models of this width have.
-    side: of the square images that the position embeddings are for, pixels; 0: unknown.
+    heads: attention heads; 0: as many as timm's models of this width have.
+    side: side in pixels of the square images that the position embeddings are for; 0: unknown.
     ours: whether this project wrote the file, so that nothing is ambiguous.
 
   Raises:
-    ValueError: the arrays are of a model with parts that ours do not have, which is named; or it is
+    ValueError: the model has something that ours do not have, which the message names; or it is
       unclear which tokens the position embeddings are for.
   """
   for name in flat:
@@ -185,10 +187,11 @@ def from_timm(
 
 
 def position_resizing(names) -> str:
-  """The rule for position embeddings of a file with these names.
+  """How the position embeddings of a file with these names are resized.
 
-  Of DINOv2's own files, those without registers have the rule of its own code. Masked autoencoders
-  with their decoder have that of theirs (`interpolate_pos_embed`), bicubic without antialiasing.
+  As in the code of their authors for masked autoencoders with their decoder
+  (`interpolate_pos_embed`: bicubic without antialiasing), and for DINOv2's own files without
+  registers.
   """
   if any(name.startswith("decoder") for name in names):
     return "bicubic"
@@ -198,20 +201,22 @@ def position_resizing(names) -> str:
 
 
 def stem_norms(params: dict) -> str:
-  """How timm normalises the ResNet of a model with these parameters; the usual one without it."""
+  """The `stem_norms` of timm's model with these parameters; the usual ones without a ResNet."""
   return "timm" if "conv_root" in params else USUAL["stem_norms"]
 
 
 def heads_of(flat: dict[str, np.ndarray]) -> int:
-  """The attention heads of timm's models with the width of these arrays; 0: they have no blocks.
+  """The number of heads in timm's models with the width of these arrays; 0 if there are no blocks.
 
   Raises:
-    ValueError: its models of this width differ, or there is none.
+    ValueError: timm's models of this width differ, or there are none.
   """
   if "blocks.0.norm1.weight" not in flat:
     return 0
   width = flat["blocks.0.norm1.weight"].size
-  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
+  heads = _HEADS.get(width, 0)
+  if width <= 1024:
+    heads = width // 64
   if not heads or width % heads:
     raise ValueError(
       f"nothing tells how many attention heads a model of width {width} has; put a config.json "
@@ -221,12 +226,13 @@ def heads_of(flat: dict[str, np.ndarray]) -> int:
 
 
 def _check_layers(flat):
-  """Refuses a gated MLP, and attention without biases, which the names alone do not tell."""
-  hidden = [np.shape(flat.get(f"blocks.0.mlp.{name}.weight")) for name in ("fc1", "fc2")]
-  if len(hidden[0]) == len(hidden[1]) == 2 and hidden[0][0] == 2 * hidden[1][1]:
+  """Refuses a gated MLP, and attention without biases, which the names alone do not reveal."""
+  first = np.shape(flat.get("blocks.0.mlp.fc1.weight"))
+  second = np.shape(flat.get("blocks.0.mlp.fc2.weight"))
+  if len(first) == len(second) == 2 and first[0] == 2 * second[1]:
     raise ValueError(
-      f"it has a gated MLP (SwiGLU; blocks.0.mlp.fc1 is {hidden[0]}), which no model of this "
-      "project has"
+      f"it has a gated MLP (SwiGLU; blocks.0.mlp.fc1 is {first}), which no model of this project "
+      "has"
     )
   if "blocks.0.attn.qkv.weight" in flat and "blocks.0.attn.qkv.bias" not in flat:
     raise ValueError(
@@ -236,7 +242,7 @@ def _check_layers(flat):
 
 
 def _for_images(flat):
-  """Leaves out what only training with masked patches needs."""
+  """Leaves out arrays that only training with masked patches needs."""
   others = sorted(filter(_TRAINING.fullmatch, flat))
   if others:
     _log.warning(
@@ -246,10 +252,10 @@ def _for_images(flat):
 
 
 def _respelled(flat):
-  """The arrays under timm's names of today.
+  """The arrays under timm's current names.
 
   Raises:
-    ValueError: two names mean the same.
+    ValueError: two names mean the same array.
   """
   renamed = {}
   for name, array in flat.items():
@@ -262,7 +268,7 @@ def _respelled(flat):
 
 
 def _with_registers(flat):
-  """DINOv2's own registers under timm's name; position embeddings of zeros for them."""
+  """Renames DINOv2's own registers to timm's name; adds position embeddings of zeros for them."""
   if _REGISTERS not in flat:
     return flat
   if "reg_token" in flat:
@@ -278,16 +284,20 @@ def _of_patches_alone(flat):
   """Leaves out zeros for the tokens before the patches, as timm's models with registers do."""
   if "register_tokens" not in flat or POSITIONS not in flat:
     return flat
-  before, table = _before(flat), np.asarray(flat[POSITIONS])
-  return flat if table[:, :before].any() else flat | {POSITIONS: table[:, before:]}
+  before = _before(flat)
+  table = np.asarray(flat[POSITIONS])
+  if table[:, :before].any():
+    return flat
+  return flat | {POSITIONS: table[:, before:]}
 
 
 def _before(flat) -> int:
+  """The number of tokens before the patches."""
   return sum(flat[name].shape[1] for name in ("cls", "register_tokens") if name in flat)
 
 
 def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
-  """What timm's models have in common; a warning says that nothing else tells it."""
+  """What timm's models have in common; warns that nothing else is known about this one."""
   _log.warning(
     "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
     "GELU, as many heads as models of this width have, the mean of the patches where there is no "

@@ -1,7 +1,7 @@
-"""Reads weights with timm's config.json beside them, such as a folder as timm publishes on the Hub.
+"""Reads weights with timm's config.json beside them, such as a folder that timm has on the Hub.
 
-The config tells the model's name, and how its images are prepared. Another mean and deviation of
-pixels than this project's is multiplied into the patch embedding.
+The config has the model's name, and says how images are prepared. If the mean and deviation of
+pixels are not this project's, they are folded into the patch embedding.
 """
 
 import functools
@@ -31,15 +31,17 @@ from vit_jax.weights.rules import (
   whole,
 )
 
-CONFIG, WEIGHTS, SUFFIX = "config.json", "model.safetensors", ".safetensors"
-# Arguments of timm's VisionTransformer that change nothing here, or that its arrays tell.
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+SUFFIX = ".safetensors"
+# Arguments of timm's VisionTransformer that change nothing here, or follow from its arrays.
 _ARGUMENTS = {
   *("patch_size", "num_classes", "depth", "mlp_ratio", "qkv_bias", "qk_norm", "init_values"),
   *("reg_tokens", "class_token", "no_embed_class", "pre_norm", "fc_norm", "drop_rate"),
   *("pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate"),
   *("weight_init", "fix_init"),
 }
-_POOLS = {"class_token": "token", "gap": "avg", "map": "map"}  # timm's names of ours
+_POOLS = {"class_token": "token", "gap": "avg", "map": "map"}  # our name: timm's
 _A_NAME = Rule(lambda x: isinstance(x, str), "a name")
 _SIDE = whole(1, MAX_SIDE)
 _SIZE = Rule(
@@ -63,7 +65,7 @@ ARGUMENTS = {
   "final_norm": (one_of(True, None), None),
   "proj_bias": (one_of(True, None), None),
 }
-# Defaults as of timm's PretrainedCfg; without a size the position embeddings tell it.
+# Defaults of timm's PretrainedCfg; a missing size follows from the position embeddings.
 IMAGES = {
   "mean": (three(number(-10, 10)), [0.485, 0.456, 0.406]),
   "std": (three(number(0.001, 1000)), [0.229, 0.224, 0.225]),
@@ -79,7 +81,9 @@ IMAGES = {
 def _recognises(path: pathlib.Path) -> bool:
   """Whether a path is such a folder, or a file in it that this project did not write."""
   config = _folder(path) / CONFIG
-  settings = read_json(config) if config.is_file() else None
+  if not config.is_file():
+    return False
+  settings = read_json(config)
   if not isinstance(settings, dict) or not isinstance(settings.get("architecture"), str):
     return False
   return path.is_dir() or (path.suffix == SUFFIX and not _has_card(path))
@@ -94,10 +98,11 @@ def _folder(path: pathlib.Path) -> pathlib.Path:
 
 
 def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
-  """What config.json says: of the model, of the images, and the arguments of the model."""
+  """The content of config.json: about the model, about its images, and the model's arguments."""
   file = _folder(path) / CONFIG
   settings = read_json(file)
-  images, arguments = settings.get("pretrained_cfg", settings), settings.get("model_args") or {}
+  images = settings.get("pretrained_cfg", settings)
+  arguments = settings.get("model_args") or {}
   if not isinstance(images, dict) or not isinstance(arguments, dict):
     raise ValueError(f"its {CONFIG} does not describe a model of timm")
   images = {key: value for key, value in images.items() if value is not None}
@@ -110,18 +115,23 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
     raise ValueError(
       f"it is a {settings['architecture']}, with {meaning.lacking}, which no model here has"
     )
-  parts = (settings, COMPUTED), (images, IMAGES), (arguments, ARGUMENTS)
-  return tuple(checked(values, rules, file) for values, rules in parts)
+  return (
+    checked(settings, COMPUTED, file),
+    checked(images, IMAGES, file),
+    checked(arguments, ARGUMENTS, file),
+  )
 
 
 def _weights(path: pathlib.Path) -> pathlib.Path:
   """The file with the arrays: the path itself, or the one in the folder.
 
   Raises:
-    ValueError: there is none, or there are several.
+    ValueError: there is no file, or there are several.
   """
-  if path.is_file() or (path / WEIGHTS).is_file():
-    return path if path.is_file() else path / WEIGHTS
+  if path.is_file():
+    return path
+  if (path / WEIGHTS).is_file():
+    return path / WEIGHTS
   found = sorted(path.glob(f"*{SUFFIX}"))
   if len(found) > 1:
     raise ValueError(f"it holds {listed([file.name for file in found])}; name one of them")
@@ -137,49 +147,53 @@ def _load(path: pathlib.Path) -> dict:
   heads = arguments["num_heads"] or _usual(settings["architecture"], "heads", 0)
   params = timm.from_timm(flat, heads, _side_of_positions(images, arguments))
   _check_width(params, width)
-  pools = [part["global_pool"] for part in (arguments, settings, images)]
+  pools = [values["global_pool"] for values in (arguments, settings, images)]
   _check_pool(params, [pool for pool in pools if pool is not None])
   return pixels.folded(params, images["mean"], images["std"])
 
 
 def _side_of_positions(images: dict, arguments: dict) -> int:
-  """The side of the square images that the model was made for; 0: not said.
+  """The side of the square images that the position embeddings are for; 0 if unknown.
 
   Raises:
-    ValueError: they are not square.
+    ValueError: the images are not square.
   """
-  size, sides = arguments["img_size"], (images["input_size"] or [0, 0, 0])[1:]
-  position_count.check_square(*sides)
+  _, height, width = images["input_size"] or [0, 0, 0]
+  position_count.check_square(height, width)
+  size = arguments["img_size"]
   if size is None:
-    return sides[0]
-  height, width = (size, size) if isinstance(size, int) else size
+    return height
+  if isinstance(size, int):
+    return size
+  height, width = size
   position_count.check_square(height, width)
   return height
 
 
 def _side_of_images(images: dict, arguments: dict) -> int:
-  """As `_side_of_positions`, of the images that it gets, for which it may resize the positions."""
-  resized = arguments["dynamic_img_size"] or arguments["strict_img_size"] is False
-  known = arguments | {"img_size": None} if resized and images["input_size"] else arguments
-  return _side_of_positions(images, known)
+  """The side of the model's input images, for which it may resize the positions; 0 if unknown."""
+  resizes = arguments["dynamic_img_size"] or arguments["strict_img_size"] is False
+  if resizes and images["input_size"]:
+    arguments = arguments | {"img_size": None}
+  return _side_of_positions(images, arguments)
 
 
 def _check_width(params: dict, width: int):
-  """Checks that config.json is of these weights, as far as attention heads depend on it.
+  """Checks that config.json belongs to these weights, since the heads depend on it.
 
   Raises:
-    ValueError: the arrays are of another width.
+    ValueError: the arrays have another width.
   """
-  there = module_of(params).feature_width()
-  if width not in (0, there) and "Transformer" in params:
+  width_of_arrays = module_of(params).feature_width()
+  if width not in (0, width_of_arrays) and "Transformer" in params:
     raise ValueError(
-      f"its {CONFIG} is of a model of width {width}, and its arrays are of one of width {there}; "
-      "put the config.json of these weights beside them"
+      f"its {CONFIG} is of a model of width {width}, and its arrays are of one of width "
+      f"{width_of_arrays}; put the config.json of these weights beside them"
     )
 
 
 def _check_pool(params: dict, stated: list[str]):
-  """Checks that the model pools as ours with these parameters does.
+  """Checks that the model pools as ours does with these parameters.
 
   Raises:
     ValueError: it does not.
@@ -194,7 +208,7 @@ def _check_pool(params: dict, stated: list[str]):
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   if not params:
-    return None  # nothing tells what they were trained on
+    return None  # nothing records what they were trained on
   settings, images, arguments = _settings(path)
   usual = functools.partial(_usual, settings["architecture"])
   side = _side_of_images(images, arguments) or card.inferred(params).image_size
@@ -214,16 +228,19 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
 
 
 def _resize(side: int, share: float, mode: str) -> int:
-  """The side that images are resized to; 0 if they become the square at once."""
+  """The side that images are resized to; 0 if they are resized to the square directly."""
   resize = math.floor(side / share)
-  return 0 if mode == "squash" and resize == side else resize
+  if mode == "squash" and resize == side:
+    return 0
+  return resize
 
 
-def _usual(architecture: str, field: str, otherwise):
-  """A field of the model that timm calls so, if it is one of ours and has the field."""
+def _usual(architecture: str, field: str, default):
+  """A field of our model for timm's architecture; `default` without such a model or field."""
   meaning = model_names.translated(architecture)
-  known = meaning is not None and meaning.same
-  return getattr(models.create(architecture), field, otherwise) if known else otherwise
+  if meaning is None or not meaning.same:
+    return default
+  return getattr(models.create(architecture), field, default)
 
 
 TIMM = WeightFormat(

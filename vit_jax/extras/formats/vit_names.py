@@ -1,9 +1,9 @@
-"""What other libraries call ViTs and hybrids: timm, Transformers, torchvision, published files.
+"""Names of ViTs and hybrids in other libraries: timm, Transformers, torchvision, published files.
 
-timm's names are those of its 1.0.31: a name tells size, patch, parts and the side of the images, as
-in "vit_base_patch14_reg4_dinov2". What stands behind a dot names weights, never another
-architecture. Transformers' names are those of the repositories on the Hub; their epsilons are the
-defaults of its configurations.
+timm's names are those of version 1.0.31: a name gives the size, the patch, words for the variant
+and the side of the images, as in "vit_base_patch14_reg4_dinov2". The tag after a dot names weights,
+never another architecture. Transformers' names are those of the repositories on the Hub; their
+epsilons are the defaults of its configurations.
 """
 
 import csv
@@ -13,7 +13,7 @@ from typing import Any
 
 from vit_jax.config.model_names import Translated
 
-# Words for sizes; where we have no such size, the nearest one and its shape.
+# Our sizes by their words; for sizes that we lack, the nearest one and the shape.
 _SIZES = {"tiny": "Ti", "small": "S", "base": "B", "large": "L", "huge": "H", "so400m": "So400m"}
 _SHAPES = {
   "medium": ("S", dict(width=512, mlp_dim=2048, heads=8)),
@@ -34,7 +34,7 @@ def _scaled(init: float) -> dict[str, Any]:
   return dict(layer_scale=True, layer_scale_init=init)
 
 
-# The words behind the patch in timm's names.
+# The words after the patch in timm's names.
 _WORDS = {
   "gap": dict(pool="gap"),
   "map": dict(pool="map"),
@@ -46,8 +46,8 @@ _WORDS = {
   "reg1": dict(registers=1),
   "reg4": dict(registers=4),
 }
-_ONLY = {"plus": "base", "36x1": "small"}  # the size that a word is known with
-# What some names tell beside their words.
+_ONLY = {"plus": "base", "36x1": "small"}  # the only size with this word
+# Options of some names besides those of their words.
 _ALSO = (
   (r"vit_base_patch16_gap_224", dict(heads=16)),
   (r"vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*", dict(activation="gelu_tanh")),
@@ -55,19 +55,19 @@ _ALSO = (
   (r"deit3_.*", _scaled(1e-6)),
 )
 
-# Parts that ours do not have, by patterns of names, the first that fits.
+# What ours lack, by patterns of names; the first pattern that matches counts.
 _LACKING = pathlib.Path(__file__).with_name("vit_lacking.csv")
 
 _TIMM_HYBRID = rf"vit_{_SIZE}_r(?P<depth>26|50)?_s(?P<stride>16|32)(?:_p8)?{_SIDE}(?:_in21k)?"
 _TIMM = rf"(?:vit|deit3?)_{_SIZE}_patch{_PATCH}(?P<words>(?:_[a-z]\w*?|_36x1)*?){_SIDE}"
 _FLEXI = rf"flexivit_{_SIZE}"
-_OLD_TAGS = r"_(in21k|in21ft1k|sam|dino)$"  # timm's, before tags were behind a dot
+_OLD_TAGS = r"_(in21k|in21ft1k|sam|dino)$"  # of timm, before tags followed a dot
 
 _HUB_WORDS = dict(_EXACT, norm_epsilon=1e-12)
 _DINO_V2 = _EXACT | _scaled(1.0)
 _LETTERS = {"ti": "Ti", "s": "S", "b": "B", "l": "L", "h": "H"}
 _LETTER = f"(?P<letter>{'|'.join(_LETTERS)})"
-# Names of other kinds: pattern, the patch if the name does not tell it, options.
+# Other names: pattern, the patch if the name does not give it, options.
 _OTHERS = (
   # Transformers.
   (rf"(?:.+/)?(?:vit|deit)-{_SIZE}-patch{_PATCH}-(?P<side>\d+)(?:-in21k)?", 0, _HUB_WORDS),
@@ -84,7 +84,7 @@ _OTHERS = (
   (rf"(?:vit-)?{_LETTER}_{_PATCH}(?:-.*)?(?:\.npz)?", 0, {}),
 )
 _PUBLISHED_HYBRID = rf"r(?P<depth>26|50)?(?:\+vit-|_){_LETTER}_(?P<stride>16|32)(?:-.*)?(?:\.npz)?"
-# What may be a ViT with parts that are not known here.
+# Names of models that may be ViTs, with variants that are not known here.
 _ALIKE = (
   rf".*(?:vit|deit)3?[-_.]?(?:{_SIZE}|{_LETTER})[-_/.]?(?:patch|p)?[-_]?{_PATCH}(?!\d).*",
   rf".*vit-hybrid-{_SIZE}-bit-.*",
@@ -107,13 +107,17 @@ def _of_timm(name: str) -> Translated | None:
   if found := _hybrid(_TIMM_HYBRID, name, stem_norms="timm", **_EXACT):
     return found
   match = re.fullmatch(_TIMM, name) or re.fullmatch(_FLEXI, name)
-  words = (match.groupdict().get("words") or "").split("_")[1:] if match else ()
-  fits = lambda word: word in _WORDS and _ONLY.get(word, match["size"]) == match["size"]
-  if not match or not all(map(fits, words)):
+  if not match:
     return None
   options = dict(_EXACT)
-  for more in (*map(_WORDS.get, words), *(also for key, also in _ALSO if re.fullmatch(key, name))):
-    options |= more
+  words = match.groupdict().get("words") or ""
+  for word in words.split("_")[1:]:
+    if word not in _WORDS or _ONLY.get(word, match["size"]) != match["size"]:
+      return None
+    options |= _WORDS[word]
+  for pattern, more in _ALSO:
+    if re.fullmatch(pattern, name):
+      options |= more
   return _named(match.groupdict() | dict(usual=16), options)
 
 
@@ -128,17 +132,18 @@ def _hybrid(pattern: str, name: str, **options) -> Translated | None:
   match = re.fullmatch(pattern, name)
   if not match:
     return None
-  depth, side = match["depth"], match.groupdict().get("side")
-  resnet = {None: "R", "26": "R26", "50": "R50x1"}[depth]
+  resnet = {None: "R", "26": "R26", "50": "R50x1"}[match["depth"]]
   size, shape = _size(match.groupdict())
-  return Translated(f"{resnet}+ViT-{size}/{match['stride']}", shape | options, int(side or 0))
+  side = match.groupdict().get("side") or 0
+  return Translated(f"{resnet}+ViT-{size}/{match['stride']}", shape | options, int(side))
 
 
 def _named(found: dict[str, Any], options: dict[str, Any]) -> Translated:
-  """The model of a size and a patch; `usual` is the patch if the name does not tell it."""
+  """The model of a size and a patch; `usual` is the patch if the name does not give it."""
   size, shape = _size(found)
-  patch, side = int(found.get("patch") or found["usual"]), int(found.get("side") or 0)
-  # timm cuts off what no patch covers.
+  patch = int(found.get("patch") or found["usual"])
+  side = int(found.get("side") or 0)
+  # timm ignores pixels at the edge that no whole patch covers.
   return Translated(f"ViT-{size}/{patch}", shape | options, side - side % patch)
 
 
@@ -146,15 +151,19 @@ def _size(found: dict[str, Any]) -> tuple[str, dict[str, int]]:
   """Our size, and the shape if it differs."""
   if letter := found.get("letter"):
     return _LETTERS[letter], {}
-  size = found["size"]
-  return (_SIZES[size], {}) if size in _SIZES else _SHAPES[size]
+  if found["size"] in _SIZES:
+    return _SIZES[found["size"]], {}
+  return _SHAPES[found["size"]]
 
 
-def _alike(name: str, **what) -> Translated | None:
-  """A model of the same size and patch; ViT-B/16 for a part that is known without them."""
+def _alike(name: str, **differences) -> Translated | None:
+  """A model of the same size and patch; without them ViT-B/16, if ours lack something."""
   sized, hybrid = (re.fullmatch(pattern, name) for pattern in _ALIKE)
   if hybrid:
-    return Translated(f"R50x1+ViT-{_size(hybrid.groupdict())[0]}/16", **what)
+    size, _ = _size(hybrid.groupdict())
+    return Translated(f"R50x1+ViT-{size}/16", **differences)
   if sized:
-    return Translated(_named(sized.groupdict(), {}).name, **what)
-  return Translated("ViT-B/16", **what) if what.get("lacking") else None
+    return Translated(_named(sized.groupdict(), {}).name, **differences)
+  if differences.get("lacking"):
+    return Translated("ViT-B/16", **differences)
+  return None

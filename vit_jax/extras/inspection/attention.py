@@ -1,4 +1,4 @@
-"""Attention weights of every head, as the blocks of the model hand them out."""
+"""Attention weights of every head, which the model's blocks hand out."""
 
 import dataclasses
 import functools
@@ -17,19 +17,19 @@ from vit_jax.models.stacking import unstack_blocks
 
 MAX_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
 MAX_OF_ALL = 2**32  # bytes of the weights of all layers and images
-# Stacked blocks hand out nothing, and cuDNN's attention computes in bfloat16 only.
+# Stacked blocks hand out nothing, and cuDNN's attention only computes in bfloat16.
 HANDS_OUT = {"scan": False, "attention": "xla"}
 
 
 class Seen(NamedTuple):
-  """What one forward pass over some images shows.
+  """The logits and attention weights of one forward pass.
 
   Attributes:
     logits: (B, num_classes).
     layers: the attention weights of each block, (B, heads, N, N) float32: image, head, query, key.
-      In axial models those along rows, (B, rows, heads, columns, columns), and then those along
-      columns, (B, columns, heads, rows, rows), of each block.
-    pooling: those of the pooled output, (B, heads, 1, N), for pool="map"; else None.
+      Each block of an axial model has two arrays: along rows, (B, rows, heads, columns, columns),
+      then along columns, (B, columns, heads, rows, rows).
+    pooling: the attention weights of the pooling, (B, heads, 1, N), for pool="map"; else None.
   """
 
   logits: jax.Array
@@ -40,11 +40,11 @@ class Seen(NamedTuple):
 def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndarray]:
   """Attention weights softmax(q k^T / sqrt(D_h)) of every layer, from the first to the last.
 
-  The softmax of Appendix A, equation 6; with relative position embeddings r (Appendix D.4) it is
-  that of q (k + r)^T / sqrt(D_h).
+  Source: Appendix A, equation 6. With relative position embeddings r (Appendix D.4) the weights are
+  softmax(q (k + r)^T / sqrt(D_h)).
 
   Args:
-    module: an `Inspectable` one (vit_jax/models/family.py); blocks may be stacked for scan.
+    module: an `Inspectable` model (vit_jax/models/family.py); blocks may be stacked for scan.
     params: its parameters.
     images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
 
@@ -59,8 +59,8 @@ def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndar
       1 GiB for a layer of one image, or 4 GiB for all layers and images.
   """
   images = pixels(images)
-  of_layer = check(module, images.shape[1:3])
-  if (needed := of_layer * module.depth * len(images)) > MAX_OF_ALL:
+  needed = check(module, images.shape[1:3]) * module.depth * len(images)
+  if needed > MAX_OF_ALL:
     raise ValueError(
       f"the attention of {len(images)} images would take {needed / 2**30:.1f} GiB; the most is "
       f"{MAX_OF_ALL / 2**30:.0f} GiB: give fewer at a time."
@@ -81,20 +81,21 @@ def stream(
   of_seen: Callable[[Seen], Any],
   on_image: Callable[[], None],
 ) -> Iterator[Any]:
-  """What a function makes of what the model shows of one image after the other.
+  """Runs the model on one image after the other, and yields `of_seen` of each forward pass.
 
-  The function is a part of the compiled forward pass, so that weights which it has no use for are
-  not computed, and those of all layers are never held together.
+  The function is compiled with the forward pass. So weights that it does not use are not computed,
+  and the weights of all layers are never in memory together.
 
   Args:
     module, params, images: as in `attention_weights`, for any number of images.
-    of_seen: traceable; equal ones share a compiled program.
-    on_image: called when an image is done.
+    of_seen: traceable; equal functions share a compiled program.
+    on_image: called after each image.
 
   Raises:
     ValueError: as `attention_weights`.
   """
-  images, params = pixels(images), on_device(params)
+  images = pixels(images)
+  params = on_device(params)
   check(module, images.shape[1:3])
   for i in range(len(images)):
     yield jax.device_get(look(module, params, images[i : i + 1], of_seen))
@@ -102,9 +103,9 @@ def stream(
 
 
 def look(module: Network, params: dict, images: np.ndarray, of_seen: Callable[[Seen], Any]) -> Any:
-  """`of_seen` of one forward pass over some images; the results of `on_device` and `pixels`."""
+  """`of_seen` of one forward pass; takes the results of `on_device` and `pixels`."""
   fields = {field.name for field in dataclasses.fields(module)}
-  module = module.clone(**{name: x for name, x in HANDS_OUT.items() if name in fields})
+  module = module.clone(**{name: value for name, value in HANDS_OUT.items() if name in fields})
   with jax.default_matmul_precision("highest"):
     return _run(module, of_seen, params, images)
 
@@ -120,13 +121,13 @@ def check_transparent(module: Network):
 
 
 def check(module: Network, size: tuple[int, int]) -> int:
-  """Checks that a model has attention that can be held, for images of this height and width.
+  """Checks that a model's attention for images of this height and width fits into memory.
 
   Returns:
-    The bytes of the weights of a layer and an image.
+    The bytes of the weights of one layer for one image.
 
   Raises:
-    ValueError: it cannot be looked into, or the weights of a layer take too much memory.
+    ValueError: the model cannot be looked into, or the weights of a layer take too much memory.
   """
   check_transparent(module)
   rows, columns = module.grid(*size)
@@ -146,7 +147,7 @@ def pixels(images) -> np.ndarray:
   """The images as an array, checked.
 
   Raises:
-    ValueError: they are not (B, H, W, 3), there are none, or their values are not pixels.
+    ValueError: the shape is not (B, H, W, 3), there are no images, or their values are not pixels.
   """
   images = np.asarray(images)
   if images.ndim != 4 or images.shape[-1] != 3 or not len(images):
@@ -164,7 +165,7 @@ def pixels(images) -> np.ndarray:
 
 
 def on_device(params: dict) -> dict:
-  """The parameters with single blocks, on the device."""
+  """The parameters on the device, with unstacked blocks."""
   return jax.device_put(unstack_blocks(params))
 
 
@@ -193,5 +194,7 @@ def _run(module, of_seen, params, images):
 
 
 def _in_lines(weights: jax.Array, lines: int) -> jax.Array:
-  """(B, heads, N, N), or, if rows or columns are attended to alone, (B, lines, heads, N, N)."""
-  return weights.reshape(-1, lines, *weights.shape[1:]) if lines else weights
+  """(B, heads, N, N); or (B, lines, heads, N, N) if each row or column attends to itself alone."""
+  if not lines:
+    return weights
+  return weights.reshape(-1, lines, *weights.shape[1:])

@@ -1,4 +1,4 @@
-"""What `tools/visualize.py augment` shows: images after each operation of config.data.augment."""
+"""Shows images after each operation of config.data.augment (`tools/visualize.py augment`)."""
 
 import collections
 
@@ -11,10 +11,10 @@ from vit_jax.weights.card import Card
 
 
 def augmented(data: Data, gallery: Gallery) -> InspectionResult:
-  """A row for each operation of the steps, below the images as they are.
+  """A row of images without augmentation, then a row for each operation.
 
   Raises:
-    ConfigError: there are no steps, or an image cannot be read.
+    ConfigError: config.data.augment is empty, or an image cannot be read.
   """
   if not data.augment:
     raise ConfigError(

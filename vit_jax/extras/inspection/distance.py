@@ -14,55 +14,58 @@ from vit_jax.models import Network
 def mean_distances(
   module: Network, params: dict, images, *, on_image: Callable[[], None] = lambda: None
 ) -> np.ndarray:
-  """How far each head looks: the mean distance, in pixels, between queries and what they attend to.
+  """The mean distance, in pixels, between a query and the patches it attends to, for each head.
 
   d = mean over images and patches q of sum_k a_qk |p_q - p_k| / sum_k a_qk, over patches k, where p
-  are the centres of the patches. Other tokens are left out and the weights are renormalised. For
-  hybrids, neighbouring tokens are as far apart as the stride of the ResNet's map.
+  are the centres of the patches. Other tokens are left out and the weights are renormalised. In
+  hybrids, neighbouring tokens are one stride of the ResNet apart.
 
   Args:
     module, params: the model.
     images: (B, H, W, 3), uint8 pixels or floats in [-1, 1]; the paper takes 128.
-    on_image: called when an image is done.
+    on_image: called after each image.
 
   Returns:
     (depth, heads) float64. For axial models (2, depth, heads): along rows, then along columns. NaN
-    for a head whose other tokens take the whole weight of a query, to the last bit of float32.
+    for a head that gives all weight of a query, to the last bit of float32, to other tokens.
 
   Raises:
     ValueError: as `attention.attention_weights`.
   """
-  images, total = attention.pixels(images), 0.0
+  images = attention.pixels(images)
+  total = 0.0
   attention.check_transparent(module)
   distances = Distances(module, module.grid(*images.shape[1:3]))
   for found in attention.stream(module, params, images, distances, on_image):
     total += found.astype(np.float64)
   directions = len(module.attention_grids(distances.grid))
   means = (total / len(images)).reshape(-1, directions, module.heads).swapaxes(0, 1)
-  return means if directions > 1 else means[0]
+  if directions == 1:
+    return means[0]
+  return means
 
 
 @dataclasses.dataclass(frozen=True)
 class Distances:
-  """The mean distance of each head, of one image with this grid of patches."""
+  """Computes the mean distance of each head for one image with this grid of patches."""
 
   module: Network
   grid: tuple[int, int]
 
   def __call__(self, seen: attention.Seen) -> jax.Array:
-    """(layers, heads); the mean over rows or columns, if each is attended to alone."""
+    """(layers, heads); in axial models the mean over rows or columns."""
     grids = self.module.attention_grids(self.grid)
     places = [centres(each.grid, self.module.stride()) for each in grids]
-    each = [mean_distance(x, places[i % len(places)]) for i, x in enumerate(seen.layers)]
-    return jnp.stack([x.reshape(-1, self.module.heads).mean(axis=0) for x in each])
+    distances = [mean_distance(x, places[i % len(places)]) for i, x in enumerate(seen.layers)]
+    return jnp.stack([x.reshape(-1, self.module.heads).mean(axis=0) for x in distances])
 
 
 def mean_distance(weights: jax.Array, places: jax.Array) -> jax.Array:
-  """The mean distance of each head, for given attention weights.
+  """The mean distance of each head, from its attention weights.
 
   Args:
     weights: (..., heads, T, T): query, key.
-    places: (N, 2), where the last N tokens are, in pixels; further tokens come before them.
+    places: (N, 2), coordinates of the last N tokens in pixels; earlier tokens are left out.
 
   Returns:
     (..., heads).

@@ -1,7 +1,8 @@
-"""The images that a user shows to a model: files, or examples of a source."""
+"""The images on which a user inspects a model: files, or examples of a source."""
 
 import concurrent.futures
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -21,10 +22,10 @@ class Gallery:
   """Some images; they are read when they are needed.
 
   Attributes:
-    names: of the images.
+    names: the names of the images.
     read: (place) -> an encoded file, or uint8 pixels.
-    labels: the class of each image, or its classes, by name; () if they are not known.
-    among: how many images there were to choose from.
+    labels: the names of each image's classes, joined; () if they are not known.
+    among: the number of images to choose from.
     max_pixels: larger images are refused.
   """
 
@@ -38,7 +39,7 @@ class Gallery:
     return len(self.names)
 
   def original(self, place: int) -> np.ndarray:
-    """An image as it is, (H, W, 3) uint8.
+    """An image at its own size, (H, W, 3) uint8.
 
     Raises:
       ConfigError: it cannot be read.
@@ -49,11 +50,15 @@ class Gallery:
     """All images as an evaluation prepares them, (N, S, S, 3) uint8.
 
     Raises:
-      ConfigError: one cannot be read.
+      ConfigError: an image cannot be read.
     """
-    prepared = lambda data: evaluate_image(data, max_pixels=self.max_pixels, **card.preparation())
+    decode = functools.partial(evaluate_image, max_pixels=self.max_pixels, **card.preparation())
+
+    def prepared(place: int) -> np.ndarray:
+      return self._decoded(place, decode)
+
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-      return np.stack(list(pool.map(lambda i: self._decoded(i, prepared), range(len(self)))))
+      return np.stack(list(pool.map(prepared, range(len(self)))))
 
   def in_words(self) -> str:
     """The number of images."""
@@ -97,9 +102,13 @@ def gallery(
     paths = find_images(words)
   except (ValueError, OSError) as error:
     raise ConfigError(f"--images: {error}") from error
-  paths, among = spaced(paths, count), len(paths)
-  read = lambda i: files.read_bytes(paths[i], most=image_files.MAX_BYTES)
-  return Gallery([str(path) for path in paths], read, among=among, max_pixels=max_pixels)
+  chosen = spaced(paths, count)
+  return Gallery(
+    [str(path) for path in chosen],
+    lambda i: files.read_bytes(chosen[i], most=image_files.MAX_BYTES),
+    among=len(paths),
+    max_pixels=max_pixels,
+  )
 
 
 def of_source(spec: str, split: str, count: int, *, labelled: bool, max_pixels: int) -> Gallery:
@@ -112,14 +121,16 @@ def of_source(spec: str, split: str, count: int, *, labelled: bool, max_pixels: 
   return Gallery(
     [source.name(i) for i in places],
     lambda i: source[places[i]].image,
-    _class_names(source, places) if source.class_names else [],
+    _class_names(source, places),
     len(source),
     max_pixels,
   )
 
 
 def _class_names(source: sources.Source, places: Sequence[int]) -> list[str]:
-  """The classes of examples; [] if one has a label of no class, such as the -1 of a hidden test."""
+  """The classes of examples; [] if a label has no class, such as -1 in a hidden test set."""
+  if not source.class_names:
+    return []
   names = dict(enumerate(source.class_names))
   labels = [source.labels(i) for i in places]
   if any(label not in names for each in labels for label in each):
@@ -128,12 +139,12 @@ def _class_names(source: sources.Source, places: Sequence[int]) -> list[str]:
 
 
 def is_source(word: str) -> bool:
-  """Whether a word of the command line is a source, and not a file or folder of that name."""
+  """Whether a word of the command line names a source, not a file or folder."""
   return sources.is_named(word) and not pathlib.Path(word).exists()
 
 
 def spaced(items: Sequence, count: int) -> list:
-  """All items, or `count` of them at even distances."""
+  """All items, or `count` evenly spaced ones."""
   if len(items) <= count:
     return list(items)
   return [items[i * len(items) // count] for i in range(count)]
@@ -143,7 +154,9 @@ def seen_box(height: int, width: int, card: Card) -> Box:
   """The part of an image that `evaluate_image` cuts out for the model."""
   if not card.resize:
     return Box(0, 0, height, width)
+  resized = [height, width]
+  if not card.squeeze:
+    resized = [min(height, width)] * 2
   share = card.image_size / card.resize
-  sides = (height, width) if card.squeeze else (min(height, width),) * 2
-  down, across = (max(1, round(side * share)) for side in sides)
+  down, across = (max(1, round(side * share)) for side in resized)
   return Box((height - down) // 2, (width - across) // 2, down, across)

@@ -22,19 +22,18 @@ def rollout(
 ) -> MapsAndLogits:
   """Attention Rollout from the output to the patches (Appendix D.8, Figures 6 and 14).
 
-  With A_l the attention of layer l averaged over its heads, the map is the output's row of
-  M_L ... M_2 M_1, M_l = (I + A_l) / 2 with rows scaled to the sum 1. The output's row is that of
-  the class token; with pool="gap" the mean over the rows of the patches; with pool="map" the
-  pooling's own weights times the product.
+  Let A_l be the attention of layer l averaged over its heads, and M_l = (I + A_l) / 2 with rows
+  scaled to sum 1. The map is the output's row of M_L ... M_2 M_1: the row of the class token; with
+  pool="gap" the mean of the patches' rows; with pool="map" the pooling's weights times the product.
 
   Args:
     module, params: the model.
     images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
-    on_image: called when an image is done.
+    on_image: called after each image.
 
   Returns:
     Maps (B, rows, columns) and logits (B, num_classes), float32. A map sums to at most 1: the rest
-    stays at the tokens before the patches.
+    belongs to the tokens before the patches.
 
   Raises:
     ValueError: the model has no such maps, or as `attention.attention_weights`.
@@ -52,7 +51,7 @@ def raw(
   head: int,
   on_image: Callable[[], None] = lambda: None,
 ) -> MapsAndLogits:
-  """The attention of one head: from the class token to the patches, else their mean.
+  """The attention of one head: from the class token to the patches, or the mean of all patches.
 
   Args:
     module, params, images, on_image: as in `rollout`.
@@ -75,25 +74,25 @@ def raw(
 
 @dataclasses.dataclass(frozen=True)
 class Rollout:
-  """The map of Attention Rollout, and the logits."""
+  """Computes the map of Attention Rollout, and the logits."""
 
   module: Network
 
   def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
-    """(B, N), a weight for each token, and (B, num_classes)."""
+    """(B, N), the weight of each token, and (B, num_classes)."""
     return rolled(_output(seen, self.module), reversed(seen.layers)), seen.logits
 
 
 @dataclasses.dataclass(frozen=True)
 class OfHead:
-  """The map of one head, and the logits."""
+  """Computes the map of one head, and the logits."""
 
   module: Network
   layer: int
   head: int
 
   def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
-    """As of `Rollout`."""
+    """As `Rollout`."""
     weights = seen.layers[self.layer][:, self.head]
     if self.module.pool == "class_token":
       return weights[:, 0], seen.logits
@@ -101,7 +100,7 @@ class OfHead:
 
 
 def mixed(weights: jax.Array) -> jax.Array:
-  """M = (I + mean over heads of A) / 2, rows scaled to the sum 1: (B, heads, N, N) -> (B, N, N)."""
+  """M = (I + mean over heads of A) / 2, rows scaled to sum 1: (B, heads, N, N) -> (B, N, N)."""
   both = 0.5 * jnp.eye(weights.shape[-1]) + 0.5 * weights.mean(axis=1)
   return both / both.sum(axis=-1, keepdims=True)
 
@@ -110,7 +109,7 @@ def rolled(row: jax.Array, layers: Iterable[jax.Array]) -> jax.Array:
   """The product row M_L ... M_1.
 
   Args:
-    row: (B, N), what the output takes of each token of the last layer.
+    row: (B, N), the weight of each token of the last layer in the output.
     layers: attention weights (B, heads, N, N), the last layer first.
   """
   for weights in layers:
@@ -125,7 +124,7 @@ def _check(module: Network):
 
 
 def _output(seen: Seen, module: Network) -> jax.Array:
-  """(B, N): what the output takes of each token of the last layer."""
+  """(B, N): the weight of each token of the last layer in the output."""
   batch, _, tokens, _ = seen.layers[0].shape
   if module.pool == "class_token":
     return jnp.zeros((batch, tokens)).at[:, 0].set(1)
@@ -137,9 +136,11 @@ def _output(seen: Seen, module: Network) -> jax.Array:
 
 
 def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:
-  """What `Rollout` or `OfHead` finds at the patches of all images, and their logits."""
-  grid, maps, logits = module.grid(*np.shape(images)[1:3]), [], []
-  for found, of_image in attention.stream(module, params, images, of_seen, on_image):
-    maps.append(found[:, -grid[0] * grid[1] :].reshape(-1, *grid))
-    logits.append(of_image)
+  """The maps of all images, by `Rollout` or `OfHead` without the other tokens, and the logits."""
+  rows, columns = module.grid(*np.shape(images)[1:3])
+  maps = []
+  logits = []
+  for weights, logits_of_image in attention.stream(module, params, images, of_seen, on_image):
+    maps.append(weights[:, -rows * columns :].reshape(-1, rows, columns))
+    logits.append(logits_of_image)
   return np.concatenate(maps), np.concatenate(logits).astype(np.float32)

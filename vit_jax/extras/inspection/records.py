@@ -26,8 +26,8 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   """The predictions.csv of the newest evaluation of each set.
 
   Raises:
-    ConfigError: there is none, a file is a link out of the folder, or the folder is not the
-      workdir of a run.
+    ConfigError: there is no evaluation, a file is a link out of the folder, or the folder is not
+      the workdir of a run.
   """
   check_links(workdir)
   sets = details(workdir)
@@ -56,7 +56,7 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
   """The mistakes in a predictions.csv, the most confident first, and the number of all images.
 
   Raises:
-    ConfigError: the file is not one that an evaluation writes.
+    ConfigError: an evaluation did not write this file.
     OSError: it cannot be read.
   """
   text = files.read_bytes(path, most=MAX_BYTES).decode(errors="replace")
@@ -72,5 +72,7 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
 
 
 def _doubt(mistake: Mistake) -> float:
-  """The lower, the more confident; NaN, as a diverged run predicts, comes last."""
-  return math.inf if math.isnan(mistake.probability) else -mistake.probability
+  """Lower for more confident mistakes; NaN, from a diverged run, comes last."""
+  if math.isnan(mistake.probability):
+    return math.inf
+  return -mistake.probability

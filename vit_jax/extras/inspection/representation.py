@@ -1,4 +1,4 @@
-"""Features of a set of images: a map of them in the plane, and the nearest neighbours."""
+"""Features of images: a map of them in the plane, and the nearest neighbours."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ METHODS = ("tsne", "pca")
 
 
 def plane(features: np.ndarray, method: str) -> np.ndarray:
-  """Places of features (B, D) in the plane, (B, 2) float64; the features get length 1 first.
+  """Maps features (B, D) to the plane, (B, 2) float64; scales the features to length 1 first.
 
   Args:
     features: of at least 4 images.
@@ -37,7 +37,7 @@ def plane(features: np.ndarray, method: str) -> np.ndarray:
 
 
 def neighbours(features: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-  """The images most alike to each image, by the cosine of their features.
+  """The images most similar to each image, by the cosine of their features.
 
   Returns:
     Rows (B, k) int64 and similarities (B, k) float32, greatest first, without the image itself; k

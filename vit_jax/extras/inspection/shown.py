@@ -1,4 +1,4 @@
-"""What there is to see: pictures, the numbers behind them, and one line of text."""
+"""The result of an inspection: pictures, the numbers behind them, and one line of text."""
 
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from vit_jax.storage import files
 
 
 class InspectionResult(NamedTuple):
-  """The result of looking at a model.
+  """The result of an inspection.
 
   Attributes:
-    text: one line of what is to be seen.
+    text: one line that sums up the result.
     summary: the values in that line.
-    pictures: names of files, *.png or *.svg, and a figure of Matplotlib or an array (H, W, 3)
-      uint8 for each; they may be drawn one by one, while they are written.
-    numbers: names of files, and for *.npz arrays by name, for *.csv rows.
+    pictures: (name of a file, *.png or *.svg; Matplotlib figure or array (H, W, 3) uint8) each. An
+      iterator may draw each picture when it is written.
+    numbers: contents by the names of files: arrays by name for *.npz, rows for *.csv.
   """
 
   text: str
@@ -29,7 +29,7 @@ class InspectionResult(NamedTuple):
 
 
 def write(shown: InspectionResult, folder: pathlib.Path) -> dict:
-  """Writes pictures and numbers, in place of those that an earlier call left there.
+  """Writes pictures and numbers, and replaces those of an earlier call.
 
   Returns:
     {"text", "summary", "pictures", "numbers"}: the line, its values, and the paths as text.
@@ -39,19 +39,17 @@ def write(shown: InspectionResult, folder: pathlib.Path) -> dict:
   """
   numbers = [_write(folder / name, content) for name, content in shown.numbers.items()]
   pictures = [_write(folder / name, content) for name, content in shown.pictures]
-  _remove_outdated(folder, {*map(pathlib.Path, pictures)}, numbers)
+  _remove_outdated(folder, set(map(pathlib.Path, pictures)), numbers)
   return dict(text=shown.text, summary=dict(shown.summary), pictures=pictures, numbers=numbers)
 
 
 def _remove_outdated(folder: pathlib.Path, pictures: set[pathlib.Path], numbers: Sequence[str]):
   """Removes pictures of an earlier call that had more images; other files stay."""
-  numbered = [
-    path
-    for inner in {picture.parent for picture in pictures} - {folder}
-    for path in files.matching(inner, "*.png")
-    if path.stem.isdecimal()
-  ]
-  for path in (*numbered, *(pathlib.Path(number).with_suffix(".png") for number in numbers)):
+  earlier = []
+  for inner in {picture.parent for picture in pictures} - {folder}:
+    earlier += [path for path in files.matching(inner, "*.png") if path.stem.isdecimal()]
+  earlier += [pathlib.Path(number).with_suffix(".png") for number in numbers]
+  for path in earlier:
     if path not in pictures:
       files.remove(path)
 

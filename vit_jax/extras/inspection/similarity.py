@@ -11,16 +11,16 @@ MAX_PATCHES = 4096  # a table of similarities between them takes 64 MB
 def position_similarity(
   module: Network, params: dict, grid: tuple[int, int]
 ) -> dict[str, np.ndarray]:
-  """Cosine similarity of each patch's position embedding with all others, in a grid of grids.
+  """Cosine similarity of each patch's position embedding with all others.
 
   Args:
     module: an `Inspectable` model (vit_jax/models/family.py).
     params: its parameters, blocks not stacked.
-    grid: rows and columns of patches that the parameters are for.
+    grid: rows and columns of patches for which the position embeddings are made.
 
   Returns:
-    {place: similarities}. For "1d" and "2d" the places are "stem", "shared", or "layer 0" and so
-    on, and similarities are (rows, columns, rows, columns) float32. For "relative" see
+    {place: similarities}. For "1d" and "2d" the places are "stem", "shared", or "layer 0", "layer
+    1", ..., and similarities are (rows, columns, rows, columns) float32. For "relative" see
     `offset_similarity`. {} without position embeddings.
 
   Raises:
@@ -45,16 +45,17 @@ def offset_similarity(
 ) -> dict[str, np.ndarray]:
   """For relative embeddings: the cosine similarity of each offset's embedding with offset zero's.
 
-  Offsets are counted along the tokens in raster order: r rows and c columns are r * columns + c
-  tokens, so that (r, c) and (r + 1, c - columns) are the same offset. Axial models have offsets
-  along rows and along columns alone.
+  Offsets count tokens in raster order: r rows and c columns are r * columns + c tokens. So (r, c)
+  and (r + 1, c - columns) are the same offset. Axial models only have offsets along rows and along
+  columns.
 
   Returns:
     {place: (heads, 2 rows - 1, 2 columns - 1) float32}, offset zero in the middle. Places are
-    "layer 0" and so on; in axial models "layer 0 rows" (heads, 1, 2 columns - 1) and
-    "layer 0 columns" (heads, 2 rows - 1, 1).
+    "layer 0", "layer 1", ...; in axial models "layer 0 rows" (heads, 1, 2 columns - 1) and "layer 0
+    columns" (heads, 2 rows - 1, 1).
   """
-  grids, similarities = module.attention_grids(grid), {}
+  grids = module.attention_grids(grid)
+  similarities = {}
   for i, attention_params in enumerate(module.attentions(params)):
     layer, axis = divmod(i, len(grids))
     if "pos_embedding_relative" in attention_params:
@@ -71,16 +72,17 @@ def cosines(vectors: np.ndarray) -> np.ndarray:
 
 
 def means(table: np.ndarray) -> dict[str, float]:
-  """Mean similarity of different patches: in one row, in one column, and in neither.
+  """Mean similarity of different patches: in the same row, in the same column, and elsewhere.
 
   Args:
     table: (rows, columns, rows, columns).
 
   Returns:
-    Some of "row", "column" and "elsewhere": those for which there are such patches.
+    {"row": mean, "column": mean, "elsewhere": mean}, without keys for which there are no patches.
   """
   rows, columns = table.shape[:2]
-  row, column = np.eye(rows, dtype=bool)[:, None, :, None], np.eye(columns, dtype=bool)[:, None, :]
+  row = np.eye(rows, dtype=bool)[:, None, :, None]
+  column = np.eye(columns, dtype=bool)[:, None, :]
   kinds = dict(row=row & ~column, column=column & ~row, elsewhere=~row & ~column)
   return {name: float(table[kind].mean()) for name, kind in kinds.items() if kind.any()}
 
@@ -88,7 +90,8 @@ def means(table: np.ndarray) -> dict[str, float]:
 def _offsets(table: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
   rows, columns = grid
   middle = len(table) // 2
-  down, right = np.arange(1 - rows, rows), np.arange(1 - columns, columns)
+  down = np.arange(1 - rows, rows)
+  right = np.arange(1 - columns, columns)
   offsets = middle + down[:, None] * columns + right
   heads = [cosines(table[:, head])[middle] for head in range(table.shape[1])]
   return np.stack(heads)[:, offsets]

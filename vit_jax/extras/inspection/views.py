@@ -1,6 +1,8 @@
-"""What `tools/visualize.py` shows of a model: a function for each kind of picture."""
+"""The views of `tools/visualize.py`: a function for each kind of picture."""
 
 import dataclasses
+import functools
+import itertools
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -25,14 +27,17 @@ AT_A_TIME = 8  # images whose features are computed together
 NEIGHBOURS = 5
 BEST = 2  # classes in a caption
 ROWS = 24  # images with their neighbours
-MAP_SHARE = 0.2  # of a map, its brightest part
+MAP_SHARE = 0.2  # the fraction of a map's patches that counts as its brightest
+PLACES = {"row": "within a row", "column": "within a column", "elsewhere": "elsewhere"}
+TITLES = {"tsne": "t-SNE", "pca": "Principal components"}
 
 
 def filters(model: LoadedModel) -> InspectionResult:
   """Principal components of the filters; raises as `principal.filter_components`."""
   components = principal.filter_components(model.module, model.params)
   count, side = components.tiles.shape[:2]
-  first, together = float(components.variance[0]), float(components.variance.sum())
+  first = float(components.variance[0])
+  together = float(components.variance.sum())
   return InspectionResult(
     f"{count} principal components of the filters of {model.module.filters_in_words()} "
     f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
@@ -51,20 +56,24 @@ def positions(model: LoadedModel) -> InspectionResult:
   if not tables:
     raise ValueError("these weights have no position embeddings, so there is nothing to compare.")
   means = {place: similarity.means(table) for place, table in tables.items() if table.ndim == 4}
-  places = {"row": "within a row", "column": "within a column", "elsewhere": "elsewhere"}
-  text = "; ".join(
-    f"{place}: mean cosine " + ", ".join(f"{x:.2f} {places[kind]}" for kind, x in kinds.items())
-    for place, kinds in means.items()
-    if kinds
-  )
-  if not means:
-    text = "For each head, how alike each offset is to offset zero"
   return InspectionResult(
-    f"Position embeddings of {side} px images. {text or 'There is one patch alone'}.",
+    f"Position embeddings of {side} px images. {_means_in_words(means)}.",
     means,
     [("positions.png", inside.similarities(tables))],
     {"positions.npz": tables},
   )
+
+
+def _means_in_words(means: dict[str, dict[str, float]]) -> str:
+  """The mean similarities of each table; without means, the embeddings are relative."""
+  if not means:
+    return "For each head, how alike each offset is to offset zero"
+  sentences = []
+  for place, kinds in means.items():
+    if kinds:
+      values = ", ".join(f"{mean:.2f} {PLACES[kind]}" for kind, mean in kinds.items())
+      sentences.append(f"{place}: mean cosine {values}")
+  return "; ".join(sentences) or "There is one patch alone"
 
 
 def distance(
@@ -73,13 +82,8 @@ def distance(
   """Mean attention distance of every head; raises as `distances.mean_distances`."""
   images = gallery.squares(model.card)
   by_head = distances.mean_distances(model.module, model.params, images, on_image=on_image)
-  axes = by_head if by_head.ndim == 3 else by_head[None]
+  axes = by_head.reshape(-1, *by_head.shape[-2:])
   means = axes.mean(axis=(0, 2)).tolist()
-  rows = [
-    [*([inside.AXES[axis]] if by_head.ndim == 3 else []), layer, head, f"{value:.6f}"]
-    for (axis, layer, head), value in np.ndenumerate(axes)
-  ]
-  header = [*(["axis"] if by_head.ndim == 3 else []), "layer", "head", "pixels"]
   figure = inside.attention_distances(by_head)
   return InspectionResult(
     f"Mean attention distance over {gallery.in_words()} of {model.card.image_size} px: "
@@ -88,8 +92,17 @@ def distance(
     f"{axes[:, -1].max():.1f}).",
     dict(image_size=model.card.image_size, images=len(gallery), mean_by_layer=means),
     [("distance.png", figure), ("distance.svg", figure)],
-    {"distance.csv": [header, *rows]},
+    {"distance.csv": _distance_table(by_head)},
   )
+
+
+def _distance_table(by_head: np.ndarray) -> list[list]:
+  """A header, then a row for each head; axial models (2, depth, heads) have a column "axis"."""
+  rows = [[*place, f"{value:.6f}"] for place, value in np.ndenumerate(by_head)]
+  if by_head.ndim == 2:
+    return [["layer", "head", "pixels"], *rows]
+  named = [[inside.AXES[axis], *rest] for axis, *rest in rows]
+  return [["axis", "layer", "head", "pixels"], *named]
 
 
 def attention(
@@ -101,22 +114,27 @@ def attention(
   """Attention Rollout over images, or one head's attention; raises as `maps`' functions.
 
   Args:
-    model, gallery, on_image: the model, the images, and what is called when one is done.
+    model: the model.
+    gallery: the images.
+    on_image: called after each image.
     raw: the layer and the head, both from 0; None: the rollout.
   """
-  images, options = gallery.squares(model.card), dict(on_image=on_image)
+  look = attention_maps.rollout
+  what = "Attention Rollout"
   if raw:
-    look, options = attention_maps.raw, options | dict(layer=raw[0], head=raw[1])
-  else:
-    look = attention_maps.rollout
-  maps, logits = look(model.module, model.params, images, **options)
-  best = best_classes(model, logits) if model.has_head else [()] * len(gallery)
+    layer, head = raw
+    look = functools.partial(attention_maps.raw, layer=layer, head=head)
+    what = f"Attention of layer {layer}, head {head}"
+  images = gallery.squares(model.card)
+  maps, logits = look(model.module, model.params, images, on_image=on_image)
+  best = [()] * len(gallery)
+  if model.has_head:
+    best = best_classes(model, logits)
   rows = [
-    [i, name, *(cell for pair in classes for cell in pair)]
+    [i, name, *itertools.chain(*classes)]
     for i, (name, classes) in enumerate(zip(gallery.names, best, strict=True))
   ]
   share = float(np.mean([brightest(each) for each in maps]))
-  what = f"Attention of layer {raw[0]}, head {raw[1]}" if raw else "Attention Rollout"
   return InspectionResult(
     f"{what} over {gallery.in_words()}: the brightest fifth of the patches gets {share:.0%} of "
     f"the map. {overlay.CAPTION}",
@@ -139,51 +157,81 @@ def features(
     ValueError: as `representation.plane`.
   """
   images = gallery.squares(model.card)
-  whole = dataclasses.replace(model, card=dataclasses.replace(model.card, resize=0))  # they are cut
+  # The images are already cropped, so they are not resized again.
+  whole = dataclasses.replace(model, card=dataclasses.replace(model.card, resize=0))
   vectors = predict.features(whole, images, batch_size=AT_A_TIME, on_image=on_image)
   places = representation.plane(vectors, method)
-  rows, alike = representation.neighbours(vectors, NEIGHBOURS)
-  labels = gallery.labels or [""] * len(gallery)
-  table = [
-    [name, labels[i], *(f"{x:.6f}" for x in places[i]), *(gallery.names[j] for j in rows[i])]
-    for i, name in enumerate(gallery.names)
-  ]
-  header = ["name", "class", "x", "y", *(f"neighbour {k + 1}" for k in range(rows.shape[1]))]
-  same = np.mean([labels[i] == labels[j] for i, j in enumerate(rows[:, 0])]).item()
-  of_class = f"; the nearest neighbour of {same:.1%} has the same class" if gallery.labels else ""
-  title = {"tsne": "t-SNE", "pca": "Principal components"}[method] + f" of {gallery.in_words()}"
+  neighbours, alike = representation.neighbours(vectors, NEIGHBOURS)
+  title = f"{TITLES[method]} of {gallery.in_words()}"
+  text = f"{title}."
+  same = _same_class(gallery, neighbours)
+  if same is not None:
+    text = f"{title}; the nearest neighbour of {same:.1%} has the same class."
   figure = inside.plane(places, gallery.labels, title)
-  chosen = of_all_classes(labels, ROWS)
-  pictures = [images[chosen], *(images[column] for column in rows[chosen].T)]
-  classes = [[labels[j] for j in (i, *rows[i])] for i in chosen] if gallery.labels else []
   return InspectionResult(
-    f"{title}{of_class}.",
-    dict(images=len(gallery), same_class=same if gallery.labels else None),
+    text,
+    dict(images=len(gallery), same_class=same),
     [
       ("features.png", figure),
       ("features.svg", figure),
-      ("neighbours.png", captions.picture_table(pictures, classes)),
+      ("neighbours.png", _neighbours_figure(images, gallery, neighbours)),
     ],
     {
-      "features.csv": [header, *table],
-      "features.npz": dict(features=vectors, places=places, neighbours=rows, similarities=alike),
+      "features.csv": _features_table(gallery, places, neighbours),
+      "features.npz": dict(
+        features=vectors, places=places, neighbours=neighbours, similarities=alike
+      ),
     },
   )
+
+
+def _features_table(gallery: Gallery, places: np.ndarray, neighbours: np.ndarray) -> list[list]:
+  """A header, then a row for each image: name, class, place in the plane, nearest neighbours."""
+  names = gallery.names
+  labels = gallery.labels or [""] * len(gallery)
+  header = ["name", "class", "x", "y", *(f"neighbour {k + 1}" for k in range(neighbours.shape[1]))]
+  rows = [
+    [name, labels[i], *(f"{x:.6f}" for x in places[i]), *(names[j] for j in neighbours[i])]
+    for i, name in enumerate(names)
+  ]
+  return [header, *rows]
+
+
+def _same_class(gallery: Gallery, neighbours: np.ndarray) -> float | None:
+  """The fraction of images whose nearest neighbour has the same class; None without classes."""
+  labels = gallery.labels
+  if not labels:
+    return None
+  return np.mean([labels[i] == labels[j] for i, j in enumerate(neighbours[:, 0])]).item()
+
+
+def _neighbours_figure(images: np.ndarray, gallery: Gallery, neighbours: np.ndarray):
+  """A figure of some images of all classes, each with its nearest neighbours."""
+  labels = gallery.labels
+  chosen = of_all_classes(labels or [""] * len(gallery), ROWS)
+  pictures = [images[chosen], *(images[column] for column in neighbours[chosen].T)]
+  classes = []
+  if labels:
+    classes = [[labels[j] for j in (i, *neighbours[i])] for i in chosen]
+  return captions.picture_table(pictures, classes)
 
 
 def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) -> InspectionResult:
   """The most confident mistakes of each evaluation set of a workdir.
 
   Args:
-    workdir: the run.
-    count: the most images of each set.
-    gallery: where the images are; None: in the sets of the run's settings.
+    workdir: the run's workdir.
+    count: the most images shown for each set.
+    gallery: the images; None: those that the run's settings name.
 
   Raises:
-    ConfigError: there is no evaluation, or an image of it cannot be wrong or read.
-    OSError, ValueError: the predictions, or what they are of, cannot be read.
+    ConfigError: there is no evaluation, or an image is missing or cannot be read.
+    OSError, ValueError: the predictions, or what was evaluated, cannot be read.
   """
-  texts, summary, pictures, numbers = [], {}, [], {}
+  texts = []
+  summary = {}
+  pictures = []
+  numbers = {}
   for path in records.evaluated(workdir):
     name = path.parent.name
     whose = results.whose(name, results.recorded(path.parent))
@@ -218,7 +266,8 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
 
 def best_classes(model: LoadedModel, logits: np.ndarray) -> list[list[tuple[str, float]]]:
   """The two most probable classes of each image, with their probabilities."""
-  probabilities, names = np.asarray(model.probabilities(logits)), model.class_names
+  probabilities = np.asarray(model.probabilities(logits))
+  names = model.class_names
   order = np.argsort(-probabilities, axis=1, kind="stable")[:, :BEST]
   return [
     [(names[k], float(row[k])) for k in best]
@@ -227,13 +276,13 @@ def best_classes(model: LoadedModel, logits: np.ndarray) -> list[list[tuple[str,
 
 
 def brightest(attention: np.ndarray) -> float:
-  """The share of an attention map that is in its brightest fifth of patches."""
+  """The fraction of an attention map that its brightest fifth of patches holds."""
   values = np.sort(attention.flatten().astype(np.float64))[::-1]
   return float(values[: max(1, round(MAP_SHARE * len(values)))].sum() / max(values.sum(), 1e-30))
 
 
 def _attention_pictures(model, gallery, maps, best):
-  """Each image beside its overlay, at its own size; then all of them in one figure."""
+  """Each image next to its overlay, at its own size; then all pairs in one figure."""
   small = []
   for i, attention in enumerate(maps):
     image = gallery.original(i)
@@ -254,10 +303,10 @@ def _worst(whose: str, wrong: list[records.Mistake], total: int) -> str:
   if not wrong:
     return f"{whose}: no mistakes among {images}."
   first = wrong[0]
+  are = "is" if len(wrong) == 1 else "are"
   return (
-    f"{whose}: {len(wrong):,} of {images} {'is' if len(wrong) == 1 else 'are'} wrong; the most "
-    f"confident, {first.name}, is {first.label} and was taken for {first.prediction} with "
-    f"{first.probability:.1%}."
+    f"{whose}: {len(wrong):,} of {images} {are} wrong; the most confident, {first.name}, is "
+    f"{first.label} and was taken for {first.prediction} with {first.probability:.1%}."
   )
 
 

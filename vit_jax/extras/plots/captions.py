@@ -1,4 +1,4 @@
-"""Pictures of any size in rows and columns, each with its caption beneath."""
+"""Figures of pictures in rows and columns, with captions or names."""
 
 import textwrap
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from vit_jax.data import tiles
 from vit_jax.extras.plots.labels import caption, label
 
 COLUMNS = 4
-NAME_WIDTH = 16  # characters of a class in the width of a neighbour
+NAME_WIDTH = 16  # characters of a class name that fit beneath a neighbour
 MAX_HEIGHT = 400  # height of a picture in a figure, pixels
 
 
 def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str = ""):
-  """A figure of Matplotlib: pictures (H, W, 3) uint8 of any size, with captions beneath."""
+  """A Matplotlib figure: pictures (H, W, 3) uint8 of any size, with captions beneath."""
   from matplotlib.figure import Figure  # slow to import
 
   columns = min(COLUMNS, len(pictures))
@@ -34,18 +34,19 @@ def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str =
 
 
 def picture_table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]]):
-  """A figure of Matplotlib: a row for each image, with its nearest neighbours and their classes.
+  """A Matplotlib figure: a row for each image, with its nearest neighbours and their classes.
 
   Args:
     columns: (N, S, S, 3) uint8 each, as in `tiles.picture_table`: images, then their neighbours.
-    classes: for each row, the class of each image in it; () if they are not known. Those of
-      neighbours that differ from the first one's are red.
+    classes: for each row, the class of each image in it; () if they are not known. Classes that
+      differ from the first image's are red.
   """
   from matplotlib.figure import Figure  # slow to import
 
   picture = tiles.picture_table(*columns)
-  height, width = picture.shape[0] // len(columns[0]), picture.shape[1] // len(columns)
-  size = 1.1 * len(columns) + 0.3, 1.1 * len(columns[0]) + 0.6  # inches
+  height = picture.shape[0] // len(columns[0])
+  width = picture.shape[1] // len(columns)
+  size = (1.1 * len(columns) + 0.3, 1.1 * len(columns[0]) + 0.6)  # inches
   drawn = Figure(figsize=size, layout="constrained")
   axes = drawn.subplots()
   axes.imshow(picture, interpolation="nearest")
@@ -66,10 +67,10 @@ def picture_table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]
 
 
 def rows(names: Sequence[str], pictures: Sequence[np.ndarray]):
-  """A figure of Matplotlib: a row of images for each name.
+  """A Matplotlib figure: a row of images for each name.
 
   Args:
-    names: of the rows.
+    names: the names of the rows.
     pictures: (N, S, S, 3) uint8 for each row.
   """
   from matplotlib.figure import Figure  # slow to import
@@ -88,7 +89,7 @@ def rows(names: Sequence[str], pictures: Sequence[np.ndarray]):
 
 
 def sized(picture: np.ndarray) -> np.ndarray:
-  """A picture for a figure: a large one is reduced."""
+  """The picture for a figure; reduced if it is large."""
   height, width = picture.shape[:2]
   if height <= MAX_HEIGHT:
     return picture

@@ -1,5 +1,6 @@
-"""Pictures for a page: lines and matrices as SVG that suits light and dark screens."""
+"""Charts for a page: lines and matrices as SVG that suits light and dark screens."""
 
+import collections
 import dataclasses
 import io
 import itertools
@@ -12,15 +13,15 @@ from vit_jax.extras.plots.labels import fonts
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
-WIDTH, HEIGHT = 4.8, 2.7  # inches; small enough for the text to be readable on a phone
+WIDTH, HEIGHT = 4.8, 2.7  # inches; so small that the text is readable on a phone
 MAX_LEGEND = 12  # entries
 MAX_POINTS = 4000  # in a chart
-DPI = 144  # of images inside of a figure
+DPI = 144  # of images inside a figure
 PNG_DPI = 180
 MAX_NAME = 40  # characters of a name
-NARROW = 300  # ratio of the ends of a logarithmic axis below which 2 and 5 are marked too
-NARROWER = 10  # the same ratio, below which evenly spaced numbers are marked
-INK = "#010203"  # becomes the colour of text, light or dark
+NARROW = 300  # a logarithmic axis whose ends have a lower ratio marks 2 and 5 too
+NARROWER = 10  # with a ratio below this, it marks evenly spaced numbers
+INK = "#010203"  # is replaced by the page's text colour, light or dark
 STYLE = (
   "<style>:root{--ink:#222}@media (prefers-color-scheme:dark){:root{--ink:#ddd}}"
   "@media print{:root{--ink:#222}}</style>"
@@ -34,7 +35,7 @@ RC = {
   "figure.facecolor": "none",
   "axes.facecolor": "none",
   "legend.facecolor": "none",
-} | {f"{part}.color": INK for part in ("text", "xtick", "ytick", "grid")}
+} | {f"{element}.color": INK for element in ("text", "xtick", "ytick", "grid")}
 RC |= {"axes.edgecolor": INK, "axes.labelcolor": INK}
 WITHOUT_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
@@ -46,7 +47,7 @@ class Series:
   Attributes:
     name: for the legend.
     steps, values: (N,) each, finite.
-    group: lines of one group share a colour.
+    group: lines of the same group share a colour.
     dots: whether each point is marked.
   """
 
@@ -63,10 +64,10 @@ def lines(
   """A chart of values by step, as SVG.
 
   Args:
-    series: the lines; they are thinned to a bounded number of points.
+    series: the lines; long ones are thinned.
     label: of the vertical axis.
-    log: a logarithmic axis, if all values are positive.
-    percent: whether values are fractions of 1.
+    log: whether the vertical axis is logarithmic, if all values are positive.
+    percent: whether values are fractions of 1, shown in percent.
   """
   import matplotlib
   from matplotlib import ticker
@@ -93,47 +94,58 @@ def lines(
 
 
 def round_log_ticks(axis):
-  """Marks 1, 10, ... on a logarithmic axis of Matplotlib, and more if it is short."""
+  """Marks 1, 10, ... on a logarithmic Matplotlib axis, and more numbers on a short one."""
   from matplotlib import ticker
 
   low, high = sorted(axis.get_view_interval())
-  subs = (1, 2, 5) if high < NARROW * low else (1,)
-  decades = ticker.LogLocator(subs=subs, numticks=7)
-  axis.set_major_locator(ticker.MaxNLocator(5) if high < NARROWER * low else decades)
+  locator = ticker.LogLocator(subs=(1,), numticks=7)
+  if high < NARROWER * low:
+    locator = ticker.MaxNLocator(5)
+  elif high < NARROW * low:
+    locator = ticker.LogLocator(subs=(1, 2, 5), numticks=7)
+  axis.set_major_locator(locator)
   axis.set_minor_locator(ticker.NullLocator())
   axis.set_major_formatter("{x:g}")
 
 
 def legend_above(axes, fontsize: int = 10) -> int:
-  """Names the lines above the axes, in as many columns as fit; returns the number of rows."""
+  """Puts the legend above the axes, in as many columns as fit; returns the number of rows."""
   handles, names = axes.get_legend_handles_labels()
   if not names:
     return 0
   letters = axes.get_figure().get_figwidth() * 110 / fontsize
-  columns = max(1, min(4, len(names), int(letters // (max(map(len, names)) + 6))))
+  letters_of_column = max(map(len, names)) + 6
+  columns = max(1, min(4, len(names), int(letters // letters_of_column)))
   place = dict(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
   axes.legend(handles, names, **place, ncols=columns, frameon=False, fontsize=fontsize)
   return -(-len(names) // columns)
 
 
 def styles(series: Sequence[Series]) -> list[dict]:
-  """A colour for each group and a dash for each line of a group, so that no two lines are alike."""
+  """A colour for each group and a dash for each line of a group, so that all lines look different.
+
+  If there is one group, each line has its own colour.
+  """
   dashes = ("-", "--", ":", "-.")
-  seen, result = {}, []
+  one_group = len({line.group for line in series}) == 1
+  lines_of_group = collections.Counter()
+  result = []
   for line in series:
-    place = seen[line.group] = seen.get(line.group, -1) + 1
-    alone = len({other.group for other in series}) == 1
-    colour = place if alone else line.group
-    dash = colour // 10 if alone else place + colour // 10
-    dots = "o" if line.dots or len(line.steps) == 1 else None
-    result.append(
-      dict(color=f"C{colour % 10}", linestyle=dashes[dash % 4], marker=dots, markersize=3)
-    )
+    colour = line.group
+    dash = lines_of_group[line.group] + colour // 10
+    if one_group:
+      colour = lines_of_group[line.group]
+      dash = colour // 10
+    lines_of_group[line.group] += 1
+    style = dict(color=f"C{colour % 10}", linestyle=dashes[dash % 4], marker=None, markersize=3)
+    if line.dots or len(line.steps) == 1:
+      style["marker"] = "o"
+    result.append(style)
   return result
 
 
 def thinned(steps: np.ndarray, values: np.ndarray, *, most: int) -> tuple[np.ndarray, np.ndarray]:
-  """At most about `most` points: the least and the greatest value of each stretch of steps."""
+  """About `most` points at most: the least and the greatest value of each stretch of steps."""
   if len(steps) <= most:
     return steps, values
   bounds = np.linspace(0, len(steps), max(most // 2, 1) + 1).astype(int)
@@ -149,7 +161,7 @@ def calibration(probability: np.ndarray, accuracy: np.ndarray, images: np.ndarra
 
   Args:
     probability, accuracy: (M,) means over the images of each bin.
-    images: (M,) their numbers; the area of a dot shows it.
+    images: (M,) numbers of images, shown as the area of the dots.
   """
   import matplotlib
   from matplotlib.figure import Figure
@@ -186,7 +198,7 @@ def matrix(shares: np.ndarray) -> bytes:
 
 
 def svg(figure) -> bytes:
-  """A figure of Matplotlib as SVG without metadata, its ink light on dark screens."""
+  """A Matplotlib figure as SVG without metadata; its ink is light on dark screens."""
   from matplotlib.backends.backend_svg import FigureCanvasSVG
 
   stream = io.StringIO()
@@ -201,10 +213,10 @@ def svg(figure) -> bytes:
 
 
 def save(figure, path: Path):
-  """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
+  """Writes a Matplotlib figure in the format of the path's suffix: PNG or SVG."""
   import matplotlib
 
   form = path.suffix.removeprefix(".")
   with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
-    warnings.filterwarnings("ignore", "Glyph .* missing from")  # of text that is no `label`
+    warnings.filterwarnings("ignore", "Glyph .* missing from")  # in text not made by `label`
     files.write_atomically(path, lambda partial: figure.savefig(partial, format=form, dpi=PNG_DPI))

@@ -1,4 +1,4 @@
-"""Names of classes and images in pictures, drawn with the fonts that this machine has."""
+"""Text in pictures, drawn with the fonts of this machine."""
 
 import functools
 import re
@@ -8,7 +8,7 @@ import unicodedata
 from vit_jax.process.text import one_line
 
 MAX_LENGTH = 24  # characters
-# Matplotlib brings the first one. The others have what it lacks: East Asian scripts and emoji.
+# Matplotlib has the first one. The others have what it lacks: East Asian scripts and emoji.
 FONTS = (
   *("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC"),
   *("WenQuanYi Zen Hei", "Droid Sans Fallback", "Hiragino Sans", "PingFang SC", "Yu Gothic"),
@@ -16,7 +16,7 @@ FONTS = (
   *("Segoe UI Emoji", "Unifont", "Unifont Upper", "Arial Unicode MS"),
 )
 
-SELECTORS = "\ufe0e\ufe0f"  # choose between an emoji's forms; those of the category Cf join emoji
+SELECTORS = "\ufe0e\ufe0f"  # choose between the forms of an emoji
 
 
 def metric(key: str) -> str:
@@ -27,33 +27,42 @@ def metric(key: str) -> str:
 
 
 def label(name: str) -> str:
-  """A name as text of a picture: short, on one line, and nothing in it is a formula or a box."""
+  """A name as text in a picture: short, on one line, without formulas and unknown characters."""
   return _no_formula(drawable(_visible(name)[:MAX_LENGTH]))
 
 
 def caption(text: str, width: int) -> str:
   """As `label`, but the whole text, in lines of at most `width` characters."""
-  return "\n".join(map(_no_formula, textwrap.wrap(drawable(_visible(text)), width)))
+  lines = textwrap.wrap(drawable(_visible(text)), width)
+  return "\n".join(map(_no_formula, lines))
 
 
 def _visible(text: str) -> str:
+  """The text on one line, without selectors and characters of category Cf, such as joiners."""
   return one_line(
     "".join(x for x in text if unicodedata.category(x) != "Cf" and x not in SELECTORS)
   )
 
 
 def _no_formula(text: str) -> str:
-  """Matplotlib would set text between dollar signs as a formula."""
+  """The text with escaped dollar signs, between which Matplotlib would typeset a formula."""
   return text.replace("$", r"\$")
 
 
 def drawable(text: str) -> str:
-  """The text; what no font here can draw is told in words: [athletic shoe], [U+9774]."""
+  """The text; characters that no font here has become words: [athletic shoe], [U+9774]."""
   known = _characters(fonts())
-  return "".join(x if ord(x) in known or x.isspace() else _in_words(x) for x in text)
+  drawn = []
+  for character in text:
+    if ord(character) in known or character.isspace():
+      drawn.append(character)
+    else:
+      drawn.append(_in_words(character))
+  return "".join(drawn)
 
 
 def _in_words(character: str) -> str:
+  """The name of a symbol, or the number of another character, in brackets."""
   name = unicodedata.name(character, "")
   if name and unicodedata.category(character) in ("So", "Sk"):
     return f"[{name.lower()}]"
@@ -62,11 +71,11 @@ def _in_words(character: str) -> str:
 
 @functools.cache
 def fonts() -> tuple[str, ...]:
-  """The families of `FONTS` that are installed; Matplotlib looks for each character in all."""
+  """The installed families of `FONTS`; Matplotlib looks for each character in all of them."""
   from matplotlib import font_manager  # slow to import
 
-  there = {font.name for font in font_manager.fontManager.ttflist}
-  return tuple(name for name in FONTS if name in there)
+  installed = {font.name for font in font_manager.fontManager.ttflist}
+  return tuple(name for name in FONTS if name in installed)
 
 
 @functools.cache

@@ -5,10 +5,10 @@ import numpy as np
 
 from vit_jax.data.crops import Box
 
-RANGE = 0.98  # quantile of the map that gets its brightest colour, as all above it
+RANGE = 0.98  # values from this quantile of a map on get the brightest colour
 CAPTION = f"Yellow is the {RANGE:.0%} quantile of a map or more, black is 0."
-SHARE = 0.55  # of the colours of the map in the overlay; the rest is the image
-UNSEEN = 0.3  # brightness of what the model does not see
+SHARE = 0.55  # weight of the map's colours in the overlay; the rest is the image
+UNSEEN = 0.3  # brightness of pixels that the model does not see
 GAP = 4  # white pixels between the image and its overlay
 LEAST = 160  # height of the result, pixels
 
@@ -16,14 +16,14 @@ LEAST = 160  # height of the result, pixels
 def overlay(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np.ndarray:
   """The image under the colours of the map: black is 0, yellow the quantile `RANGE` or more.
 
-  In large models a few patches get many times the attention of all others, which they keep for
-  themselves (Darcet et al., "Vision Transformers need registers", 2023). In units of the largest
-  value, the rest of the map would be black.
+  In large models a few patches get many times the attention of all others (Darcet et al., "Vision
+  Transformers need registers", 2023). If the largest value were yellow, the rest of the map would
+  be black.
 
   Args:
     image: (H, W, 3) uint8, of any size and aspect.
     attention: (rows, columns), not negative.
-    box: the part of the image that the model sees, the rest is darkened; None: all of it.
+    box: the box of the image that the model sees, the rest is darkened; None: the whole image.
 
   Returns:
     (H, W, 3) uint8.
@@ -34,13 +34,13 @@ def overlay(image: np.ndarray, attention: np.ndarray, box: Box | None = None) ->
   smooth = cv2.resize(scaled, (box.width, box.height), interpolation=cv2.INTER_LINEAR)
   colours = cv2.applyColorMap(np.round(255 * smooth).astype(np.uint8), cv2.COLORMAP_INFERNO)
   result = image * np.float32(UNSEEN)
-  part = np.s_[box.top : box.top + box.height, box.left : box.left + box.width]
-  result[part] = (1 - SHARE) * image[part] + SHARE * colours[..., ::-1]
+  seen = np.s_[box.top : box.top + box.height, box.left : box.left + box.width]
+  result[seen] = (1 - SHARE) * image[seen] + SHARE * colours[..., ::-1]
   return np.round(result).astype(np.uint8)
 
 
 def pair(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np.ndarray:
-  """The image and its overlay side by side; small images are enlarged by a whole number.
+  """The image and its overlay side by side; small images are enlarged by a whole factor.
 
   Args:
     image, attention, box: as in `overlay`.

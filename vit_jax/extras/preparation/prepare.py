@@ -1,7 +1,7 @@
 """Writes labelled images as a TFDS dataset of ArrayRecord files, without TensorFlow.
 
-The examples are stored in a fixed random order, so that a part of a split, such as train[:98%], is
-a random part. The dataset gets its name when it is complete. Until then it is in a folder beside
+The examples are stored in a fixed random order, so that a slice of a split, such as train[:98%], is
+a random sample. The dataset gets its name when it is complete. Until then it is in a folder beside
 it, where a preparation that was stopped continues.
 """
 
@@ -48,18 +48,17 @@ def prepare(
   """Makes DATA_DIR/NAME/1.0.0, which the source tfds:NAME reads; returns its report.
 
   Args:
-    splits: the examples of each split. If their classes differ, the dataset has all of them,
-      sorted.
+    splits: the examples of each split. If their classes differ, the dataset has the sorted union.
     data_dir: TFDS's folder.
-    name: name of the dataset.
+    name: the name of the dataset.
     max_pixels: larger images count as broken.
-    threads: files made at a time.
-    started: called once with the number of images that are still to be read.
+    threads: the number of files made at a time.
+    started: called once with the number of images still to be read.
     done: called after each file with its number of images.
 
   Raises:
-    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, its folder
-      holds another unfinished one, or no image can be decoded.
+    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, the folder
+      holds another unfinished dataset, or no image can be decoded.
     ConfigError: another command is making the dataset.
     OSError: an image cannot be read, or the disk cannot be written.
   """
@@ -96,7 +95,7 @@ class _File:
 
   @property
   def checked(self) -> pathlib.Path:
-    """The path of the file's findings, which are written last: if they exist, it is complete."""
+    """The path of the file's findings. They are written last: if they exist, it is complete."""
     return self.path.with_name(f"checked-{self.path.name}.json")
 
 
@@ -114,8 +113,9 @@ class _NewDataset:
     return self.target.with_name(f"{VERSION}.incomplete")
 
   def files(self) -> list[_File]:
-    """All files, after the folder is made, or checked to be for this dataset."""
-    files, name = [], self.target.parent.name
+    """All files; makes the folder, or checks that it belongs to this dataset."""
+    files = []
+    name = self.target.parent.name
     for split, count in self._claimed().items():
       length = len(self.splits[split])
       for i in range(count):
@@ -124,42 +124,51 @@ class _NewDataset:
     return files
 
   def _claimed(self) -> dict[str, int]:
-    """The number of files of each split."""
+    """The number of files of each split: from the plan in the folder, or from a new plan."""
     plan = self.folder / _PLAN
     wanted = {
       "splits": {name: [source.identity, len(source)] for name, source in self.splits.items()},
       "max_pixels": self.max_pixels,
     }
     if plan.exists():
-      try:
-        there = read_json(plan, most=_MAX_BYTES)
-      except UnreachableError:
-        raise
-      except (OSError, ValueError) as error:
-        raise SourceError(
-          f'"{plan}" is damaged ({error}); delete the folder "{self.folder}" and start again.'
-        ) from error
-      if {key: there.get(key) for key in wanted} != wanted:
-        raise SourceError(
-          f'"{self.folder}" is an unfinished dataset of other images or classes; delete it, or '
-          "finish it with the command that began it."
-        )
-      return there["files"]
+      return self._files_of_plan(plan, wanted)
     self.folder.mkdir(parents=True, exist_ok=True)
     files = {name: _number_of_files(source) for name, source in self.splits.items()}
     write_text(plan, json.dumps(wanted | {"files": files}))
     return files
+
+  def _files_of_plan(self, plan: pathlib.Path, wanted: dict) -> dict[str, int]:
+    """The number of files of each split in an existing plan.
+
+    Raises:
+      SourceError: the plan is damaged, or differs from `wanted`.
+    """
+    try:
+      found = read_json(plan, most=_MAX_BYTES)
+    except UnreachableError:
+      raise
+    except (OSError, ValueError) as error:
+      raise SourceError(
+        f'"{plan}" is damaged ({error}); delete the folder "{self.folder}" and start again.'
+      ) from error
+    if {key: found.get(key) for key in wanted} != wanted:
+      raise SourceError(
+        f'"{self.folder}" is an unfinished dataset of other images or classes; delete it, or '
+        "finish it with the command that began it."
+      )
+    return found["files"]
 
   def features(self, *, multi_label: bool = False):
     """TFDS's description of an example."""
     import tensorflow_datasets as tfds
 
     label = tfds.features.ClassLabel(names=list(self.class_names))
-    label = tfds.features.Sequence(label) if multi_label else label
+    if multi_label:
+      label = tfds.features.Sequence(label)
     return tfds.features.FeaturesDict({"image": tfds.features.Image(), "label": label})
 
   def make(self, file: _File) -> int:
-    """Makes a file and returns its number of images; safe for any thread."""
+    """Makes a file and returns its number of images; thread-safe."""
     checked = quality.Checked()
     records.write(str(file.path), self._records(file, checked))
     write_text(file.checked, json.dumps(dataclasses.asdict(checked)))
@@ -168,21 +177,23 @@ class _NewDataset:
   def _records(self, file: _File, checked: quality.Checked) -> Iterator[bytes]:
     """Yields the records of a file; adds the findings for their images to `checked`."""
     source = self.splits[file.split]
-    rows, features = _order(source), self.features(multi_label=source.multi_label)
+    rows = _order(source)
+    features = self.features(multi_label=source.multi_label)
     numbers = [self.class_names.index(name) for name in source.class_names]
     for position in file.positions:
       example = source[rows[position]]
       labels = tuple(numbers[label] for label in example.labels)
       example = example._replace(labels=labels, image=_encoded(example))
-      if quality.check(example, checked, max_pixels=self.max_pixels):
-        label = list(labels) if source.multi_label else labels[0]
-        values = features.encode_example({"image": example.image, "label": label})
-        record = features.serialize_example(values)
-        checked.bytes += len(record)
-        yield record
+      if not quality.check(example, checked, max_pixels=self.max_pixels):
+        continue
+      label = list(labels) if source.multi_label else labels[0]
+      values = features.encode_example({"image": example.image, "label": label})
+      record = features.serialize_example(values)
+      checked.bytes += len(record)
+      yield record
 
   def complete(self, files: list[_File]) -> dict:
-    """Writes TFDS's metadata and the report, and gives the folder its name; returns the report."""
+    """Writes TFDS's metadata and the report, and renames the folder; returns the report."""
     for leftover in self.folder.glob("*.partial"):  # from a process that was killed
       leftover.unlink()
     by_split = {split: [] for split in self.splits}
@@ -203,11 +214,11 @@ class _NewDataset:
     import tensorflow_datasets as tfds
 
     infos = []
-    for split, parts in by_split.items():
-      lengths = [part.examples for part in parts]
+    for split, files in by_split.items():
+      lengths = [file.examples for file in files]
       if not sum(lengths):
         raise SourceError(f'Split "{split}" has no image that can be decoded; check its files.')
-      size = sum(part.bytes for part in parts)
+      size = sum(file.bytes for file in files)
       infos.append(tfds.core.SplitInfo(name=split, shard_lengths=lengths, num_bytes=size))
     tfds.folder_dataset.write_metadata(
       data_dir=str(self.folder),
@@ -228,6 +239,7 @@ def _checked_name(name: str) -> str:
 
 
 def _number_of_files(source: Source) -> int:
+  """The number of files of about `_FILE_BYTES`, estimated from a sample of images."""
   sample = range(0, len(source), max(1, len(source) // _SAMPLE))
   mean = sum(len(_encoded(source[index])) for index in sample) / len(sample)
   return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))

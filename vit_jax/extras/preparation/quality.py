@@ -1,10 +1,10 @@
-"""Problems of images: broken, misnamed or repeated files, and data sorted by class; the report."""
+"""Finds and reports broken, misnamed and repeated files, and data sorted by class."""
 
 import collections
 import dataclasses
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -33,8 +33,8 @@ class Checked:
     examples, bytes: the number of examples written, and their size.
     broken: names of images that cannot be decoded; they are left out.
     misnamed: names of images whose suffix does not match the format of their content.
-    names, digests: (examples,) the names of the images written, and hexadecimal digests of them.
-    labels: the labels of all images, also of broken ones, in the order of the file.
+    names, digests: (examples,) the names and hexadecimal digests of the images written.
+    labels: the labels of all images, broken ones included, in the order of the file.
   """
 
   examples: int = 0
@@ -81,33 +81,43 @@ def report(by_split: dict[str, list[Checked]], orders: dict[str, Sequence[int]])
     source is sorted by class, and names; "duplicates": for each pair of splits, the number of
     images with the content of an earlier image, and names of such pairs.
   """
-  first, repeated = {}, collections.defaultdict(lambda: {"images": 0, "names": []})
-  written = (
-    (split, name, digest)
-    for split, parts in by_split.items()
-    for part in parts
-    for name, digest in zip(part.names, part.digests, strict=True)
-  )
-  for split, name, digest in written:
+  splits = {split: _split_report(files, orders[split]) for split, files in by_split.items()}
+  return {"splits": splits, "duplicates": _duplicates(by_split)}
+
+
+def _duplicates(by_split: dict[str, list[Checked]]) -> dict:
+  """The images with the content of an earlier image, by pairs of splits."""
+  first = {}  # digest: the split and the name of the first image with this content
+  repeated = collections.defaultdict(lambda: {"images": 0, "names": []})
+  for split, name, digest in _written(by_split):
     if digest not in first:
-      first[digest] = split, name
+      first[digest] = (split, name)
       continue
-    pair = repeated[" and ".join(sorted({first[digest][0], split}))]
+    first_split, first_name = first[digest]
+    pair = repeated[" and ".join(sorted({first_split, split}))]
     pair["images"] += 1
     if len(pair["names"]) < _SHOWN:
-      pair["names"].append([first[digest][1], name])
-  splits = {split: _split_report(parts, orders[split]) for split, parts in by_split.items()}
-  return {"splits": splits, "duplicates": dict(repeated)}
+      pair["names"].append([first_name, name])
+  return dict(repeated)
 
 
-def _split_report(parts: list[Checked], order: Sequence[int]) -> dict:
-  broken = [name for part in parts for name in part.broken]
-  misnamed = [name for part in parts for name in part.misnamed]
+def _written(by_split: dict[str, list[Checked]]) -> Iterator[tuple[str, str, str]]:
+  """(split, name, digest) of each image written."""
+  for split, files in by_split.items():
+    for file in files:
+      for name, digest in zip(file.names, file.digests, strict=True):
+        yield split, name, digest
+
+
+def _split_report(files: list[Checked], order: Sequence[int]) -> dict:
+  broken = [name for file in files for name in file.broken]
+  misnamed = [name for file in files for name in file.misnamed]
+  labels = [label for file in files for label in file.labels]
   return {
-    "examples": sum(part.examples for part in parts),
+    "examples": sum(file.examples for file in files),
     "broken": len(broken),
     "misnamed": len(misnamed),
-    "in_order_of_classes": in_order([label for part in parts for label in part.labels], order),
+    "in_order_of_classes": in_order(labels, order),
     "names": {"broken": broken[:_SHOWN], "misnamed": misnamed[:_SHOWN]},
   }
 

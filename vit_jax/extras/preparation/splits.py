@@ -1,4 +1,4 @@
-"""The sources of a new dataset's splits, as the command line names them, and their classes."""
+"""Opens the sources that the command line names for a new dataset's splits; checks classes."""
 
 from collections.abc import Sequence
 
@@ -27,13 +27,15 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
         f"--split {name} is given {names.count(name)} times; put its images into one folder or "
         "table, or name the splits differently."
       )
-  return {name: OfClasses(source, classes) if classes else source for name, source in opened}
+  if not classes:
+    return dict(opened)
+  return {name: OfClasses(source, classes) for name, source in opened}
 
 
 def open_split(text: str) -> tuple[str, Source]:
   """The split and the source that SPLIT=SOURCE names.
 
-  Of data that comes in parts, takes the part of the same name.
+  If the data has splits of its own, takes the one of the same name.
 
   Raises:
     SourceError: the text has another form, or the data does not exist.
@@ -47,16 +49,16 @@ def open_split(text: str) -> tuple[str, Source]:
     raise SourceError(
       '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
     )
-  spec, part = sources.named_parts(spec).get(split, (spec, ""))
-  return split, sources.open_source(spec, split=part)
+  spec, its_split = sources.named_parts(spec).get(split, (spec, ""))
+  return split, sources.open_source(spec, split=its_split)
 
 
 class OfClasses(Renumbered):
-  """The examples of a source whose labels are all among some classes, in the source's order.
+  """The examples whose labels are all among some classes, in the source's order.
 
   Args:
     source: the examples.
-    names: the classes. They keep the source's order, and their numbers begin at 0.
+    names: the classes. They keep the source's order, and are numbered from 0.
 
   Raises:
     SourceError: the source has no such class, or no example of these classes.
@@ -72,8 +74,11 @@ class OfClasses(Renumbered):
         )
     kept = [name for name in source.class_names if name in names]
     numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
-    has = lambda labels: bool(labels) and numbers.keys() >= set(labels)
-    rows = [row for row in range(len(source)) if has(source.labels(row))]
+    rows = []
+    for row in range(len(source)):
+      labels = source.labels(row)
+      if labels and numbers.keys() >= set(labels):
+        rows.append(row)
     if not rows:
       raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
     chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
@@ -84,11 +89,11 @@ def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:
   """The class names of all splits; in the order of `ordered` if the splits differ.
 
   TFDS stores the names in UTF-8, one a line. When it reads them, it strips each line and drops
-  empty ones. A name that it would change could shift all labels.
+  empty ones. A name that TFDS changes could shift all labels.
 
   Raises:
-    SourceError: TFDS cannot hold a class name, a split has two classes of one name, or the splits
-      have different kinds of labels.
+    SourceError: TFDS cannot store a class name, a split has two classes of the same name, or the
+      splits have different kinds of labels.
   """
   kinds = {source.multi_label: split for split, source in splits.items()}
   if len(kinds) > 1:
@@ -98,22 +103,28 @@ def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:
     )
   for split, source in splits.items():
     for number, name in enumerate(source.class_names):
-      again = name in source.class_names[:number]
-      if problem := "another class has this name" if again else _problem(name):
+      problem = _problem(name)
+      if name in source.class_names[:number]:
+        problem = "another class has this name"
+      if problem:
         raise SourceError(
           f'Split "{split}" has a class {name!r}, which a dataset cannot hold: {problem}; rename '
           "the folder, or the label in the table."
         )
   lists = [source.class_names for source in splits.values()]
-  return lists[0] if len(set(lists)) == 1 else ordered(set().union(*lists))
+  if len(set(lists)) == 1:
+    return lists[0]
+  return ordered(set().union(*lists))
 
 
 def _problem(name: str) -> str:
-  """What TFDS would change in a class name, in words; "": nothing."""
+  """Says what TFDS would change in a class name; "" if nothing."""
   if not name.strip():
     return "it is empty"
   if name != name.strip():
     return "it begins or ends with white space"
   if "\n" in name or "\r" in name:
     return "it has a line break"
-  return "" if name.encode(errors="replace").decode() == name else "it is not valid UTF-8"
+  if name.encode(errors="replace").decode() != name:
+    return "it is not valid UTF-8"
+  return ""

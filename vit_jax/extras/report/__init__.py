@@ -1,1 +1,1 @@
-"""What runs did, as one page of HTML that needs no network: what they were, gave and cost."""
+"""Reports runs on one page of HTML that needs no network: settings, results and cost."""

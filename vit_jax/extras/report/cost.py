@@ -1,4 +1,4 @@
-"""What runs cost: time by cause, speed, and FLOPs beside those of the paper."""
+"""The cost of runs: time by cause, speed, and FLOPs next to the paper's."""
 
 import itertools
 import statistics
@@ -14,9 +14,12 @@ TIME = "time/"
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
-  """The section of runs."""
+  """The section about the cost of these runs."""
+  title = "What they cost"
+  if len(runs) == 1:
+    title = "What it cost"
   return Section(
-    "What it cost" if len(runs) == 1 else "What they cost",
+    title,
     tables=[
       side_by_side("Time of all starts, up to the last line of metrics.jsonl", runs, times),
       side_by_side("Speed and computation", runs, speeds),
@@ -25,30 +28,35 @@ def section(runs: Sequence[RecordedRun]) -> Section:
 
 
 def account(run: RecordedRun) -> dict[str, float]:
-  """Seconds by cause of all starts together; each start counts from zero again."""
-  spent = [
-    {key.removeprefix(TIME): float(value) for key, value in line.items() if key.startswith(TIME)}
-    for line in run.lines
-  ]
-  spent = list(filter(None, spent))
-  ends = [*(begun_again(a, b) for a, b in itertools.pairwise(spent)), True]
-  last = [causes for causes, end in zip(spent, ends, strict=False) if end]
-  return {key: sum(causes.get(key, 0) for causes in last) for key in (spent[-1] if spent else ())}
+  """Seconds by cause, summed over all starts; each start counts from zero again."""
+  spent = list(filter(None, map(seconds_by_cause, run.lines)))
+  if not spent:
+    return {}
+  last_of_starts = [a for a, b in itertools.pairwise(spent) if begun_again(a, b)]
+  last_of_starts.append(spent[-1])
+  return {cause: sum(line.get(cause, 0) for line in last_of_starts) for cause in spent[-1]}
+
+
+def seconds_by_cause(line: Mapping[str, float]) -> dict[str, float]:
+  """The times in a line of metrics.jsonl."""
+  return {
+    key.removeprefix(TIME): float(value) for key, value in line.items() if key.startswith(TIME)
+  }
 
 
 def begun_again(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-  """Whether the run was started between two lines, each the seconds by cause.
+  """Whether the run was started again between two lines of seconds by cause.
 
-  The time of the start-up is one number in all lines of a start. A start may have more time in its
-  first line than a short start before it had in all.
+  All lines of one start have the same start-up time. The sum alone does not tell: the first line
+  of a start may have more time than the last line of a short start before it.
   """
-  return before.get("start-up") != after.get("start-up") or sum(after.values()) < sum(
-    before.values()
-  )
+  if before.get("start-up") != after.get("start-up"):
+    return True
+  return sum(after.values()) < sum(before.values())
 
 
 def times(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
-  """The whole time, and the time of each cause with its share."""
+  """The total time, and the time and share of each cause."""
   spent = account(run)
   total = sum(spent.values())
   if not total:
@@ -76,17 +84,18 @@ def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
 
 
 def computation(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """The FLOPs of the steps that were made, and those of the paper's runs of the same model."""
+  """The FLOPs of the completed steps, and of the paper's runs with the same model."""
   config = run.config
   images = max((line.get("data/images", 0) for line in run.lines), default=0)
   if images:
     yield "Images seen", count(images)
-  # With frozen parameters, a step costs less than the formula says.
+  # With frozen parameters a step costs less than the formula says.
   if images and run.fact("trained_parameters", int) == run.fact("parameters", int):
     exaflops = objectives.of_config(config).training_flops(config.data.image_size) * images / 1e18
     yield "exaFLOPs", TableCell(f"{exaflops:,.4g}", exaflops)
-  if cost.label(config.model) == config.model.name:
-    for (name, epochs), paper in cost.PAPER.items():
-      if name == config.model.name:
-        title = f"exaFLOPs in the paper (Table 6): {epochs} epochs of JFT-300M at 224 px"
-        yield title, count(paper)
+  if cost.label(config.model) != config.model.name:
+    return
+  for (name, epochs), paper in cost.PAPER.items():
+    if name == config.model.name:
+      title = f"exaFLOPs in the paper (Table 6): {epochs} epochs of JFT-300M at 224 px"
+      yield title, count(paper)

@@ -1,4 +1,4 @@
-"""What runs were: recipe, command, settings, data, model, devices, versions, training images."""
+"""Describes runs: recipe, command, settings, data, model, devices, versions, training images."""
 
 import contextlib
 import csv
@@ -22,15 +22,18 @@ from vit_jax.storage.starts import AUGMENTED, CLASSES, OPERATIONS
 from vit_jax.storage.workdir import IMAGES
 
 STRIP = 480  # pixels, the width of a row of images
-MAX_SHOWN = 4  # runs of which training images are shown
+MAX_SHOWN = 4  # runs whose training images are shown
 PREFIX = "config."
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
-  """The section of runs."""
+  """The section that describes these runs."""
+  caption = "The runs"
+  if len(runs) == 1:
+    caption = "The run"
   return Section(
     "What was run",
-    tables=[side_by_side("The run" if len(runs) == 1 else "The runs", runs, facts)],
+    tables=[side_by_side(caption, runs, facts)],
     sections=[Section("Settings", tables=settings(runs)), *map(images, runs[:MAX_SHOWN])],
   )
 
@@ -40,8 +43,7 @@ def images(run: RecordedRun) -> Section:
   folder = run.folder / IMAGES
   classes = captions_in(folder / CLASSES)
   captions = {row: classes.get(row, "") for row in numbered(folder)}
-  alt = lambda caption: f"A training image of {caption}." if caption else "A training image."
-  pictures = thumbnails(numbered(folder), captions, alt)
+  pictures = thumbnails(numbered(folder), captions, training_image_in_words)
   words = (
     "The first images of the first step, after they were cropped, flipped, resized and augmented. "
     "What happens inside the step, such as MixUp and CutMix, comes later."
@@ -52,44 +54,54 @@ def images(run: RecordedRun) -> Section:
   )
 
 
+def training_image_in_words(caption: str) -> str:
+  """The text for readers who do not see a training image."""
+  return f"A training image of {caption}." if caption else "A training image."
+
+
 def augmentation(folder: Path) -> Section:
   """A row of training images for each operation of the augmentation."""
   names = captions_in(folder / OPERATIONS)
-  alt = lambda name: f"Training images after {name}."
-  pictures = thumbnails(numbered(folder), names, alt, side=STRIP)
+  pictures = thumbnails(numbered(folder), names, "Training images after {}.".format, side=STRIP)
   words = "The first images, each after one operation of config.data.augment alone."
   return Section("Augmentation", [words] * bool(pictures), pictures)
 
 
 def captions_in(path: Path) -> dict[int, str]:
-  """{row: text} of a CSV file; {} if it cannot be read, as images can do without."""
+  """{row: text} of a CSV file; {} if it cannot be read, since images need no captions."""
   with contextlib.suppress(OSError, ValueError, csv.Error):
     return {int(row): text for row, text in rows_of(path, 2)}
   return {}
 
 
 def settings(runs: Sequence[RecordedRun]) -> list[Table]:
-  """What differs between the runs; of one run, what differs from its recipe and the defaults."""
+  """The settings that differ between the runs; for one run, those that differ from the defaults."""
   known = [run for run in runs if run.config is not None]
-  columns = [flat(to_dict(run.config)) for run in known]
   if len(runs) > 1:
     head = ["setting", *(run.name for run in known)]
+    columns = [flat(to_dict(run.config)) for run in known]
     return [Table("Settings that differ", head, differing(columns))]
   if not known:
     return []
-  usual = flat(to_dict(Config()))
-  asked = flat(to_dict(asked_of(known[0].config)))
+  return settings_of_one(known[0])
+
+
+def settings_of_one(run: RecordedRun) -> list[Table]:
+  """The settings that a run's command line names, and all that differ from the defaults."""
+  recorded = flat(to_dict(run.config))
+  defaults = flat(to_dict(Config()))
+  asked = flat(to_dict(asked_of(run.config)))
   asked = {key: x for key, x in asked.items() if x or key.rpartition(".")[2] not in UNITS}
   return [
     Table(
       "Settings that the command line gives, in place of the recipe's",
       ["setting", "value"],
-      [(key, [shown(columns[0][key])]) for key in on_command_line(runs[0]) if key in columns[0]],
+      [(key, [shown(recorded[key])]) for key in on_command_line(run) if key in recorded],
     ),
     Table(
       "All settings that differ from the defaults",
       ["setting", "value", "default"],
-      [row for row in differing([asked, usual]) if row[0] in asked],
+      [row for row in differing([asked, defaults]) if row[0] in asked],
       folded=True,
     ),
   ]
@@ -107,10 +119,11 @@ def flat(values: Mapping, prefix: str = "") -> dict[str, object]:
 
 
 def differing(columns: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:
-  """A row for each setting that is not the same in all columns; "" where a column lacks it."""
-  keys = dict.fromkeys(key for column in columns for key in column)
-  cells = {key: [shown(column[key]) if key in column else "" for column in columns] for key in keys}
-  return [(key, row) for key, row in cells.items() if len({*row}) > 1]
+  """A row for each setting whose columns differ; "" where a column lacks it."""
+  texts = [{key: shown(value) for key, value in column.items()} for column in columns]
+  keys = dict.fromkeys(key for column in texts for key in column)
+  rows = [(key, [column.get(key, "") for column in texts]) for key in keys]
+  return [(key, cells) for key, cells in rows if len({*cells}) > 1]
 
 
 def on_command_line(run: RecordedRun) -> Iterator[str]:
@@ -122,7 +135,7 @@ def on_command_line(run: RecordedRun) -> Iterator[str]:
 
 
 def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """(name, value) of what is known of a run."""
+  """(name, value) of everything known about a run."""
   yield "Workdir", str(run.folder)
   yield from of_command(run)
   if run.config is not None:
@@ -152,24 +165,21 @@ def of_command(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
 
 
 def of_settings(config: Config) -> Iterator[tuple[str, TableCell | str]]:
-  """The settings that readers ask for first."""
+  """The settings that readers look for first."""
   yield "Learns", config.objective.kind.replace("_", " ")
   yield "Batch size", count(config.batch_size)
   yield "Learning rate", f"{config.schedule.learning_rate:g}"
   yield "Weight decay", f"{config.optimizer.weight_decay:g}"
   yield "Weights to start from", config.init_from
   training = config.data.training().values()
-  yield (
-    "Training data",
-    "; ".join(f"{each.source} {each.split}".strip() for each in training),
-  )
+  yield "Training data", "; ".join(f"{each.source} {each.split}".strip() for each in training)
   specs = catalogue.asked_for(config).items()
   sets = [(name, spec.scored()) for name, spec in specs if spec.scores_head]
   yield "Evaluated on, in training", "; ".join(f"{n} ({s.source} {s.split})" for n, s in sets)
 
 
 def of_data(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """The numbers of images and classes, and what was left out."""
+  """The numbers of images and classes, and notes on images that were left out."""
   for key, title in (("training_images", "Training images"), ("classes", "Classes")):
     if number := run.fact(key, int):
       yield title, count(number)
@@ -183,7 +193,8 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   yield "Computes in", run.config.model.compute_dtype
   if attention := run.fact("attention", str):
     yield "Attention of", {"cudnn": "cuDNN", "xla": "XLA"}.get(attention, attention)
-  number, trained = run.fact("parameters", int), run.fact("trained_parameters", int)
+  number = run.fact("parameters", int)
+  trained = run.fact("trained_parameters", int)
   if number is None:
     number = sum(cost.parameters(run.config).values())
   yield "Parameters", count(number)
@@ -195,10 +206,14 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
 
 def of_machine(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """Devices, versions and the revision of the code."""
-  number, kind = run.fact("devices", int), run.fact("device_kind", str)
+  number = run.fact("devices", int)
+  kind = run.fact("device_kind", str)
   if number and kind:
+    devices = f"{number:,} x {kind}"
     hosts = run.fact("hosts", int) or 1
-    yield "Devices", f"{number:,} x {kind}" + (f" on {hosts:,} hosts" if hosts > 1 else "")
+    if hosts > 1:
+      devices += f" on {hosts:,} hosts"
+    yield "Devices", devices
   yield "System", run.fact("platform", str) or ""
   versions = run.fact("versions", dict) or {}
   yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items())

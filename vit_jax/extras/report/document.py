@@ -1,4 +1,4 @@
-"""The parts of a report, and the page of HTML that they become; it asks nobody for anything."""
+"""The elements of a report, and the page of HTML made of them; the page needs no network."""
 
 import base64
 import dataclasses
@@ -18,9 +18,9 @@ class TableCell:
   """A cell of a table.
 
   Attributes:
-    text: what is shown.
-    value: the exact number behind it; None: it is no number.
-    share: colours the cell, 0 to 1; None: it has no colour.
+    text: shown to the reader.
+    value: the exact number; None if the cell holds no number.
+    share: 0 to 1, colours the cell; None for no colour.
   """
 
   text: str
@@ -34,7 +34,7 @@ def count(number: int) -> TableCell:
 
 
 def percent(value: float) -> TableCell:
-  """A cell with a share in percent, without a colour."""
+  """A cell with a fraction in percent, without a colour."""
   return TableCell(f"{value:.1%}", float(value))
 
 
@@ -43,10 +43,10 @@ class Table:
   """A table.
 
   Attributes:
-    caption: what it holds.
-    head: of each column, beginning with that of the rows' names.
-    rows: (name, cells) each; a cell may be a text.
-    folded: whether the reader opens it with a click.
+    caption: the text above it.
+    head: the heads of all columns; the first column holds the rows' names.
+    rows: (name, cells) each; a cell may be a plain string.
+    folded: whether the table stays closed until the reader clicks on it.
   """
 
   caption: str
@@ -60,11 +60,11 @@ class Picture:
   """A picture.
 
   Attributes:
-    data: the file.
+    data: the content of the file.
     kind: "svg+xml" or "png".
-    alt: what is to be seen, for readers who do not see it.
+    alt: describes the picture to readers who do not see it.
     caption: the text below it.
-    small: whether several stand side by side.
+    small: whether several fit side by side.
   """
 
   data: bytes
@@ -75,13 +75,14 @@ class Picture:
 
   @property
   def source(self) -> Markup:
-    """The file inside of its address; base64 needs no escapes."""
-    return Markup(f"data:image/{self.kind};base64,{base64.b64encode(self.data).decode()}")
+    """The file as a data URL; base64 needs no escapes."""
+    encoded = base64.b64encode(self.data).decode()
+    return Markup(f"data:image/{self.kind};base64,{encoded}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """A section; what is inside is shown in the order of the attributes."""
+  """A section; its content is shown in the order of the attributes."""
 
   title: str
   words: Sequence[str] = ()
@@ -91,7 +92,7 @@ class Section:
 
 
 def filled(sections: Sequence[Section]) -> list[Section]:
-  """The sections that hold something, and in them the parts that do."""
+  """The sections without empty tables and empty sections."""
   kept = [
     dataclasses.replace(
       section,
@@ -100,17 +101,17 @@ def filled(sections: Sequence[Section]) -> list[Section]:
     )
     for section in sections
   ]
-  return [part for part in kept if part.words or part.pictures or part.tables or part.sections]
+  return [each for each in kept if each.words or each.pictures or each.tables or each.sections]
 
 
 def html(title: str, sections: Sequence[Section]) -> str:
-  """The page; every text in it is escaped, and its unprintable characters too."""
+  """The page; all text in it is escaped, unprintable characters included."""
   return template().render(title=title, sections=filled(sections))
 
 
 @functools.cache
 def template() -> jinja2.Template:
-  """The template of all reports, in this package."""
+  """The template of all reports."""
   environment = jinja2.Environment(
     loader=jinja2.PackageLoader("vit_jax.extras.report", ""),
     autoescape=True,
@@ -123,5 +124,7 @@ def template() -> jinja2.Template:
 
 
 def printable(value):
-  """A text without unprintable characters; parts of the page itself stay as they are."""
-  return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+  """Text without unprintable characters; markup and other values stay as they are."""
+  if isinstance(value, str) and not hasattr(value, "__html__"):
+    return one_line(value)
+  return value

@@ -1,4 +1,4 @@
-"""What a run's newest checkpoint looks like inside: filters, positions, attention."""
+"""Looks inside a run's newest checkpoint: filters, position embeddings, attention."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ from vit_jax.inference.model import LoadedModel
 from vit_jax.storage import checkpoint
 from vit_jax.weights import average
 
-PAIR = 400  # pixels, of an image and its overlay side by side
+PAIR = 400  # pixels, the width of an image and its overlay side by side
 
 
 def section(run: RecordedRun, title: str) -> Section:
-  """The section of a run; empty without a checkpoint, or for a model that shows nothing."""
+  """The section about a run; empty without a checkpoint, or if the model cannot be looked into."""
   if not checkpoint.available(run.folder):
     return Section(title)
   try:
@@ -47,25 +47,25 @@ def section(run: RecordedRun, title: str) -> Section:
 
 
 def looked_into(run: RecordedRun, model: LoadedModel, title: str) -> Section:
-  """The section of a run with its model.
+  """The pictures of a run's model.
 
   Raises:
     ValueError: the parameters are not finite, or images cannot be used.
   """
   shown = [(scored, rows) for scored in run.sets if (rows := usable(scored, model))]
-  parts = [*of_parameters(model)]
-  rolled = Section("")
-  if shown:
-    scored, rows = shown[0]
-    images = np.stack([np.asarray(rgb(scored.images[row])) for row in rows])
-    whose = scored.images_in_words
-    parts.append(distances(model, images, whose))
-    rolled = rollouts(model, images, [str(scored.labels[row]) for row in rows], whose)
-  return Section(title, pictures=parts, sections=[rolled])
+  pictures = [*of_parameters(model)]
+  if not shown:
+    return Section(title, pictures=pictures)
+  scored, rows = shown[0]
+  images = np.stack([np.asarray(rgb(scored.images[row])) for row in rows])
+  labels = [str(scored.labels[row]) for row in rows]
+  whose = scored.images_in_words
+  pictures.append(distances(model, images, whose))
+  return Section(title, pictures=pictures, sections=[rollouts(model, images, labels, whose)])
 
 
 def of_parameters(model: LoadedModel) -> Iterator[Picture]:
-  """What the parameters alone show."""
+  """Pictures that need the parameters alone."""
   components = filter_components(model.module, model.params)
   yield Picture(
     tiles.png(inside.filters(components.tiles)),
@@ -88,7 +88,7 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
 
 
 def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
-  """The rows of a set's kept images at equal distances, if they have the size of the model's."""
+  """Evenly spaced rows of a set's kept images; [] unless all have the model's image size."""
   rows = [row for row in examples.evenly(len(scored.labels)) if row in scored.images]
   side = model.card.image_size
   sizes = {rgb(scored.images[row]).size for row in rows}
@@ -98,7 +98,7 @@ def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
 def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
   """The mean attention distance of every head."""
   values = mean_distances(model.module, model.params, images)
-  layers = values.mean(axis=-1).reshape(-1, model.module.depth).mean(axis=0)  # of both axes
+  layers = values.mean(axis=-1).reshape(-1, model.module.depth).mean(axis=0)  # both axes
   return Picture(
     inked(inside.attention_distances, values),
     "svg+xml",
@@ -110,7 +110,7 @@ def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
 
 
 def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: str) -> Section:
-  """Where in the images the output comes from; empty for models without one."""
+  """Attention Rollout of images; empty for models without it."""
   title = f"Attention Rollout of images of {whose}"
   if model.module.why_no_map():
     return Section(title)
@@ -129,6 +129,6 @@ def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: s
 
 
 def inked(draw, values) -> bytes:
-  """A figure of Matplotlib that `draw` makes of `values`, as SVG for light and dark screens."""
+  """The Matplotlib figure `draw(values)` as SVG for light and dark screens."""
   with matplotlib.rc_context(charts.RC):
     return charts.svg(draw(values))

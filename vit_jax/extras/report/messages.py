@@ -1,4 +1,4 @@
-"""Messages to the user when a run begins and when it ends."""
+"""Messages to the user at the start and at the end of a run."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,10 +22,11 @@ from vit_jax.training.run import Run
 
 
 class Messages(Callback):
-  """Tells the user what begins, and at the end what was reached and where it lies."""
+  """Describes the run at its start, and its results and files at its end."""
 
   def __init__(self, run: Run, session: Session):
-    self._run, self._session = run, session
+    self._run = run
+    self._session = session
 
   def start(self, moment):
     """Describes the run."""
@@ -33,7 +34,7 @@ class Messages(Callback):
     session.writer.say(introduction(self._run, session.folder, left=session.left))
 
   def end(self, moment):
-    """Gives its metrics and its files; the first process alone knows them."""
+    """Names the metrics and the files; only the first process knows them."""
     session = self._session
     if jax.process_index() != 0:
       return
@@ -56,19 +57,18 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
     folder: its workdir.
     left: whether any steps are left to train.
   """
-  config, device, start = run.config, jax.devices()[0], run.resume_point.step
-  parameters, trained = run.parameter_count(), run.trained_count()
-  part = f" ({trained:,} of them trained)" if trained < parameters else ""
-  then = (
-    "compiling the first step ..." if left else f"nothing to train: it already has {start:,} steps"
-  )
+  config = run.config
+  start = run.resume_point.step
   begin = f"resuming after step {start}" if start else "starting"
+  then = "compiling the first step ..."
+  if not left:
+    then = f"nothing to train: it already has {start:,} steps"
   return (
     f"{datasets.summary_table(run.data.datasets)}\n"
     + origins(run)
-    + f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
-    f"({device.device_kind}) in {config.model.compute_dtype}{attention_of(run)}, {begin}; "
-    f"their shapes and sharding: {one_line(str(folder / workdir.PARAMETERS))}\n"
+    + f"{config.model.name}: {parameters_in_words(run)} on {run.mesh.size} device(s) "
+    f"({jax.devices()[0].device_kind}) in {config.model.compute_dtype}{attention_of(run)}, "
+    f"{begin}; their shapes and sharding: {one_line(str(folder / workdir.PARAMETERS))}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, run.changed)
     + mix(run)
@@ -77,14 +77,23 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
   )
 
 
+def parameters_in_words(run: Run) -> str:
+  """The number of parameters, and of the trained ones if some are frozen."""
+  parameters = run.parameter_count()
+  trained = run.trained_count()
+  if trained < parameters:
+    return f"{parameters:,} parameters ({trained:,} of them trained)"
+  return f"{parameters:,} parameters"
+
+
 def attention_of(run: Run) -> str:
-  """Whose attention computes; "" if the model has none."""
+  """Names the implementation of attention; "" if the model has no attention."""
   names = {"cudnn": "cuDNN's", "xla": "XLA's"}
   return f" with {names[run.attention]} attention" if run.attention else ""
 
 
 def origins(run: Run) -> str:
-  """A table of what a recipe took from data or weights, and of the time; "" if there is nothing."""
+  """A table of settings that a recipe took from data or weights, and of the time; else ""."""
   origins = [(key, words) for key, words in run.config.origins if words]
   if not origins:
     return ""
@@ -95,10 +104,13 @@ def origins(run: Run) -> str:
 
 
 def setting_in_words(config: Config, key: str) -> str:
-  """The value of a setting, of a duration or of a dataset, in a few words."""
+  """The value of a setting in a few words."""
   value = config
   for name in key.split("."):
-    value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+    if isinstance(value, Mapping):
+      value = value[name]
+    else:
+      value = getattr(value, name)
   if isinstance(value, Dataset):
     return datasets.in_words(value)
   if isinstance(value, Duration):
@@ -108,12 +120,13 @@ def setting_in_words(config: Config, key: str) -> str:
 
 def other_settings(start: int, changed: Sequence[str]) -> str:
   """Says which settings differ from those of the steps up to `start`; "" if none differs."""
-  text = one_line(f"Other settings than up to step {start}: {'; '.join(changed)}")
-  return f"{text}\n" if changed else ""
+  if not changed:
+    return ""
+  return one_line(f"Other settings than up to step {start}: {'; '.join(changed)}") + "\n"
 
 
 def slow_type(compute_dtype: str, platform: str) -> str:
-  """Says that the type of the activations is slow on this platform; "" if it is not."""
+  """Warns if the type of the activations is slow on this platform; else ""."""
   if platform != "cpu" or compute_dtype != "bfloat16":
     return ""
   return (
@@ -123,21 +136,23 @@ def slow_type(compute_dtype: str, platform: str) -> str:
 
 
 def mix(run: Run) -> str:
-  """Says which share each source of a mix has, and how often it is seen; "" without a mix."""
-  names, parts = run.config.data.mixed(), run.data.parts
+  """Gives the share of each source of a mix, and how often it is seen; "" without a mix."""
+  names = run.config.data.mixed()
   if not names:
     return ""
-  weights, seen = sum(part.weight for part in parts), run.resume_point.up_to(run.steps.total)
+  sources = run.data.parts
+  weights = sum(source.weight for source in sources)
+  seen = run.resume_point.up_to(run.steps.total)
   shares = [
-    f"{name} {part.weight / weights:.2%} ({part.examples:,} images, each seen "
-    f"{seen * part.weight / weights / part.examples:.2f} times)"
-    for name, part in zip(names, parts, strict=True)
+    f"{name} {source.weight / weights:.2%} ({source.examples:,} images, each seen "
+    f"{seen * source.weight / weights / source.examples:.2f} times)"
+    for name, source in zip(names, sources, strict=True)
   ]
   return one_line(f"The training images are a mix: {', '.join(shares)}") + "\n"
 
 
 def advice_on_fsdp(run: Run) -> str:
-  """Says which large parameters config.mesh.fsdp does not split; "" if it splits all of them."""
+  """Names large parameters that config.mesh.fsdp does not split; "" if it splits all of them."""
   fsdp = run.mesh.shape["fsdp"]
   whole = sharding.unsplit(flatten(run.abstract.params), fsdp)
   if not whole:
@@ -158,23 +173,19 @@ def conclusion(
   early_stopping: EarlyStopping,
   head: bool,
 ) -> str:
-  """Gives the metrics of a run that ended, and the paths of its files, in a few lines.
+  """The metrics of a run that ended, and the paths of its files, in a few lines.
 
   Args:
     folder: the run's workdir.
     finished: whether the run reached its end; if not, a signal stopped it.
     last: step of the last checkpoint.
     account: seconds since the command began, by cause.
-    early_stopping: of the run.
+    early_stopping: the run's early stopping.
     head: whether the run trained a head.
   """
   spent = time_spent(account)
   if not finished:
-    stopped = (
-      f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
-      "Start the same command again to go on."
-    )
-    return f"{one_line(stopped)}\n{spent}"
+    return f"{stopped_in_words(folder, last)}\n{spent}"
   lines = metrics_log.read_lines(folder)
   metrics = results.evaluations_in(folder)[-1:]
   reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
@@ -195,27 +206,39 @@ def conclusion(
   return "\n".join(map(one_line, said))
 
 
+def stopped_in_words(folder: Path, last: int) -> str:
+  """Says that a signal stopped the run after its last step, and how to continue."""
+  return one_line(
+    f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
+    "Start the same command again to go on."
+  )
+
+
 def report_in_words(folder: Path) -> list[str]:
   """The line about the report, if there is one."""
   path = folder / report.REPORT
-  return [f"Report:     {path} (open it in a browser)"] if files.is_file(path) else []
+  if not files.is_file(path):
+    return []
+  return [f"Report:     {path} (open it in a browser)"]
 
 
 def pictures_in_words(folder: Path) -> list[str]:
   """The line about the pictures of the evaluations, if there are any."""
-  there = files.is_folder(folder / metrics_log.PICTURES)
-  return [f"Pictures:   {folder}/{metrics_log.PICTURES}"] if there else []
+  if not files.is_folder(folder / metrics_log.PICTURES):
+    return []
+  return [f"Pictures:   {folder}/{metrics_log.PICTURES}"]
 
 
 def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> str:
-  """What to do with the run: export the classifier, or fine-tune what has no head."""
+  """The command to continue with: export a classifier, or fine-tune a model without a head."""
+  flag = early_stopping.flag(folder)
   if head:
     output = quoted(folder / "params.npz")
-    command = f"python tools/export.py --source {quoted(folder)} --output {output}"
-    return command + early_stopping.flag(folder)
-  kept = early_stopping.flag(folder)
-  best = f"{folder}/checkpoints/{early_stopping.best.step}" if kept else folder
-  return f"python -m vit_jax.main --config=configs/finetune.py:{quoted(best)},DATA"
+    return f"python tools/export.py --source {quoted(folder)} --output {output}{flag}"
+  weights = folder
+  if flag:
+    weights = f"{folder}/checkpoints/{early_stopping.best.step}"
+  return f"python -m vit_jax.main --config=configs/finetune.py:{quoted(weights)},DATA"
 
 
 def time_spent(account: dict[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""What is recorded of a start of a run: the command, the versions, the devices, some images."""
+"""Records each start of a run: the command, the versions, the devices, some images."""
 
 import dataclasses
 import datetime
@@ -22,17 +22,18 @@ from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
 
 SHOWN = 8  # training images that are kept
-AUGMENTED = 4  # images on which each operation of an augmentation is kept
+AUGMENTED = 4  # images that are kept for each operation of an augmentation
 
 
 class Provenance(Callback):
-  """Writes what is known at each start that trains; at the first one also some images."""
+  """Writes the facts of each start that trains; at the first start also some images."""
 
   def __init__(self, run: Run, session: Session):
-    self._run, self._session = run, session
+    self._run = run
+    self._session = session
 
   def start(self, moment):
-    """Writes them, on the first process."""
+    """Writes facts and images, on the first process."""
     folder = self._session.folder
     if jax.process_index() != 0 or not self._session.left:
       return
@@ -73,7 +74,7 @@ def facts(run: Run) -> dict:
 
 
 def write_images(run: Run, folder: Path):
-  """Writes the first training images of the run as the step gets them, with their classes.
+  """Writes the first training images, as the training step receives them, and their classes.
 
   Raises:
     OSError: the folder cannot be written to.
@@ -89,33 +90,36 @@ def write_images(run: Run, folder: Path):
 
 
 def squares(row: Mapping[str, np.ndarray]) -> np.ndarray:
-  """The squares (N, S, S, 3) of the first of the images that a row of a batch holds."""
+  """The squares (N, S, S, 3) of the first image in a row of a batch."""
   first = next(iter(row.values()))
   return first if first.ndim == 4 else first[None]
 
 
 def picture(row: Mapping[str, np.ndarray]) -> np.ndarray:
-  """The first image of a row as the step gets it; several squares side by side."""
+  """The first image of a row, as the training step receives it; several squares side by side."""
   images = squares(row)
-  return images[0] if len(images) == 1 else tiles.grid(images, len(images))
+  if len(images) == 1:
+    return images[0]
+  return tiles.grid(images, len(images))
 
 
 def write_augmented(run: Run, folder: Path):
-  """Writes a picture for each operation of config.data.augment: the first crops after it alone.
+  """Writes a picture for each operation of config.data.augment: crops after that operation alone.
 
   Raises:
     OSError: the folder cannot be written to.
   """
-  data, settings = run.data, run.reader.settings
-  first = next(iter(run.reader.objective.views(settings).values())).data
+  data = run.data
+  views = run.reader.objective.views(run.reader.settings)
+  first = next(iter(views.values())).data
   if not first.augment:
     return
-  settings = dataclasses.replace(first, augment=())
-  plain = dataclasses.replace(run.reader, settings=settings, objective=ObjectiveSettings())
+  without = dataclasses.replace(first, augment=())
+  plain = dataclasses.replace(run.reader, settings=without, objective=ObjectiveSettings())
   seen = plain.first_training(
     data.train, parts=data.parts, seed=run.config.seed, count=min(AUGMENTED, run.config.batch_size)
   )
-  if not seen:  # all of them are broken
+  if not seen:  # all images are broken
     return
   every = samples(first.augment, np.stack([squares(example.row)[0] for example in seen]))
   strips = {row: tiles.grid(one.images, len(one.images)) for row, one in enumerate(every)}

@@ -1,4 +1,4 @@
-"""The report of a run, or of several side by side."""
+"""The report of one run, or of several side by side."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,19 +27,20 @@ MAX_DETAILED = 4  # runs whose evaluations are shown in detail
 
 
 class Report(Callback):
-  """Draws the curves and confusion matrices of a run that has reached its end, and its report."""
+  """Draws the curves and confusion matrices of a completed run, and writes its report."""
 
   def __init__(self, run: Run, session: Session):
-    self._session, self._wanted = session, run.config.report
+    self._session = session
+    self._wanted = run.config.report
 
   @classmethod
   def evaluated(cls, folder):
-    """Draws the confusion matrices of an evaluation alone."""
+    """Draws the confusion matrices after an evaluation without training."""
     with workdir.writing(folder):
       curves.confusions(folder)
 
   def end(self, moment):
-    """Draws them, on the first process."""
+    """Draws and writes everything, on the first process."""
     if moment.stopping or jax.process_index() != 0:
       return
     folder = self._session.folder
@@ -53,7 +54,7 @@ class Report(Callback):
   def _write(self, folder):
     try:
       write([folder], folder / REPORT, inside=False)
-    except Exception as error:  # the run is done and saved: nothing here may make it fail
+    except Exception as error:  # the run is complete and saved: a report must not make it fail
       reason = one_line(f"{type(error).__name__}: {error}")
       text = f"{folder / REPORT} cannot be written ({reason}). The run itself is complete."
       self._session.writer.say(text)
@@ -79,63 +80,80 @@ def html(folders: Sequence[Path], *, inside: bool) -> str:
   if len(folders) > MAX_RUNS:
     raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MAX_RUNS}.")
   runs = run.read_all(folders)
-  title = f"Run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs compared"
+  title = f"{len(runs)} runs compared"
+  if len(runs) == 1:
+    title = f"Run {runs[0].name}"
   sections = [
     summary(runs),
     outcome.section(runs, details(runs)),
     cost.section(runs),
     description.section(runs),
-    *(looks(runs) if inside else []),
   ]
+  if inside:
+    sections += looks(runs)
   return document.html(title, sections)
 
 
 def looks(runs: Sequence[RecordedRun]) -> list[Section]:
-  """What the models of few runs look like inside."""
+  """Looks inside the models of the first runs."""
   from vit_jax.extras.report import inside  # slow to import
 
-  title, few = "What it looks like inside", runs[:MAX_DETAILED]
+  title = "What it looks like inside"
   if len(runs) == 1:
     return [inside.section(runs[0], title)]
-  return [Section(title, sections=[inside.section(one, one.name) for one in few])]
+  return [Section(title, sections=[inside.section(one, one.name) for one in runs[:MAX_DETAILED]])]
 
 
 def summary(runs: Sequence[RecordedRun]) -> Section:
-  """Each run in a sentence, and what could not be read or shown."""
-  several = len(runs) > 1
-  words = [(one.name, in_words(one)) for one in runs]
+  """Each run in a sentence, and notes on what could not be read or shown."""
+  named = [(one.name, in_words(one)) for one in runs]
   for one in runs:
     notes = (*best_before_the_end(one), *start_of_average(one), *one.notes)
-    words += [(one.name, note) for note in notes]
-  words = [f"{name}: {text}" if several else text for name, text in words]
+    named += [(one.name, note) for note in notes]
+  words = [text for _, text in named]
+  if len(runs) > 1:
+    words = [f"{name}: {text}" for name, text in named]
   if len(runs) > MAX_DETAILED:
     words.append(f"Pictures and single evaluations are shown of the first {MAX_DETAILED} runs.")
   return Section("In short", words=words)
 
 
 def in_words(one: RecordedRun) -> str:
-  """The model, how far it was trained, what it reached and how long it took."""
-  parts = [] if one.config is None else [one.config.model.name]
+  """The model, the number of steps, the metrics and the time."""
+  facts = []
+  if one.config is not None:
+    facts.append(one.config.model.name)
   planned = one.fact("steps", int)
-  parts.append(f"{one.step:,}" + (f" of {planned:,}" if planned else "") + " steps")
+  facts.append(f"{one.step:,} of {planned:,} steps" if planned else f"{one.step:,} steps")
   for key in catalogue.headlines(outcome.keys_of(one)):
     if points := outcome.points_of(one, key):
-      step, value = points[-1]
-      when = "at the end" if step == one.step else f"after step {step:,}"
-      whose = f" ({average.in_words(True)})" * one.averaged
-      parts.append(f"{metric(key)} {outcome.value_in_words(key, value)} {when}{whose}")
-  seconds = sum(cost.account(one).values())
-  parts += [f"time {clock(seconds)}"] if seconds else []
-  return "; ".join(parts) + "."
+      facts.append(reached_in_words(one, key, *points[-1]))
+  if seconds := sum(cost.account(one).values()):
+    facts.append(f"time {clock(seconds)}")
+  return "; ".join(facts) + "."
+
+
+def reached_in_words(one: RecordedRun, key: str, step: int, value: float) -> str:
+  """The last value of a metric, and its step unless that is the run's last one."""
+  when = "at the end" if step == one.step else f"after step {step:,}"
+  text = f"{metric(key)} {outcome.value_in_words(key, value)} {when}"
+  if one.averaged:
+    text += f" ({average.in_words(True)})"
+  return text
 
 
 def best_before_the_end(one: RecordedRun) -> list[str]:
   """The best evaluation of a run with early stopping, unless it is the last one."""
-  metric = one.config.early_stopping.metric if one.config else ""
-  points = outcome.points_of(one, metric)
-  if not points or outcome.best(metric, points)[0] == points[-1][0]:
+  if not one.config:
     return []
-  (step, value), (last, _) = outcome.best(metric, points), points[-1]
+  metric = one.config.early_stopping.metric
+  points = outcome.points_of(one, metric)
+  if not points:
+    return []
+  step, value = outcome.best(metric, points)
+  last, _ = points[-1]
+  if step == last:
+    return []
   return [
     f"Early stopping looks at {metric}: the best value, {outcome.value_in_words(metric, value)}, "
     f"came after step {step:,} (checkpoints/{step}), not at the end, after step {last:,}."
@@ -152,9 +170,8 @@ def start_of_average(one: RecordedRun) -> list[str]:
 
 def details(runs: Sequence[RecordedRun]) -> list[Section]:
   """The evaluations of the first runs in detail."""
-  several = len(runs) > 1
-  return [
-    set_section.section(one, f"{each.name}: " if several else "Evaluation ")
-    for each in runs[:MAX_DETAILED]
-    for one in each.sets
-  ]
+  sections = []
+  for each in runs[:MAX_DETAILED]:
+    before = f"{each.name}: " if len(runs) > 1 else "Evaluation "
+    sections += [set_section.section(scored, before) for scored in each.sets]
+  return sections

@@ -1,4 +1,4 @@
-"""A run as its workdir tells it; what is missing or damaged is left out."""
+"""A run as its workdir records it; missing and damaged files are left out."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +19,12 @@ class RecordedRun:
 
   Attributes:
     folder: the workdir.
-    name: of the run in the report; no other run there has it.
-    config: the settings; None: they are not known.
+    name: the run's unique name in the report.
+    config: the settings; None if they are not known.
     starts: the facts of every start, in order.
-    lines: of metrics.jsonl, in order.
+    lines: the lines of metrics.jsonl, in order.
     sets: the evaluations with details.
-    notes: what could not be read, in sentences.
+    notes: sentences about files that could not be read.
   """
 
   folder: Path
@@ -37,28 +37,31 @@ class RecordedRun:
 
   @property
   def step(self) -> int:
-    """The last step that metrics.jsonl knows; 0: none."""
+    """The last step in metrics.jsonl; 0 if there is none."""
     return max((line["step"] for line in self.lines), default=0)
 
   @property
   def averaged(self) -> bool:
-    """Whether its evaluations are of the moving average of the parameters."""
+    """Whether the moving average of the parameters was evaluated."""
     return any(line.get(catalogue.AVERAGE) for line in self.lines)
 
   def fact(self, key: str, kind: type):
-    """A fact of the newest start; None if it is not recorded as a value of this kind."""
-    value = self.starts[-1].get(key) if self.starts else None
+    """A fact of the newest start; None if it is missing or not of this type."""
+    if not self.starts:
+      return None
+    value = self.starts[-1].get(key)
     return value if isinstance(value, kind) else None
 
   def changes(self) -> list[tuple[int, list[str]]]:
-    """The settings that were changed when the run went on after a step.
+    """(step, settings changed when the run resumed after that step).
 
-    If it was killed before its next checkpoint, and went on from the same step again, only the last
-    of these starts counts.
+    If the run was killed before its next checkpoint and resumed from the same step again, only the
+    last of these starts counts.
     """
     kept = {}
     for start in self.starts:
-      step, changed = start.get("step"), start.get("changed")
+      step = start.get("step")
+      changed = start.get("changed")
       if isinstance(step, int) and isinstance(changed, list):
         kept = {other: words for other, words in kept.items() if other < step}
         kept[step] = list(map(str, changed))
@@ -95,28 +98,30 @@ def check(folder: Path):
 
 
 def names(folders: Sequence[Path]) -> list[str]:
-  """The last part of each path, or the whole path if two end alike."""
+  """The names of folders, or their whole paths if two folders have the same name."""
   last = [files.real(folder).name for folder in folders]
-  return last if len({*last}) == len(last) else [str(folder) for folder in folders]
+  if len({*last}) < len(last):
+    return [str(folder) for folder in folders]
+  return last
 
 
 def read_run(folder: Path, name: str) -> RecordedRun:
   """The run of a workdir."""
   notes = []
 
-  def part(of_file: Callable, otherwise, note: str):
+  def read_or(default, read: Callable, note: str):
     try:
-      return of_file(folder)
+      return read(folder)
     except (OSError, ValueError, ConfigError, metrics_log.UnreadableError) as error:
       notes.append(f"{note}: {error}")
-      return otherwise
+      return default
 
-  config = part(settings, None, "The settings are left out")
-  parsed = part(metrics, [], f"{metrics_log.METRICS} cannot be read")
+  config = read_or(None, settings, "The settings are left out")
+  parsed = read_or([], metrics, f"{metrics_log.METRICS} cannot be read")
   lines = [line for line in parsed if line is not None]
   if damaged := len(parsed) - len(lines):
     notes.append(f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out.")
-  begun = part(starts.read_starts, [], f"{starts.STARTS} cannot be read")
+  begun = read_or([], starts.read_starts, f"{starts.STARTS} cannot be read")
   sets, unreadable = scored_set.read_all(folder)
   notes += results.unscored_in_words(lines)
   return RecordedRun(folder, name, config, begun, lines, sets, [*notes, *unreadable])
@@ -126,7 +131,7 @@ def settings(folder: Path) -> Config | None:
   """The settings; None if the run recorded none.
 
   Raises:
-    ConfigError, ValueError: they cannot be read, or are of no model.
+    ConfigError, ValueError: they cannot be read, or describe no valid model.
   """
   if not files.exists(folder / workdir.CONFIG):
     return None
@@ -136,7 +141,7 @@ def settings(folder: Path) -> Config | None:
 
 
 def metrics(folder: Path) -> list[dict | None]:
-  """The lines of metrics.jsonl; None for each that is damaged."""
+  """The lines of metrics.jsonl; None for each damaged line."""
   return [values for _, values in metrics_log.lines_of(folder / metrics_log.METRICS)]
 
 
@@ -147,8 +152,9 @@ def side_by_side(
 ) -> Table:
   """A table with a column for each run, and a row for each fact that any run has."""
   columns = [{name: cell for name, cell in facts(run) if cell} for run in runs]
-  rows = dict.fromkeys(name for column in columns for name in column)
-  head = ["", "value"] if len(runs) == 1 else ["", *(run.name for run in runs)]
-  return Table(
-    caption, head, [(name, [column.get(name, "") for column in columns]) for name in rows]
-  )
+  names = dict.fromkeys(name for column in columns for name in column)
+  rows = [(name, [column.get(name, "") for column in columns]) for name in names]
+  titles = ["value"]
+  if len(runs) != 1:
+    titles = [run.name for run in runs]
+  return Table(caption, ["", *titles], rows)

@@ -20,13 +20,13 @@ class ScoredSet:
 
   Attributes:
     name: such as "val".
-    place: where it lies in the workdir, such as "evaluation/3"; tells apart evaluations that
-      differ in settings alone.
-    metrics: of metrics.json: which images and parameters were scored, then metrics.
-    classes: (name, images, right) each.
-    names, labels, predictions: (N,) texts of each image.
-    probabilities: (N,) of the predictions.
-    confusion: (classes, classes) numbers of images by label and prediction; None: not known.
+    place: its folder in the workdir, such as "evaluation/3"; tells apart evaluations that differ
+      only in their settings.
+    metrics: the content of metrics.json: which images and parameters were scored, then metrics.
+    classes: (name, number of images, number of correct predictions) each.
+    names, labels, predictions: (N,) strings, one for each image.
+    probabilities: (N,) probabilities of the predictions.
+    confusion: (classes, classes) numbers of images by label and prediction; None if not known.
     images: PNG files by row of the predictions.
     pictures: other PNG files by name, such as "patches".
   """
@@ -45,7 +45,7 @@ class ScoredSet:
 
   @property
   def origin(self) -> str:
-    """Which images and which parameters were scored, if that is known, and its place."""
+    """Which images and which parameters were scored, if known, and the place."""
     return ", ".join(filter(None, [results.origin_in_words(self.metrics), self.place]))
 
   @property
@@ -55,7 +55,7 @@ class ScoredSet:
 
   @property
   def images_in_words(self) -> str:
-    """Its name, and its images if they are known, for what other parameters make of them."""
+    """Its name and, if known, its images: for captions about other parameters."""
     return results.whose(self.name, {results.DATASET: self.metrics.get(results.DATASET, "")})
 
   @property
@@ -63,36 +63,45 @@ class ScoredSet:
     """The metrics in words; "" if some are missing."""
     try:
       return catalogue.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
-    except (KeyError, ValueError, TypeError):  # not as this version writes them
+    except (KeyError, ValueError, TypeError):  # another version wrote them
       return ""
 
 
 def read_all(folder: Path) -> tuple[list[ScoredSet], list[str]]:
-  """The evaluations of a workdir, the newest first, and a sentence about each that is damaged.
+  """The newest evaluations of a workdir, newest first, and a sentence about each damaged one.
 
-  One that was repeated with the same result is there once. Of very many they are the newest.
+  An evaluation that was repeated with the same result appears once.
   """
-  sets, wrong = [], []
+  sets = []
+  damaged = []
   for path in workdir.details(folder):
-    if len(sets) + len(wrong) == MAX_SETS:
+    if len(sets) + len(damaged) == MAX_SETS:
       break
     try:
       new = read_scored_set(path)
-      if not any(new.metrics and (new.name, new.metrics) == (s.name, s.metrics) for s in sets):
+      if not any(same(new, other) for other in sets):
         sets.append(new)
     except (OSError, ValueError, csv.Error) as error:
-      wrong.append(f"The details in {path} cannot be read and are left out: {error}.")
-  return sets, wrong
+      damaged.append(f"The details in {path} cannot be read and are left out: {error}.")
+  return sets, damaged
+
+
+def same(one: ScoredSet, other: ScoredSet) -> bool:
+  """Whether two evaluations have the same name and the same metrics; False without metrics."""
+  return bool(one.metrics) and one.name == other.name and one.metrics == other.metrics
 
 
 def read_scored_set(folder: Path) -> ScoredSet:
-  """The set in a folder; files that are not there are left out.
+  """The set in a folder; missing files are left out.
 
   Raises:
     OSError, ValueError, csv.Error: a file is damaged.
   """
   rows = rows_of(folder / details.PREDICTIONS, 4)
-  names, labels, predicted, probability = zip(*rows, strict=True) if rows else [()] * 4
+  columns = [()] * 4
+  if rows:
+    columns = zip(*rows, strict=True)
+  names, labels, predicted, probability = columns
   drawn = {path.stem: path for path in files.matching(folder, "*.png")}
   return ScoredSet(
     name=folder.name,
@@ -110,6 +119,6 @@ def read_scored_set(folder: Path) -> ScoredSet:
 
 
 def numbered(folder: Path) -> dict[int, Path]:
-  """The files FOLDER/NUMBER.png by number."""
+  """The files FOLDER/NUMBER.png by number, ascending."""
   paths = [path for path in files.matching(folder, "*.png") if path.stem.isdecimal()]
   return {int(path.stem): path for path in sorted(paths, key=lambda path: int(path.stem))}

@@ -15,14 +15,14 @@ from vit_jax.process.text import listed
 from vit_jax.storage.files import read_bytes
 
 MAX_ROWS = 40  # classes in the table of classes
-MAX_CELLS = 20  # classes in the table of confusions; of more there is a picture
+MAX_CELLS = 20  # classes in the table of confusions; more classes get a picture
 SHOWN = 10  # confusions
 
 
 def section(scored: ScoredSet, before: str) -> Section:
   """The section of a set; `before` begins its title.
 
-  The title, and each table and picture, says which images and which parameters it is of.
+  The title, and the caption of each table and picture, name the images and the parameters.
   """
   images = len(scored.labels)
   missing = [name for name, images, _ in scored.classes if not images]
@@ -39,22 +39,24 @@ def section(scored: ScoredSet, before: str) -> Section:
       scored.score or f"On {images:,} image{'s' * (images != 1)}.",
       *[f"No image of: {listed(missing)}."] * bool(missing),
     ],
-    sections=[named(part, scored.whose) for part in sections],
+    sections=[named(each, scored.whose) for each in sections],
   )
 
 
 def named(section: Section, whose: str) -> Section:
-  """The section with what it is of in the captions of its tables and larger pictures."""
-  with_words = lambda part: dataclasses.replace(part, caption=f"{part.caption} ({whose})")
-  return dataclasses.replace(
-    section,
-    tables=list(map(with_words, section.tables)),
-    pictures=[each if each.small else with_words(each) for each in section.pictures],
-  )
+  """The section with `whose` added to the captions of its tables and larger pictures."""
+
+  def add(captioned: Table | Picture) -> Table | Picture:
+    if isinstance(captioned, Picture) and captioned.small:
+      return captioned
+    return dataclasses.replace(captioned, caption=f"{captioned.caption} ({whose})")
+
+  tables = list(map(add, section.tables))
+  return dataclasses.replace(section, tables=tables, pictures=list(map(add, section.pictures)))
 
 
 def classes(scored: ScoredSet) -> Table:
-  """The accuracy of each class, the lowest first; of many classes, the lowest and the highest."""
+  """The accuracy of each class, lowest first; if there are many, the lowest and the highest."""
   known = sorted((row for row in scored.classes if row[1]), key=lambda row: row[2] / row[1])
   caption = f"Accuracy of {len(known):,} class{'es' * (len(known) != 1)}, the lowest first"
   if len(known) > MAX_ROWS:
@@ -65,8 +67,9 @@ def classes(scored: ScoredSet) -> Table:
 
 
 def share(part: int, whole: int) -> TableCell:
-  """A share as a cell that its value colours."""
-  return TableCell(f"{part / whole:.1%}", part / whole, part / whole)
+  """A cell with a fraction in percent, coloured by its value."""
+  fraction = part / whole
+  return TableCell(f"{fraction:.1%}", fraction, fraction)
 
 
 def confusion(scored: ScoredSet) -> Section:
@@ -81,7 +84,12 @@ def confusion(scored: ScoredSet) -> Section:
     return Section("Confusions", tables=[often])
   if len(matrix) <= MAX_CELLS:
     return Section("Confusions", tables=[matrix_table(scored), often])
-  picture = Picture(
+  return Section("Confusions", tables=[often], pictures=[matrix_picture(matrix)])
+
+
+def matrix_picture(matrix: np.ndarray) -> Picture:
+  """The confusion matrix as a picture: each row is divided by its sum."""
+  return Picture(
     charts.matrix(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)),
     "svg+xml",
     "The confusion matrix: the lighter the diagonal, the more images of a class are right. The "
@@ -89,7 +97,6 @@ def confusion(scored: ScoredSet) -> Section:
     "Share of each class's images (rows) that got each prediction (columns); classes in the order "
     "of classes.csv",
   )
-  return Section("Confusions", tables=[often], pictures=[picture])
 
 
 def matrix_table(scored: ScoredSet) -> Table:
@@ -104,8 +111,8 @@ def matrix_table(scored: ScoredSet) -> Table:
 
 
 def calibration(scored: ScoredSet) -> Section:
-  """Whether probabilities are as high as accuracies, in bins of equal width."""
-  known = np.isfinite(scored.probabilities)  # a diverged run predicts with a probability of NaN
+  """Compares probabilities with accuracies, in bins of equal width."""
+  known = np.isfinite(scored.probabilities)  # the probabilities of a diverged run are NaN
   if not known.any():
     return Section("Calibration")
   probabilities = scored.probabilities[known]
@@ -113,14 +120,12 @@ def calibration(scored: ScoredSet) -> Section:
   bins = np.clip(np.ceil(probabilities * BINS), 1, BINS).astype(int) - 1
   images = np.bincount(bins, minlength=BINS)
   used = np.flatnonzero(images)
-  mean = lambda values: np.bincount(bins, values, BINS)[used] / images[used]
-  probability, accuracy = mean(probabilities), mean(hits)
+  counts = images[used]
+  probability = np.bincount(bins, probabilities, BINS)[used] / counts
+  accuracy = np.bincount(bins, hits, BINS)[used] / counts
   rows = [
-    (
-      f"{k / BINS:.0%} to {(k + 1) / BINS:.0%}",
-      [percent(p), percent(a), count(n)],
-    )
-    for k, p, a, n in zip(used, probability, accuracy, images[used], strict=True)
+    (f"{k / BINS:.0%} to {(k + 1) / BINS:.0%}", [percent(p), percent(a), count(n)])
+    for k, p, a, n in zip(used, probability, accuracy, counts, strict=True)
   ]
   table = Table(
     "Calibration in bins of probability",
@@ -128,39 +133,40 @@ def calibration(scored: ScoredSet) -> Section:
     rows,
     folded=True,
   )
+  caption = (
+    "Accuracy by probability of the prediction. Dots on the dotted line are well calibrated; "
+    "larger dots stand for more images."
+  )
   error = scored.metrics.get("ece")
-  error_in_words = f" Expected calibration error: {error:.2%}." if isinstance(error, float) else ""
+  if isinstance(error, float):
+    caption += f" Expected calibration error: {error:.2%}."
   picture = Picture(
-    charts.calibration(probability, accuracy, images[used]),
+    charts.calibration(probability, accuracy, counts),
     "svg+xml",
     "Accuracy by probability; the table below has the numbers.",
-    "Accuracy by probability of the prediction. Dots on the dotted line are well calibrated; "
-    f"larger dots stand for more images.{error_in_words}",
+    caption,
   )
   return Section("Calibration", tables=[table], pictures=[picture])
 
 
 def mistakes(scored: ScoredSet) -> Section:
-  """The wrong predictions with the highest probability, as pictures where the run kept them."""
-  worst = examples.worst(scored.labels, scored.predictions, scored.probabilities)
-  label, prediction, name = scored.labels, scored.predictions, scored.names
-  captions = {
-    row: f"{label[row]}, taken for {prediction[row]} ({scored.probabilities[row]:.1%})"
-    for row in worst
-  }
-  rows = [
-    (name[row], [label[row], prediction[row], percent(scored.probabilities[row])]) for row in worst
-  ]
+  """The wrong predictions with the highest probability, with the images that the run kept."""
+  captions = {}
+  rows = []
+  for row in examples.worst(scored.labels, scored.predictions, scored.probabilities):
+    label = scored.labels[row]
+    prediction = scored.predictions[row]
+    probability = scored.probabilities[row]
+    captions[row] = f"{label}, taken for {prediction} ({probability:.1%})"
+    rows.append((scored.names[row], [label, prediction, percent(probability)]))
   table = Table(
     "Wrong predictions with the highest probability",
     ["image", "label", "prediction", "probability"],
     rows,
     folded=True,
   )
-  alt = lambda caption: f"A test image of {caption}."
-  return Section(
-    "Worst mistakes", tables=[table], pictures=thumbnails(scored.images, captions, alt)
-  )
+  pictures = thumbnails(scored.images, captions, "A test image of {}.".format)
+  return Section("Worst mistakes", tables=[table], pictures=pictures)
 
 
 def drawn_pictures(scored: ScoredSet) -> list[Picture]:

@@ -10,7 +10,8 @@ from vit_jax.storage.files import read_bytes
 from vit_jax.storage.paths import Path
 
 SIDE = 160  # pixels, of the longer side; larger images are reduced, smaller ones enlarged
-MAX_PIXELS, MAX_BYTES = 2**26, 2**28  # larger files are not decoded
+MAX_PIXELS = 2**26  # larger images are not decoded
+MAX_BYTES = 2**28  # larger files are not read
 
 
 def thumbnails(
@@ -20,13 +21,13 @@ def thumbnails(
   *,
   side: int = SIDE,
 ) -> list[Picture]:
-  """A picture for each row of `captions`, without files that cannot be read.
+  """A picture for each row of `captions`; files that cannot be read are left out.
 
   Args:
     images: files by row.
     captions: texts by row, in the order in which they are shown.
-    alt: (caption) -> the text for those who do not see the picture.
-    side: about that of the pictures, pixels; those of SIDE stand side by side.
+    alt: (caption) -> the text for readers who do not see the picture.
+    side: approximate longer side of the pictures, pixels; up to SIDE, several fit side by side.
   """
   drawn = [(caption, png(images[row], side)) for row, caption in captions.items() if row in images]
   small = side <= SIDE
@@ -59,12 +60,13 @@ def rgb(path: Path) -> Image.Image:
 
 
 def resized(image: Image.Image, side: int = SIDE) -> bytes:
-  """An image at about `side` pixels, as PNG; small ones keep their pixels as squares."""
+  """An image at about `side` pixels, as PNG; small images are enlarged without smoothing."""
   scale = side / max(image.size)
-  filtered = Image.Resampling.LANCZOS
+  resampling = Image.Resampling.LANCZOS
   if scale >= 2:
-    scale, filtered = int(scale), Image.Resampling.NEAREST
+    scale = int(scale)
+    resampling = Image.Resampling.NEAREST
   size = [max(round(length * scale), 1) for length in image.size]
   stream = io.BytesIO()
-  image.resize(size, filtered).save(stream, "PNG", optimize=True)
+  image.resize(size, resampling).save(stream, "PNG", optimize=True)
   return stream.getvalue()

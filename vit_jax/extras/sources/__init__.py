@@ -1,1 +1,1 @@
-"""Sources of images beside folders and TFDS: tables, tar files, the Hub, tasks of the paper."""
+"""Sources of images besides folders and TFDS: tables, tar files, the Hub, tasks of the paper."""

@@ -1,4 +1,4 @@
-"""Columns of Arrow tables: which hold the images and labels, and what their values are."""
+"""Finds the columns of images and labels in Arrow tables, and reads their values."""
 
 import json
 from collections.abc import Iterable
@@ -20,33 +20,41 @@ _BYTES = ("binary", "large_binary", "binary_view", "null")
 _TEXTS = ("string", "large_string", "string_view")
 _NAMES = (*_TEXTS, "bool")
 _VIEWS = {"string_view": "large_string", "binary_view": "large_binary"}
-# What encoded images begin with in base64: JPEG, PNG, GIF, WebP, BMP, TIFF; and URLs that hold any.
+# Beginnings of images in base64: JPEG, PNG, GIF, WebP, BMP, TIFF; and of data URLs.
 _BASE64 = ("/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "Qk0", "SUkqA", "TU0AK", "data:image/")
-_LONGEST = 256  # characters of a path that may begin so
+_LONGEST = 256  # characters; shorter text with such a beginning may be a path
 
 
 def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, str]:
   """The columns of the images and of the labels; without a label_key, "" for the labels.
 
-  Those that the settings name, or that have such a feature in the metadata of Hugging Face, or a
-  usual name.
+  A setting may name a column. Otherwise it is found by its feature in the metadata of Hugging Face,
+  or by a usual name.
 
   Raises:
-    ColumnError: there is none, or it holds no images.
+    ColumnError: there is no such column, or it holds no images.
   """
   features = _features(schema)
   images = [*_of_type(features, "Image"), *_IMAGES]
+  labels = [*_LABELS]
   classes = _of_type(features, "ClassLabel")
-  labels = [*(classes if len(classes) == 1 else ()), *_LABELS]
-  chosen = []
-  for setting, key, usual in (("image_key", image_key, images), ("label_key", label_key, labels)):
-    default, what = getattr(Dataset(), setting), f'"{where}", {setting}'
-    name = key and table.column(key, default, usual, schema.names, what)
-    if key and not name:
-      raise ColumnError(f'"{where}" has the columns {shown(schema.names)}; name one by {setting}.')
-    chosen.append(name)
-  _check_images(where, chosen[0], schema.field(chosen[0]).type)
-  return tuple(chosen)
+  if len(classes) == 1:
+    labels = [*classes, *_LABELS]
+  image = _column(where, schema.names, "image_key", image_key, images)
+  label = _column(where, schema.names, "label_key", label_key, labels)
+  _check_images(where, image, schema.field(image).type)
+  return image, label
+
+
+def _column(where: str, names: list[str], setting: str, key: str, usual: list[str]) -> str:
+  """The column for a setting with the value `key`; "" without a key."""
+  if not key:
+    return ""
+  default = getattr(Dataset(), setting)
+  name = table.column(key, default, usual, names, f'"{where}", {setting}')
+  if not name:
+    raise ColumnError(f'"{where}" has the columns {shown(names)}; name one by {setting}.')
+  return name
 
 
 def _features(schema) -> dict:
@@ -58,24 +66,38 @@ def _features(schema) -> dict:
 
 
 def _of_type(features: dict, kind: str) -> list[str]:
-  """The columns of a type, in lower case; if there are none, those of lists of it."""
-  is_it = lambda feature: isinstance(feature, dict) and feature.get("_type") == kind
-  exact = [name.lower() for name in features if is_it(features[name])]
-  return exact or [name.lower() for name in features if is_it(_kind(features[name]))]
+  """The columns of a type, in lower case; if there are none, the columns with lists of it."""
+
+  def has_kind(feature) -> bool:
+    return isinstance(feature, dict) and feature.get("_type") == kind
+
+  exact = [name.lower() for name in features if has_kind(features[name])]
+  return exact or [name.lower() for name in features if has_kind(_kind(features[name]))]
 
 
 def _kind(feature) -> dict:
   """The description of a column, or of the values in its lists."""
-  feature = feature[0] if isinstance(feature, list) and feature else feature
-  feature = feature.get("feature", feature) if isinstance(feature, dict) else {}
-  return feature if isinstance(feature, dict) else {}
+  if isinstance(feature, list) and feature:
+    feature = feature[0]
+  if isinstance(feature, dict):
+    feature = feature.get("feature", feature)
+  if isinstance(feature, dict):
+    return feature
+  return {}
+
+
+def _may_hold_images(kind) -> bool:
+  """Whether a column of this type may hold encoded images, paths, or {bytes, path}."""
+  if str(kind).startswith("struct"):
+    fields = {field.name: field.type for field in kind}
+    return "bytes" in fields and str(fields["bytes"]) in _BYTES
+  if str(kind).startswith("dictionary"):
+    kind = kind.value_type
+  return str(kind) in _BYTES + _TEXTS
 
 
 def _check_images(where: str, column: str, kind) -> None:
-  fields = {field.name: field.type for field in kind} if str(kind).startswith("struct") else {}
-  values = getattr(kind, "value_type", kind) if str(kind).startswith("dictionary") else kind
-  fits = str(fields["bytes"]) in _BYTES if "bytes" in fields else str(values) in _BYTES + _TEXTS
-  if not fits:
+  if not _may_hold_images(kind):
     raise ColumnError(
       f'Column {column!r} of "{where}" is {shown(str(kind))}, but must hold encoded images, paths, '
       "or {bytes, path}; name another by image_key."
@@ -83,10 +105,10 @@ def _check_images(where: str, column: str, kind) -> None:
 
 
 def check_paths(where: str, column: str, texts: Iterable[str | None]) -> None:
-  """Checks that a column of texts holds no images in base64.
+  """Checks that a text column holds no images in base64.
 
   Raises:
-    ColumnError: it does.
+    ColumnError: it holds some.
   """
   if any(text and text.startswith(_BASE64) and len(text) > _LONGEST for text in texts):
     raise ColumnError(
@@ -96,51 +118,55 @@ def check_paths(where: str, column: str, texts: Iterable[str | None]) -> None:
 
 
 def notes(where: str, image: str, label: str, names: Iterable[str]) -> list[str]:
-  """Which columns are read, if they are not called as the settings call them.
+  """Notes on the columns that are read, unless they have the default names.
 
-  And a column that names splits, which is not read: splits are those of files.
+  Also notes a column of splits that is not read, because the names of the files tell the splits.
   """
   others = [name for name in names if name.lower() == table.SPLIT]
   unread = [f"All rows of {where!r} are taken: its column {name!r} is not read." for name in others]
-  if (image, label or Dataset().label_key) == (Dataset().image_key, Dataset().label_key):
+  defaults = Dataset()
+  if image == defaults.image_key and label in ("", defaults.label_key):
     return unread
-  labelled = f", labels in {label!r}" if label else ""
-  return [f"Columns of {where!r}: images are in {image!r}{labelled}.", *unread]
+  columns = f"images are in {image!r}"
+  if label:
+    columns += f", labels in {label!r}"
+  return [f"Columns of {where!r}: {columns}.", *unread]
 
 
 def split_column(schema) -> str:
-  """The column of texts that is called "split"; "": there is none."""
+  """The text column called "split"; "" if there is none."""
   named = (name for name in schema.names if name.lower() == table.SPLIT)
   return next((name for name in named if is_text(schema.field(name).type)), "")
 
 
 def is_text(kind) -> bool:
-  """Whether a column of this type holds texts, be they in a dictionary."""
+  """Whether a column of this type holds text, plain or as a dictionary."""
   return "string" in str(kind) and "struct" not in str(kind) and "list" not in str(kind)
 
 
 def joined(chunks: Iterable):
-  """All values of a column, of its parts."""
+  """All values of a column, from its chunks."""
   import pyarrow as pa
 
   return _without_views(pa.chunked_array(chunks))
 
 
 def _without_views(values):
-  """The values in a type that every function of pyarrow takes."""
+  """The values in a type that all functions of pyarrow accept."""
   import pyarrow as pa
 
   kind = values.type
-  lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-  inner = str(kind.value_type if lists else kind)
-  if inner not in _VIEWS:
-    return values
-  plain = pa.type_for_alias(_VIEWS[inner])
-  return values.cast(pa.large_list(plain) if lists else plain)
+  if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    inner = str(kind.value_type)
+    if inner in _VIEWS:
+      return values.cast(pa.large_list(pa.type_for_alias(_VIEWS[inner])))
+  elif str(kind) in _VIEWS:
+    return values.cast(pa.type_for_alias(_VIEWS[str(kind)]))
+  return values
 
 
 def _is_list(kind) -> bool:
-  """Whether a column of this type holds lists, be they of one length."""
+  """Whether a column of this type holds lists, of any or of fixed length."""
   return str(kind).startswith(("list", "large_list", "fixed_size_list"))
 
 
@@ -150,7 +176,7 @@ def splits(values) -> list[str]:
 
 
 def of_split(where: str, column: str, values, split: str, notes: list[str]) -> np.ndarray:
-  """The rows of a split, ascending; "" is all rows, which is noted.
+  """The rows of a split, ascending; for "" all rows, with a note.
 
   Raises:
     SourceError: there is no such split.
@@ -174,20 +200,21 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
 
   Args:
     where: the data, for messages.
-    schema: of the table.
-    column: its name; "": no labels.
+    schema: the schema of the table.
+    column: the name of the column; "": no labels.
     chunks: the arrays of its values.
     rows: the number of rows.
 
   Raises:
-    SourceError: the values are of another kind, missing, or no class.
+    SourceError: values are missing, have another type, or are not classes.
   """
   if not column:
     return table.Labels.none(rows)
   import pyarrow as pa
   from pyarrow import compute
 
-  values, counts = joined(chunks), None
+  values = joined(chunks)
+  counts = None
   if _is_list(values.type):
     counts = compute.fill_null(compute.list_value_length(values), 0).to_numpy()
     values = _without_views(compute.list_flatten(values))
@@ -211,25 +238,28 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
 
 
 def image(value, folder: Path, name: str, stamp: FileVersion | None = None) -> bytes:
-  """The encoded image of a value: bytes, a path from a folder, or {bytes, path}.
+  """The encoded image of a value: bytes, a path relative to a folder, or {bytes, path}.
 
   Args:
-    value: of a row.
-    folder: that of the table.
-    name: of the row, for messages.
-    stamp: of the file, if the value is the path of one that is not on this machine.
+    value: the value of a row.
+    folder: the folder of the table.
+    name: the name of the row, for messages.
+    stamp: the stamp of the file, if the value is the path of a file on another machine.
 
   Raises:
-    BadImage: there is none.
+    BadImage: the value holds no image.
     ChangedError: the file has another stamp.
-    SourceError: the file is not on this machine, and has no stamp.
+    SourceError: the file is not on this machine, and there is no stamp.
     OSError: the file cannot be read.
   """
-  data, path = value, None
+  data = value
+  path = None
   if isinstance(value, dict):
-    data, path = value.get("bytes"), value.get("path")
+    data = value.get("bytes")
+    path = value.get("path")
   elif isinstance(value, str):
-    data, path = None, value
+    data = None
+    path = value
   if data is None and not path:
     raise BadImage(f"{name} has no image.")
   if data is not None:

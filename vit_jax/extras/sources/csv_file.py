@@ -23,29 +23,29 @@ _IMAGES = ("path", "file", "file_name", "filename", "filepath", "image_path")
 _LABELS = ("labels", "class", "category", "target")
 _SEVERAL = "|"
 _SEPARATORS = ",;\t"
-_HEAD = 4096  # characters; text has no zero among them
+_HEAD = 4096  # characters; a zero among them shows that the file is not text
 
 
 class Csv(table.Table):
-  """The images of a table of text, whose columns commas separate, or else semicolons or tabs.
+  """The images in a text table, whose columns are separated by commas, semicolons or tabs.
 
-  Spaces around a cell do not count. Paths are relative to the file's folder. They may also be
-  absolute, URLs, or lead out of the folder: a note counts those. Nothing but an image is ever made
-  of such a file.
+  Spaces around a cell are ignored. Paths are relative to the file's folder. They may also be
+  absolute, URLs, or lead out of the folder: a note counts those. The files are only ever decoded as
+  images.
 
-  The first row is a header if it names no image, and has a usual name for the column of images or
-  is above a row that names an image. Without a header, the columns are path and label. If any label
-  has "|", images have any number of labels, separated by it. Equal rows count once.
+  The first row is a header if it names no image, and either has a usual name for the column of
+  images, or the next row names an image. Without a header, the columns are path and label. If any
+  label contains "|", images have any number of labels, separated by it. Equal rows count once.
 
   Args:
     path: the file.
-    split: a value of the column "split", if there is one, and a part: "train[:90%]", "[:90%]", "".
+    split: a value of the column "split", if there is one, and a range: "train[:90%]", "[:90%]", "".
     image_key: the column of the paths.
     label_key: the column of the labels; "": no labels.
 
   Raises:
-    SourceError: the file is no text or cannot be read, a row or a column is wrong, or an image does
-      not exist.
+    SourceError: the file is not text or cannot be read, a row or a column is wrong, or an image
+      does not exist.
   """
 
   form = "csv:FILE"
@@ -59,15 +59,19 @@ class Csv(table.Table):
     label_key: str = Dataset().label_key,
   ):
     file = path_of(path).absolute()
-    self._folder, self.notes = file.parent, []
+    self._folder = file.parent
+    self.notes = []
     name, cut = table.divided(split)
     rows = _rows(file, name, image_key, label_key, self.notes)
     rows = _once(file, rows, self.notes)
     stamps = _stamps(file, rows, self.notes)
     paths = np.array([os.fsencode(row.path) for row in rows])
-    labels = _labels(file, rows, self.notes) if label_key else table.Labels.none(len(rows))
+    labels = table.Labels.none(len(rows))
+    if label_key:
+      labels = _labels(file, rows, self.notes)
     super().__init__("csv", paths, labels, cut)
-    self._paths, self._stamps = paths[self.rows], byte_ranges.FileVersions(stamps)
+    self._paths = paths[self.rows]
+    self._stamps = byte_ranges.FileVersions(stamps)
     self.distant = any(stamps)
 
   def __getitem__(self, index: int) -> Example:
@@ -84,10 +88,11 @@ class Csv(table.Table):
 
   def size(self, index: int) -> int:
     """The bytes of the file."""
-    return (self._stamps[self.rows[index]] or files.stamp(self._path(index))).size
+    stamp = self._stamps[self.rows[index]] or files.stamp(self._path(index))
+    return stamp.size
 
   def blocks(self) -> Iterator[Block]:
-    """The files, grouped by the real folders that hold them, as those of a folder."""
+    """The files, grouped by the real folders that hold them, as in a source of a folder."""
     return placed(self._folder, self._paths, range(len(self)))
 
   @classmethod
@@ -99,7 +104,7 @@ class Csv(table.Table):
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
-    """Whether it is called like a table."""
+    """Whether it has the suffix of a table."""
     return str(path).lower().endswith((".csv", ".tsv"))
 
 
@@ -112,22 +117,28 @@ class _Row(NamedTuple):
 
 
 def _rows(file: Path, split: str, image_key: str, label_key: str, notes: list[str]) -> list[_Row]:
-  """The rows of a split; arguments as of `Csv`."""
+  """The rows of a split; arguments as for `Csv`."""
   header, lines = _with_header(file)
-  unnamed = ["path"] if not label_key and len(lines[0][1]) == 1 else ["path", "label"]
-  names = header or unnamed
+  first = lines[0][1]
+  names = header or ["path", "label"]
+  if not header and not label_key and len(first) == 1:
+    names = ["path"]
   if not header:
     _check_cells(file, lines, len(names))
-  image = _image_column(file, names, lines[0][1], image_key)
-  label = _label_column(file, names, image, label_key) if label_key else None
-  if header and [names[image], names[label or 0]] != ["path", "label"]:
-    labelled = f", labels in {names[label]!r}" if label_key else ""
-    notes.append(f"Columns of {str(file)!r}: images are in {names[image]!r}{labelled}.")
+  image = _image_column(file, names, first, image_key)
+  label = 0
+  if label_key:
+    label = _label_column(file, names, image, label_key)
+  if header and [names[image], names[label]] != ["path", "label"]:
+    columns = f"images are in {names[image]!r}"
+    if label_key:
+      columns += f", labels in {names[label]!r}"
+    notes.append(f"Columns of {str(file)!r}: {columns}.")
   rows = [_Row(number, cells[image], label_key and cells[label]) for number, cells in lines]
   for row in rows:
     if not row.path:
       raise _wrong(file, f"has no path in line {row.line}", header)
-    if files.as_written(row.label) != row.label:  # bytes of another encoding
+    if files.as_written(row.label) != row.label:  # the file has another encoding
       raise SourceError(
         f'"{file}" has a label that is not UTF-8 in line {row.line}; save the table as UTF-8.'
       )
@@ -135,16 +146,19 @@ def _rows(file: Path, split: str, image_key: str, label_key: str, notes: list[st
 
 
 def _splits(names: list[str], lines: list[tuple[int, list[str]]]) -> list[str]:
-  """The split of each row; [] if no column is called so."""
-  column = next((i for i, name in enumerate(names) if name.lower() == table.SPLIT), None)
-  return [] if column is None else [cells[column] for _, cells in lines]
+  """The split of each row; [] if there is no column "split"."""
+  for column, name in enumerate(names):
+    if name.lower() == table.SPLIT:
+      return [cells[column] for _, cells in lines]
+  return []
 
 
 def _with_header(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
   """The header, or [], and all other rows with the numbers of their lines."""
   lines = _read(file)
   header = _header(file.parent, [cells for _, cells in lines[:2]])
-  lines = lines[1:] if header else lines
+  if header:
+    lines = lines[1:]
   if not lines:
     raise _wrong(file, "names no images")
   if header:
@@ -177,14 +191,18 @@ def _read(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _separator(head: str) -> str:
-  """What separates the cells: it makes one an image's path, and as many of each row."""
-  last = max(map(head.rfind, "\r\n")) + 1 if len(head) == _HEAD else len(head)
+  """The separator with which a cell is an image's path, and all rows have as many cells."""
+  end = len(head)
+  if end == _HEAD:  # the last line may be incomplete
+    end = max(map(head.rfind, "\r\n")) + 1
 
   def fitness(mark: str) -> tuple[bool, bool]:
-    lines = io.StringIO(head[:last] or head, newline="")
+    lines = io.StringIO(head[:end] or head, newline="")
     rows = [row for row in csv.reader(lines, delimiter=mark, skipinitialspace=True) if row]
     cells = (cell for row in rows for cell in row if not {*cell} & {*_SEPARATORS})
-    return any(map(_has_suffix, cells)), len({*map(len, rows)}) == 1 < max(map(len, rows))
+    names_image = any(map(_has_suffix, cells))
+    lengths = list(map(len, rows))
+    return names_image, len(set(lengths)) == 1 < max(lengths)
 
   return max(_SEPARATORS, key=fitness)
 
@@ -198,7 +216,9 @@ def _header(folder: Path, rows: list[list[str]]) -> list[str]:
   if not rows or any(_is_image(folder, cell) for cell in rows[0]):
     return []
   usual = any(cell.lower() in _IMAGES for cell in rows[0])
-  return rows[0] if usual or any(_is_image(folder, cell) for cell in rows[-1]) else []
+  if usual or any(_is_image(folder, cell) for cell in rows[-1]):
+    return rows[0]
+  return []
 
 
 def _is_image(folder: Path, cell: str) -> bool:
@@ -209,7 +229,7 @@ def _image_column(file: Path, names: list[str], cells: list[str], image_key: str
   setting = f'"{file}", image_key'
   if name := table.column(image_key, Dataset().image_key, _IMAGES, names, setting):
     return names.index(name)
-  # Otherwise it is a header because the row below it names an image.
+  # The first row is a header because the next row names an image.
   return next(i for i, cell in enumerate(cells) if _is_image(file.parent, cell))
 
 
@@ -227,21 +247,22 @@ def _label_column(file: Path, names: list[str], image: int, label_key: str) -> i
 
 
 def _of_split(
-  file: Path, rows: list[_Row], of: list[str], split: str, notes: list[str]
+  file: Path, rows: list[_Row], splits: list[str], split: str, notes: list[str]
 ) -> list[_Row]:
-  """The rows of a split; `of`: the split of each row, if the table has that column."""
+  """The rows of a split; `splits` has the split of each row, if the table has that column."""
+  different = sorted(set(splits))
   if not split:
-    if of:
-      notes.append(table.all_splits(str(file), table.SPLIT, sorted(set(of))))
+    if splits:
+      notes.append(table.all_splits(str(file), table.SPLIT, different))
     return rows
-  chosen = [
-    row for row, value in zip(rows, of or itertools.repeat(""), strict=False) if value == split
-  ]
+  if not splits:
+    raise SourceError(f'"{file}" has no split {split!r}: it has no column "{table.SPLIT}".')
+  chosen = [row for row, value in zip(rows, splits, strict=True) if value == split]
   if not chosen:
-    there = f'its column "{table.SPLIT}" has {shown(sorted(set(of)))}'
-    there = there if of else f'it has no column "{table.SPLIT}"'
-    raise SourceError(f'"{file}" has no split {split!r}: {there}.')
-  if without := of.count(""):
+    raise SourceError(
+      f'"{file}" has no split {split!r}: its column "{table.SPLIT}" has {shown(different)}.'
+    )
+  if without := splits.count(""):
     notes.append(table.without_split(without, str(file), table.SPLIT))
   return chosen
 
@@ -263,7 +284,7 @@ def _once(file: Path, rows: list[_Row], notes: list[str]) -> list[_Row]:
 
 
 def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[FileVersion | None]:
-  """The stamps of all images, which must be there."""
+  """The stamps of all images, which must exist."""
   stamps, missing = byte_ranges.looked_up([within(file.parent, row.path) for row in rows])
   if missing:
     first = rows[missing[0]]
@@ -277,11 +298,13 @@ def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[FileVersion 
 
 
 def _labels(file: Path, rows: list[_Row], notes: list[str]) -> table.Labels:
-  names, counts = [row.label for row in rows], None
+  names = [row.label for row in rows]
+  counts = None
   if any(_SEVERAL in name for name in names):
     several = [[*filter(None, map(str.strip, name.split(_SEVERAL)))] for name in names]
     notes.append(f'Images of {str(file)!r} have any number of labels, separated by "{_SEVERAL}".')
-    names, counts = itertools.chain(*several), [len(labels) for labels in several]
+    names = itertools.chain(*several)
+    counts = list(map(len, several))
   elif "" in names:
     raise _wrong(file, f"has no label in line {rows[names.index('')].line}")
   with table.naming(str(file)):
@@ -289,7 +312,9 @@ def _labels(file: Path, rows: list[_Row], notes: list[str]) -> table.Labels:
 
 
 def _wrong(file: Path, problem: str, header: list[str] = ()) -> SourceError:
-  columns = f", in the columns {shown(header)}" if header else ""
+  columns = ""
+  if header:
+    columns = f", in the columns {shown(header)}"
   return SourceError(
     f'"{file}" {problem}; each line must be the path of an image and its label{columns}.'
   )

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face on this machine: saved in a folder, or in the library's cache."""
+"""Hugging Face datasets on this machine: saved in a folder, or in the library's cache."""
 
 import os
 import pathlib
@@ -13,18 +13,18 @@ from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.extras.sources import arrow
 from vit_jax.storage.paths import Path, local_path
 
-_SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of one
+_SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of a single one
 
 
 class HuggingFace(table.Table):
-  """One split of a dataset, in its order; never downloads anything, and runs no code of a dataset.
+  """One split of a dataset, in its order; never downloads data, and never runs a dataset's code.
 
   Examples are read in place from Arrow files, which the library maps into memory.
 
   Args:
     spec: a folder that `save_to_disk` wrote, or NAME[:CONFIG] of a dataset that `load_dataset` has
       put into the library's cache.
-    split: a split, if there are several, and a part: "train", "train[:90%]", "[:90%]", "".
+    split: a split, if there are several, and a range: "train", "train[:90%]", "[:90%]", "".
     image_key: the feature of the images; "image": that, or the one of type Image.
     label_key: the feature of the labels; "label": that, or the one of type ClassLabel; "": none.
 
@@ -44,15 +44,19 @@ class HuggingFace(table.Table):
     label_key: str = Dataset().label_key,
   ):
     name, cut = table.divided(split)
-    self._spec, self._split = spec, name
+    self._spec = spec
+    self._split = name
     examples = _of_split(spec, _opened(spec), name)
-    schema, where = examples.features.arrow_schema, f"hf:{spec}"
+    schema = examples.features.arrow_schema
+    where = f"hf:{spec}"
     image, label = arrow.columns(where, schema, image_key, label_key)
-    values = examples.select_columns([label]).with_format("arrow")[:].column(0) if label else None
+    values = None
+    if label:
+      values = examples.select_columns([label]).with_format("arrow")[:].column(0)
     labels = arrow.labels(where, schema, label, values and values.chunks, len(examples))
     keys = np.array([b"%d" % row for row in range(len(examples))])
     self.notes = arrow.notes(where, image, label, schema.names)
-    # The library's fingerprint tells datasets of equal labels apart.
+    # The library's fingerprint distinguishes datasets with the same labels.
     super().__init__(f"hf {examples._fingerprint} {name}".rstrip(), keys, labels, cut)
     self._images = examples.select_columns([image]).with_format("arrow")
     if arrow.is_text(schema.field(image).type) and len(examples):
@@ -61,8 +65,8 @@ class HuggingFace(table.Table):
     self._place = "\n".join(paths) or self.identity
 
   def __getitem__(self, index: int) -> Example:
-    name, row = self.name(index), int(self.rows[index])
-    value = self._images[row].column(0)[0].as_py()
+    name = self.name(index)
+    value = self._images[int(self.rows[index])].column(0)[0].as_py()
     folder = pathlib.Path(os.path.dirname(self._place))
     return Example(arrow.image(value, folder, name), self.labels(index), name)
 
@@ -77,15 +81,17 @@ class HuggingFace(table.Table):
   @classmethod
   def anywhere(cls, argument: str) -> str:
     """The absolute path of a folder."""
-    return super().anywhere(argument) if _is_folder(argument) else argument
+    if _is_folder(argument):
+      return super().anywhere(argument)
+    return argument
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The splits."""
     opened = _opened(argument)
-    return (
-      {split.lower(): (argument, split) for split in opened} if isinstance(opened, Mapping) else {}
-    )
+    if not isinstance(opened, Mapping):
+      return {}
+    return {split.lower(): (argument, split) for split in opened}
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -128,7 +134,7 @@ def _opened(spec: str):
     return cached.as_dataset()
   except (OSError, ValueError, KeyError, TypeError) as error:
     why = " ".join(str(error).split())
-    call = ", ".join(repr(part) for part in (name, config) if part)
+    call = ", ".join(repr(argument) for argument in (name, config) if argument)
     raise SourceError(
       f'"hf:{spec}" is neither a folder nor in the cache of Hugging Face ({why}); runs download '
       f'nothing, so do it before: python -c "import datasets; datasets.load_dataset({call})".'
@@ -137,7 +143,9 @@ def _opened(spec: str):
 
 def _of_split(spec: str, opened, split: str):
   """The examples of a split."""
-  splits = opened if isinstance(opened, Mapping) else {str(opened.split or ""): opened}
+  splits = opened
+  if not isinstance(opened, Mapping):
+    splits = {str(opened.split or ""): opened}
   if not split and len(splits) == 1:
     return next(iter(splits.values()))
   if split not in splits:

@@ -27,7 +27,7 @@ _LINES = "pytorch_to_imagenet_2012_id.json"  # {"index among the sorted WordNet 
 class ObjectNet(Selected):
   """The images of the classes that ImageNet has too, labelled with ImageNet's classes.
 
-  An ObjectNet class may correspond to several classes of ImageNet, each of which counts as correct.
+  An ObjectNet class may correspond to several ImageNet classes, each of which counts as correct.
   Images of other classes are left out, because no prediction for them could be correct. The red
   border is cut off.
 
@@ -52,8 +52,10 @@ class ObjectNet(Selected):
         f'"{root}" has no images of a class that ImageNet shares; give the whole release.'
       )
     super().__init__(images, Listed(shared), f"objectnet {len(shared)} of {images.identity}")
-    self.class_names, self.multi_label = imagenet_classes(), True
-    self._classes, self._max_pixels = classes, max_pixels
+    self.class_names = imagenet_classes()
+    self.multi_label = True
+    self._classes = classes
+    self._max_pixels = max_pixels
 
   def __getitem__(self, index: int) -> Example:
     example = super().__getitem__(index)
@@ -68,7 +70,7 @@ class ObjectNet(Selected):
     return example._replace(image=inner)
 
   def _seen(self, labels: tuple[int, ...]) -> tuple[int, ...]:
-    """The classes of ImageNet to which the file's folder corresponds."""
+    """The ImageNet classes to which the file's folder corresponds."""
     return self._classes[labels[0]]
 
   @classmethod
@@ -78,8 +80,9 @@ class ObjectNet(Selected):
 
 
 def _classes(mappings: pathlib.Path, folders: tuple[str, ...]) -> list[tuple[int, ...]]:
-  """For each folder its classes of ImageNet, ascending; () if it has none."""
-  label_of, shared = _json(mappings / _FOLDERS, str), _json(mappings / _SHARED, str)
+  """For each folder its ImageNet classes, ascending; () if it has none."""
+  label_of = _json(mappings / _FOLDERS, str)
+  shared = _json(mappings / _SHARED, str)
   index_of = _index_by_name(mappings)
   unknown = [folder for folder in folders if folder not in label_of]
   if unknown:
@@ -102,7 +105,8 @@ def _index_by_name(mappings: pathlib.Path) -> dict[str, int]:
   lines = [line.strip() for line in _text(mappings / _NAMES).splitlines()]
   place = _json(mappings / _LINES, int)
   ids = range(len(imagenet_classes()))
-  if len(lines) != len(ids) or {str(i) for i in ids} != place.keys() or {*ids} != {*place.values()}:
+  complete = {str(i) for i in ids} == place.keys() and {*ids} == {*place.values()}
+  if len(lines) != len(ids) or not complete:
     raise SourceError(
       f'"{mappings / _NAMES}" must hold {len(ids)} lines, and {_LINES} the line of each class; copy'
       " them again from the release."
@@ -111,7 +115,7 @@ def _index_by_name(mappings: pathlib.Path) -> dict[str, int]:
 
 
 def _json(path: pathlib.Path, kind: type) -> dict:
-  """Reads a mapping from text to `kind`."""
+  """Reads a mapping from strings to values of type `kind`."""
   text = _text(path)
   try:
     values = json.loads(text)

@@ -20,26 +20,27 @@ from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion, UnreachableError
 from vit_jax.storage.paths import Path, is_url, path_of, within
 
-_SLOW = 2**26  # bytes of a row group, which is read for each image of it
-_KEPT, _GROUPS = 2**28, 64  # bytes and number of row groups that are kept for the next images
+_SLOW = 2**26  # bytes; larger row groups are slow, since each image needs its whole group
+_KEPT = 2**28  # bytes of row groups that are kept in memory
+_GROUPS = 64  # the most row groups that are kept in memory
 
 
 class Parquet(table.Table):
-  """The rows of a file, or of all *.parquet files in a folder and below it, sorted by their names.
+  """The rows of a file, or of all *.parquet files in and below a folder, sorted by their names.
 
-  An image is read with the row group that holds it; the last groups that were read are kept. If the
-  names of the files or their folders tell several splits, one must be named. If they tell none, a
-  column "split" does, and all rows are taken without one.
+  Reading an image reads its whole row group; the latest groups are kept. If the names of the files
+  or of their folders name several splits, the user must name one. If they name none, the column
+  "split" has the splits, if there is one; without a split, all rows are taken.
 
   Args:
     path: the file or folder.
-    split: a word in the names of the files, or a value of the column "split", and a part: "train",
+    split: a word in the names of the files, or a value of the column "split", and a range: "train",
       "train[:90%]", "[:90%]", "".
     image_key: the column of the images: bytes, paths from the file's folder, or {bytes, path}.
     label_key: the column of the labels: names or numbers, or lists of them; "": no labels.
 
   Raises:
-    SourceError: there is no such file, split or column, or it is of another type.
+    SourceError: there is no such file, split or column, or the column has another type.
     BadImage: from an item: the row has no image.
     ChangedError: from an item: the file was changed or removed.
     OSError: from an item: the file cannot be read.
@@ -59,8 +60,10 @@ class Parquet(table.Table):
     name, cut = table.divided(split)
     below = _below(root)
     column = _split_column(path, root, below)
-    below = below if column else table.of_split(path, below, name)
-    self._files, self.distant = _opened(root, below), byte_ranges.distant(root)
+    if not column:
+      below = table.of_split(path, below, name)
+    self._files = _opened(root, below)
+    self.distant = byte_ranges.distant(root)
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
@@ -71,25 +74,34 @@ class Parquet(table.Table):
     chosen = np.arange(len(keys))
     if column:
       chosen = arrow.of_split(str(root), column, self._values(column), name, self.notes)
-    texts = []
-    if arrow.is_text(schema.field(self._image).type):
-      texts = self._values(self._image).take(chosen).to_pylist()
-      arrow.check_paths(str(root), self._image, texts)
-      self.notes += table.outside(str(root), filter(None, texts))
-    values = self._values(label).take(chosen).chunks if label else ()
-    labels = arrow.labels(str(root), schema, label, values, len(chosen))
+    texts = self._texts(str(root), schema, chosen)
+    chunks = ()
+    if label:
+      chunks = self._values(label).take(chosen).chunks
+    labels = arrow.labels(str(root), schema, label, chunks, len(chosen))
     super().__init__("parquet", keys[chosen], labels, cut)
-    texts = texts and [texts[row] for row in self.rows]
+    if texts:
+      texts = [texts[row] for row in self.rows]
     self.rows = chosen[self.rows]
     self._ends = list(itertools.accumulate(map(len, self._files)))
-    self._kept, self._lock = collections.OrderedDict(), threading.Lock()
+    self._kept = collections.OrderedDict()
+    self._lock = threading.Lock()
     largest = max(file.largest_group(self._image) for file in self._files)
     self._reading = threading.BoundedSemaphore(min(max(_KEPT // max(largest, 1), 1), _GROUPS))
     self._stamps = self._pinned(str(root), texts)
     self.distant |= bool(self._stamps)
 
+  def _texts(self, root: str, schema, rows: np.ndarray) -> list[str | None]:
+    """The paths of image files in the column of images, checked; [] if the column has no text."""
+    if not arrow.is_text(schema.field(self._image).type):
+      return []
+    texts = self._values(self._image).take(rows).to_pylist()
+    arrow.check_paths(root, self._image, texts)
+    self.notes += table.outside(root, filter(None, texts))
+    return texts
+
   def _pinned(self, root: str, texts: list[str | None]) -> byte_ranges.FileVersions | None:
-    """The stamps of the image files that the rows name; None: none is in a bucket."""
+    """The stamps of the image files that the rows name; None if no file is in a bucket."""
     if not texts or not (self.distant or any(is_url(text) for text in texts if text)):
       return None
     folders = [self._place(index)[0].path.parent for index in range(len(self))]
@@ -107,7 +119,8 @@ class Parquet(table.Table):
     file, row = self._place(index)
     number = bisect.bisect_right(file.ends, row)
     group = self._group(file, number).result()
-    value = group[row - (file.ends[number - 1] if number else 0)].as_py()
+    begin = file.ends[number - 1] if number else 0
+    value = group[row - begin].as_py()
     name = self.name(index)
     stamp = self._stamps and self._stamps[index]
     return Example(arrow.image(value, file.path.parent, name, stamp), self.labels(index), name)
@@ -129,13 +142,15 @@ class Parquet(table.Table):
     return _values(self._files, column)
 
   def _place(self, index: int) -> tuple["_File", int]:
+    """The file of an example, and its row in that file."""
     row = int(self.rows[index])
-    file = self._files[number := bisect.bisect_right(self._ends, row)]
+    number = bisect.bisect_right(self._ends, row)
+    file = self._files[number]
     return file, row - self._ends[number] + len(file)
 
   def _group(self, file: "_File", number: int) -> concurrent.futures.Future:
-    """The images of a row group; reads it unless it is kept, or another thread reads it."""
-    key = file.below, number
+    """The images of a row group; reads it unless it is kept, or another thread is reading it."""
+    key = (file.below, number)
     with self._lock:
       if group := self._kept.get(key):
         self._kept.move_to_end(key)
@@ -158,14 +173,15 @@ class Parquet(table.Table):
     """The splits in the names of the files, or in the column "split"."""
     root = path_of(argument).absolute()
     below = _below(root)
-    if not (column := _split_column(argument, root, below)):
+    column = _split_column(argument, root, below)
+    if not column:
       return table.parts_of(argument, below)
     values = _values(_opened(root, below), column)
     return {value.lower(): (argument, value) for value in arrow.splits(values)}
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
-    """Whether it is called like such a file, or is a folder with one in it or in its data/."""
+    """Whether the path ends in .parquet, or is a folder with such a file in it or in its data/."""
     folders = (path, path / "data")
     inside = any(files.matching(folder, "*.parquet") for folder in folders)
     return inside or str(path).endswith(".parquet")
@@ -182,7 +198,7 @@ def _below(root: Path) -> list[str]:
 
 
 def _split_column(path: str, root: Path, below: list[str]) -> str:
-  """The column that tells splits; "": there is none, or the names of the files tell them."""
+  """The column of splits; "" if there is none, or the names of the files name the splits."""
   if table.parts_of(path, below):
     return ""
   return arrow.split_column(_opened(root, below[:1])[0].schema)
@@ -193,38 +209,47 @@ def _opened(root: Path, below: list[str]) -> "list[_File]":
   stamps, missing = byte_ranges.stamps_of(paths)
   if missing:
     raise SourceError(f'"{paths[missing[0]]}" cannot be read as a Parquet file: it does not exist.')
-  opened = lambda at: _File(*at)
+
+  def opened(path_below_stamp) -> _File:
+    return _File(*path_below_stamp)
+
   return files.at_once(root, opened, zip(paths, below, stamps, strict=True))
 
 
-def _values(parts: "list[_File]", column: str):
+def _values(opened: "list[_File]", column: str):
   """The values of all rows of files in a column."""
-  found = [file.chunks(column) for file in parts]
+  found = [file.chunks(column) for file in opened]
   return arrow.joined(itertools.chain(*found))
 
 
 def _kept_bytes(group: concurrent.futures.Future) -> int:
-  """The size of a row group that is kept; 0 while it is read."""
-  return group.result().nbytes if group.done() and not group.exception() else 0
+  """The size of a row group; 0 while it is read, and if reading failed."""
+  if group.done() and not group.exception():
+    return group.result().nbytes
+  return 0
 
 
 class _File:
-  """One file, whose metadata is in memory.
+  """One file; its metadata is in memory.
 
   Attributes:
-    path, below: its path, and that within the folder which is read.
-    schema: of pyarrow.
+    path: the path.
+    below: the path within the folder of the dataset.
+    schema: the schema, of pyarrow.
     ends: the number of rows up to the end of each row group.
   """
 
   def __init__(self, path: Path, below: str, stamp: FileVersion):
     from pyarrow import parquet  # imported late, because other sources do not need it
 
-    self.path, self.below, self._stamp = path, below, stamp
+    self.path = path
+    self.below = below
+    self._stamp = stamp
     try:
-      stream = byte_ranges.File(path, stamp)  # it refuses what is not a file, such as a FIFO
+      stream = byte_ranges.File(path, stamp)  # refuses anything but a file, such as a FIFO
       opened = parquet.ParquetFile(stream)
-      self._metadata, self.schema = opened.metadata, opened.schema_arrow
+      self._metadata = opened.metadata
+      self.schema = opened.schema_arrow
       begin = stamp.size - 8 - self._metadata.serialized_size
       self._digest = hashlib.sha256(files.part(path, stamp, begin, stamp.size)).hexdigest()[:16]
     except UnreachableError:
@@ -238,7 +263,7 @@ class _File:
     return self._metadata.num_rows
 
   def keys(self) -> np.ndarray:
-    """What tells the rows from all others: the metadata hold the places and sizes of all values."""
+    """Unique keys of the rows: the digest is of the metadata, which has the sizes of all values."""
     name = f"{self.below} {self._digest}"
     return np.array([os.fsencode(f"{name} {row}") for row in range(len(self))], bytes)
 
@@ -263,31 +288,35 @@ class _File:
     return parquet.ParquetFile(opened, metadata=self._metadata)
 
 
-def _schema(parts: list[_File]):
-  """The columns of all files, which must have the same types."""
-  schema = parts[0].schema
-  for part in parts:
-    if not part.schema.equals(schema):
+def _schema(opened: list[_File]):
+  """The schema, which must be the same for all files."""
+  first = opened[0]
+  for file in opened:
+    if not file.schema.equals(first.schema):
       raise SourceError(
-        f'"{part.path}" has other columns than "{parts[0].path}", or of other types; remove it, or '
+        f'"{file.path}" has other columns than "{first.path}", or of other types; remove it, or '
         "write it again."
       )
-  return schema
+  return first.schema
 
 
-def _notes(parts: list[_File], image: str) -> list[str]:
-  notes, largest = [], max(parts, key=lambda part: part.largest_group(image))
-  if (size := largest.largest_group(image)) > _SLOW:
+def _notes(opened: list[_File], image: str) -> list[str]:
+  """Notes on large row groups and on empty files."""
+  notes = []
+  largest = max(opened, key=lambda file: file.largest_group(image))
+  size = largest.largest_group(image)
+  if size > _SLOW:
     notes.append(
       f'"{largest.path}" has row groups with up to {size / 1e6:,.0f} MB of images, and a whole '
       "group is read for an image, which is slow: write it with about 10 rows in a group."
     )
-  if empty := [part for part in parts if not len(part)]:
+  if empty := [file for file in opened if not len(file)]:
     notes.append(f'{len(empty)} files have no rows ("{empty[0].path}").')
   return notes
 
 
 def _bytes_of(group, column: str) -> int:
+  """The uncompressed bytes of a column, with all its fields, in a row group."""
   leaves = map(group.column, range(group.num_columns))
   return sum(
     leaf.total_uncompressed_size

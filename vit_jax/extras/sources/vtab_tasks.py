@@ -17,18 +17,19 @@ from vit_jax.data.sources import tfds
 from vit_jax.data.sources.base import Example, SourceError
 
 # Development trains on 800 images and chooses settings by 200; the final run trains on all 1,000.
-TRAIN, HELD_BACK = 800, 200
+TRAIN = 800
+HELD_BACK = 200
 SPLITS = ("train800", "val200", "train800val200", "test")
 
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-  """How to find the class of an example from a feature of its dataset.
+  """How the class of an example follows from a feature of its dataset.
 
   Attributes:
     key: the feature.
     class_names: names of the classes; empty: the names of the feature itself.
-    rule: function from the feature's value to the class.
+    rule: (the feature's value) -> the class.
   """
 
   key: str = "label"
@@ -43,10 +44,10 @@ class VtabTask:
   Attributes:
     data: the dataset, TFDS's NAME[/CONFIG].
     num_classes: number of classes.
-    held_back: (split, percentage): the images for choosing settings begin there in that split.
-    test: (split, percentage): the test images begin there, and end with the split.
+    held_back: (split, percentage): where the images for choosing settings begin.
+    test: (split, percentage): where the test images begin; they end with the split.
     label: how to find the class.
-    pixels: function from an encoded image to the image for training.
+    pixels: (an encoded image) -> the image for training.
   """
 
   data: str
@@ -88,7 +89,7 @@ def object_distance(objects: Mapping[str, np.ndarray]) -> int:
 
 
 def vehicle_distance(objects: Mapping[str, np.ndarray]) -> int:
-  """The bin of the nearest vehicle's distance along the camera's axis; the last bin: no vehicle."""
+  """The bin of the nearest vehicle's distance along the camera's axis; the last: no vehicle."""
   depths = np.reshape(objects["location"], (-1, 3))[:, 2]
   vehicles = depths[np.asarray(objects["type"]) < VEHICLES]
   return bin_of(min(vehicles, default=NO_VEHICLE), (*VEHICLE_EDGES, np.inf))
@@ -160,7 +161,7 @@ class Vtab(tfds.Records):
     split: one of `SPLITS`.
 
   Raises:
-    SourceError: the task or split is unknown, or the dataset does not exist or is another.
+    SourceError: the task or split is unknown, or the dataset does not exist or is the wrong one.
     BadImage: from an item: its record is damaged, or its label is not a class of the task.
   """
 
@@ -174,9 +175,9 @@ class Vtab(tfds.Records):
     tfds.check_features(builder, "image", label.key)
     self.class_names = label.class_names or tuple(builder.info.features[label.key].names)
     sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
-    part = tfds_split(name, split, sizes)
-    self.identity = f"vtab:{name} tfds:{builder.info.full_name} {part}"
-    super().__init__(prepared, part, image_key="image", label_key=label.key)
+    examples = tfds_split(name, split, sizes)
+    self.identity = f"vtab:{name} tfds:{builder.info.full_name} {examples}"
+    super().__init__(prepared, examples, image_key="image", label_key=label.key)
 
   def __getitem__(self, index: int) -> Example:
     features = self.features(index)
@@ -228,18 +229,23 @@ def tfds_split(name: str, split: str, sizes: Mapping[str, int]) -> str:
     raise SourceError(f'VTAB has no split "{split}"; it has {", ".join(SPLITS)}.')
   task = task_of(name)
   begin = {}
-  for part, percentage in (task.held_back, task.test):
-    if part not in sizes:
-      raise SourceError(f"tfds:{task.data} has no split {part!r}; it has {', '.join(sizes)}.")
-    begin[part, percentage] = percentage * sizes[part] // 100
-  held, first = task.held_back[0], begin[task.held_back]
+  for source, percentage in (task.held_back, task.test):
+    if source not in sizes:
+      raise SourceError(f"tfds:{task.data} has no split {source!r}; it has {', '.join(sizes)}.")
+    begin[source, percentage] = percentage * sizes[source] // 100
+  held, _ = task.held_back
+  first = begin[task.held_back]
   last = first + HELD_BACK
   if sizes.get("train", 0) < TRAIN or sizes[held] < last or (held == "train" and first < TRAIN):
-    found = ", ".join(f"{part} {count:,}" for part, count in sizes.items())
+    found = ", ".join(f"{source} {count:,}" for source, count in sizes.items())
     raise SourceError(
       f"tfds:{task.data} is too small for the {TRAIN} + {HELD_BACK} training images of VTAB-1k's "
       f"{name} ({found} examples); prepare the whole dataset."
     )
-  train, held_back = f"train[:{TRAIN}]", f"{held}[{first}:{last}]"
-  tested = f"{task.test[0]}[{begin[task.test]}:]" if begin[task.test] else task.test[0]
-  return dict(zip(SPLITS, (train, held_back, f"{train}+{held_back}", tested), strict=True))[split]
+  train = f"train[:{TRAIN}]"
+  held_back = f"{held}[{first}:{last}]"
+  test, _ = task.test
+  if begin[task.test]:
+    test = f"{test}[{begin[task.test]}:]"
+  examples = (train, held_back, f"{train}+{held_back}", test)
+  return dict(zip(SPLITS, examples, strict=True))[split]

@@ -25,7 +25,7 @@ from vit_jax.storage.base import ChangedError, FileVersion, UnreachableError
 from vit_jax.storage.paths import Path, path_of
 
 INDICES = pathlib.Path("~/.cache/vit_jax/tars")
-_FORMAT = 2  # of an index
+_FORMAT = 2  # version of the index
 _MEMBER = re.compile(r"(?P<key>(?:.*/)?[^./][^./]*)\.(?P<extension>[^/]+)")  # no hidden files
 _BRACES = re.compile(r"(?P<before>.*?)\{(?P<inside>[^{}]*)\}(?P<after>.*)")
 _RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
@@ -34,18 +34,18 @@ _MOST_BYTES = 2**20  # of a member with labels
 
 
 class WebDataset(table.Table):
-  """The examples of tar files, in the order of the files, and in them of their first members.
+  """The examples of tar files, ordered by file, and within a file by their first members.
 
-  Images are read at their places in the tar files; nothing is unpacked. When a file is opened for
-  the first time, it is read once, and an index of it is kept in `INDICES`; it holds as long as the
-  stamp of the file is the same.
+  Images are read from their places in the tar files; nothing is unpacked. The first time that a
+  file is opened, it is read once, and its index is kept in `INDICES`. The index is used as long as
+  the stamp of the file is the same.
 
   Args:
     pattern: a path with {000..127} or {a,b}, or a folder with *.tar files in it or below it.
-    split: a word in the names of the files, and a part: "train", "train[:90%]", "[:90%]", "".
-    image_key: the extension of the images; "image": the one that image files have.
-    label_key: the extension of the labels, or else a field in the members .json; "label": the
-      extension "cls", or else that field; "": no labels.
+    split: a word in the names of the files, and a range: "train", "train[:90%]", "[:90%]", "".
+    image_key: the extension of the images; "image": any extension of image files.
+    label_key: the extension of the labels, or else a field of the members KEY.json; "label": the
+      extension "cls", or else the field "label"; "": no labels.
 
   Raises:
     SourceError: a file does not exist or is damaged, or examples have no labels.
@@ -69,25 +69,33 @@ class WebDataset(table.Table):
     self._paths = paths = [root / file for file in below]
     self.distant = byte_ranges.distant(root)
     self._stamps = _stamps(pattern, paths)
-    index = lambda at: _index(*at, image_key, label_key)
-    indices = files.at_once(root, index, zip(paths, self._stamps, strict=True))
+
+    def index_of(path_and_stamp):
+      return _index(*path_and_stamp, image_key, label_key)
+
+    indices = files.at_once(root, index_of, zip(paths, self._stamps, strict=True))
     self.notes = _notes(paths, indices)
     counts = [len(index["keys"]) for index in indices]
     if not any(counts):
       raise SourceError(f'The files of "wds:{pattern}" hold no examples with images; give others.')
-    column = lambda name: np.concatenate([index[name] for index in indices])
-    with table.naming(f"wds:{pattern}"):
-      labels = _labels(column("labels")) if label_key else table.Labels.none(sum(counts))
-    # Places and sizes tell files of other images under the same names.
+    keys = np.concatenate([index["keys"] for index in indices])
+    places = np.concatenate([index["places"] for index in indices])
+    labels = table.Labels.none(sum(counts))
+    if label_key:
+      with table.naming(f"wds:{pattern}"):
+        labels = _labels(np.concatenate([index["labels"] for index in indices]))
+    # Places and sizes distinguish files with other images under the same names.
     digests = [hashlib.sha256(index["places"]).hexdigest()[:16] for index in indices]
     named = [os.fsencode(f"{file} {digest}/") for file, digest in zip(below, digests, strict=True)]
     files_of = np.repeat(np.array(named), counts)
-    super().__init__("wds", np.char.add(files_of, column("keys")), labels, cut)
-    self._keys, self._places = column("keys")[self.rows], column("places")[self.rows]
+    super().__init__("wds", np.char.add(files_of, keys), labels, cut)
+    self._keys = keys[self.rows]
+    self._places = places[self.rows]
     self._files = np.repeat(np.arange(len(paths)), counts)[self.rows]
 
   def __getitem__(self, index: int) -> Example:
-    number, (begin, size) = self._files[index], self._places[index].tolist()
+    number = self._files[index]
+    begin, size = self._places[index].tolist()
     stop = begin + min(size, image_files.MAX_BYTES)
     image = byte_ranges.part(self._paths[number], self._stamps[number], begin, stop)
     return Example(bytes(image), self.labels(index), self.name(index))
@@ -113,12 +121,12 @@ class WebDataset(table.Table):
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
-    """Whether it is called like a tar file, or is a folder with one."""
+    """Whether the path ends in .tar, or is a folder with such a file."""
     return str(path).endswith(".tar") or bool(files.matching(path, "*.tar"))
 
 
 def _expanded(pattern: str) -> tuple[Path, list[str]]:
-  """A folder, and the paths in it that a pattern names, in its order; those of a folder sorted."""
+  """A folder, and the paths in it that a pattern names: in its order, or sorted for a folder."""
   path = path_of(pattern).absolute()
   if files.is_folder(path):
     paths = sorted(file for file in files.files_below(path) if file.endswith(".tar"))
@@ -133,7 +141,7 @@ def _expanded(pattern: str) -> tuple[Path, list[str]]:
 
 
 def _stamps(pattern: str, paths: list[Path]) -> list[FileVersion]:
-  """The stamps of all files, which must be there."""
+  """The stamps of all files, which must exist."""
   stamps, missing = byte_ranges.stamps_of(paths)
   if missing:
     raise SourceError(
@@ -144,32 +152,38 @@ def _stamps(pattern: str, paths: list[Path]) -> list[FileVersion]:
 
 
 def _without_braces(pattern: str) -> Iterator[str]:
-  """The names that a shell makes of braces: {08..11} are 08, 09, 10 and 11."""
+  """Expands braces as a shell does: {08..11} becomes 08, 09, 10 and 11."""
   match = _BRACES.fullmatch(pattern)
   if not match:
     yield pattern
     return
-  ends = _RANGE.fullmatch(match["inside"])
-  if ends:
-    first, last = ends.groups()
-    width = len(first) if first[0] == "0" or len(first) == len(last) else 0
-    inside = (f"{number:0{width}}" for number in range(int(first), int(last) + 1))
-  else:
-    inside = match["inside"].split(",")
-  for text in inside:
+  for text in _alternatives(match["inside"]):
     yield from _without_braces(f"{match['before']}{text}{match['after']}")
 
 
+def _alternatives(inside: str) -> Iterable[str]:
+  """The texts that a pair of braces stands for: a range, or a list with commas."""
+  ends = _RANGE.fullmatch(inside)
+  if not ends:
+    return inside.split(",")
+  first, last = ends.groups()
+  width = 0
+  if first[0] == "0" or len(first) == len(last):
+    width = len(first)
+  return (f"{number:0{width}}" for number in range(int(first), int(last) + 1))
+
+
 def _index(path: Path, stamp: FileVersion, image_key: str, label_key: str) -> dict[str, np.ndarray]:
-  """The index of a tar file, as it was kept, or made anew.
+  """The index of a tar file: the one that was kept, or a new one.
 
   Returns:
-    keys (n,) bytes, unique in the file; places (n, 2): begin and size of each image; labels (n,)
-    bytes: in JSON, a text or a list of texts; stamp (2,): of the file; left_out: what is no
-    example, in words.
+    keys (n,) bytes, unique in the file; places (n, 2), begin and size of each image; labels (n,)
+    bytes, a string or a list of strings in JSON; stamp (2,), of the file; left_out, a sentence
+    about members that are not examples.
   """
   name = repr((_FORMAT, str(files.real(path)), image_key, label_key))
-  kept = INDICES / f"{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}.npz"
+  digest = hashlib.sha256(os.fsencode(name)).hexdigest()
+  kept = INDICES / f"{digest[:32]}.npz"
   if index := _kept(kept, stamp):
     return index
   try:
@@ -178,36 +192,48 @@ def _index(path: Path, stamp: FileVersion, image_key: str, label_key: str) -> di
   except (SourceError, UnreachableError):
     raise
   except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
-    hint = "; unpack compression first" if path.name.endswith(("gz", "bz2", "xz", "zst")) else ""
+    hint = ""
+    if path.name.endswith(("gz", "bz2", "xz", "zst")):
+      hint = "; unpack compression first"
     raise SourceError(f'"{path}" cannot be read as a tar file: {error}{hint}.') from error
   now = None
   with contextlib.suppress(FileNotFoundError):
     now = files.stamp(path)
-  if now != stamp:  # it may be another file that was read
+  if now != stamp:  # the file may have been replaced while it was read
     raise ChangedError(path)
   index["stamp"] = np.array(list(map(str, stamp)))
-  try:
-    files.make_folder(kept.expanduser().parent)
-    with files.atomic_write(kept.expanduser()) as partial, open(partial, "wb") as stream:
-      np.savez(stream, **index)
-  except (OSError, RuntimeError):  # a full disk, or no home folder: it is made again next time
-    pass
+  _keep(kept, index)
   return index
 
 
+def _keep(path: pathlib.Path, index: dict[str, np.ndarray]):
+  """Writes an index; without space or a home folder, it is made again next time."""
+  try:
+    files.make_folder(path.expanduser().parent)
+    with files.atomic_write(path.expanduser()) as partial, open(partial, "wb") as stream:
+      np.savez(stream, **index)
+  except (OSError, RuntimeError):
+    pass
+
+
 def _kept(path: pathlib.Path, stamp: FileVersion) -> dict[str, np.ndarray] | None:
+  """The index that was kept; None if there is none, or it is damaged or of another stamp."""
   try:
     with open(path.expanduser(), "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
       index = dict(arrays)
-    return index if index["stamp"].tolist() == list(map(str, stamp)) else None
+    if index["stamp"].tolist() == list(map(str, stamp)):
+      return index
   except (OSError, RuntimeError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-    return None  # there is none, or it is damaged
+    pass
+  return None
 
 
 def _made(path: Path, stream, image_key: str, label_key: str) -> dict[str, np.ndarray]:
   """Reads the headers of all members, and the labels."""
   examples, left_out = _examples(path, stream)
-  keys, places, labels = [], [], []
+  keys = []
+  places = []
+  labels = []
   for key, members in examples.items():
     extension = _image(path, key, members, image_key)
     if not extension:
@@ -225,11 +251,12 @@ def _made(path: Path, stream, image_key: str, label_key: str) -> dict[str, np.nd
 
 
 def _examples(path: Path, stream) -> tuple[dict, image_files.LeftOut]:
-  """{key: {extension: (begin, size)}} of all members, and what is none."""
-  examples, left_out = {}, image_files.LeftOut()
+  """{key: {extension: (begin, size)}} of all members, and the members that are left out."""
+  examples = {}
+  left_out = image_files.LeftOut()
   with tarfile.open(fileobj=stream, mode="r:") as tar:
     members = tar.getmembers()
-    # tarfile takes a damaged header, or the end of a file that was cut off, for the end.
+    # tarfile stops without an error at a damaged header, or where a file was cut off.
     stream.seek(tar.offset)
     end = stream.read(tarfile.RECORDSIZE)
     if any(end) or not end:
@@ -237,30 +264,35 @@ def _examples(path: Path, stream) -> tuple[dict, image_files.LeftOut]:
   files_of = {posixpath.normpath(member.name): member for member in members if member.isreg()}
   for member in members:
     match = _MEMBER.fullmatch(member.name)
-    file = files_of.get(_target(member)) if member.islnk() or member.issym() else member
+    file = member
+    if member.islnk() or member.issym():
+      file = files_of.get(_target(member))
     if reason := _left_out(member, match, file):
       left_out.add(reason, member.name)
     elif match and not member.isdir():
-      parts = examples.setdefault(match["key"], {})
-      if parts.setdefault(match["extension"].lower(), ()):
+      extension = match["extension"].lower()
+      places = examples.setdefault(match["key"], {})
+      if extension in places:
         raise SourceError(f'"{path}" has the member {member.name!r} twice; write it again.')
-      parts[match["extension"].lower()] = file.offset_data, file.size
+      places[extension] = (file.offset_data, file.size)
   return examples, left_out
 
 
 def _target(link: tarfile.TarInfo) -> str:
-  """The name of the member that a link leads to: a symbolic link is relative to its folder."""
-  folder = posixpath.dirname(link.name) if link.issym() else ""
-  return posixpath.normpath(posixpath.join(folder, link.linkname))
+  """The name of the member that a link leads to."""
+  target = link.linkname
+  if link.issym():  # relative to the folder of the link
+    target = posixpath.join(posixpath.dirname(link.name), target)
+  return posixpath.normpath(target)
 
 
 def _left_out(member: tarfile.TarInfo, match: re.Match | None, file: tarfile.TarInfo | None) -> str:
-  """Why a member is no part of an example, as a plural; "": it is one, or a folder.
+  """Why a member does not belong to an example, as a plural; "" if it does, or is a folder.
 
   Args:
-    member: of a tar file.
-    match: of its name.
-    file: the member that holds its bytes; None: there is none.
+    member: a member of a tar file.
+    match: its name, matched by `_MEMBER`.
+    file: the member that holds its bytes; None if there is none.
   """
   if member.isdir():
     return ""
@@ -270,11 +302,13 @@ def _left_out(member: tarfile.TarInfo, match: re.Match | None, file: tarfile.Tar
     return "links to members that are not there"
   if file.issparse():
     return "sparse files, whose bytes lie in pieces"
-  return "" if file.isreg() else "devices"
+  if not file.isreg():
+    return "devices"
+  return ""
 
 
 def _image(path: Path, key: str, members: dict, image_key: str) -> str:
-  """The extension of an example's image; "": it has none."""
+  """The extension of an example's image; "" if it has none."""
   if image_key != Dataset().image_key:
     return image_key if image_key in members else ""
   images = [name for name in members if f".{name.split('.')[-1]}" in image_files.SUFFIXES]
@@ -287,9 +321,10 @@ def _image(path: Path, key: str, members: dict, image_key: str) -> str:
 
 
 def _dots(extensions: Iterable[str]) -> str:
-  """What a key is, if extensions with dots show that it may not be known."""
-  dotted = any("." in extension for extension in extensions)
-  return " (a key ends at the first dot of a name, so keys must hold no dots)" if dotted else ""
+  """A remark on keys, if extensions with dots show that the user may not know their rule."""
+  if any("." in extension for extension in extensions):
+    return " (a key ends at the first dot of a name, so keys must hold no dots)"
+  return ""
 
 
 def _label(path: Path, key: str, stream, members: dict, label_key: str) -> str | list[str]:
@@ -309,30 +344,40 @@ def _label(path: Path, key: str, stream, members: dict, label_key: str) -> str |
     return data.decode(errors="surrogateescape").strip()
   try:
     value = json.loads(data)[label_key]
-    several = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str | int) for one in several):
+    if not all(isinstance(label, str | int) for label in _as_list(value)):
       raise TypeError(f"it is {shown(value)}")
   except (ValueError, KeyError, TypeError, RecursionError) as error:
     raise SourceError(
       f'"{path}" has no name or number in the field {label_key!r} of {key}.json ({error}).'
     ) from error
-  return list(map(str, several)) if isinstance(value, list) else str(value)
+  if isinstance(value, list):
+    return list(map(str, value))
+  return str(value)
+
+
+def _as_list(value) -> list:
+  return value if isinstance(value, list) else [value]
 
 
 def _labels(texts: np.ndarray) -> table.Labels:
+  """The labels of all examples, from JSON."""
   values = [json.loads(text) for text in texts.tolist()]
   if not any(isinstance(value, list) for value in values):
     return table.Labels.of_names(values)
-  values = [value if isinstance(value, list) else [value] for value in values]
-  return table.Labels.of_names(itertools.chain(*values), list(map(len, values)))
+  several = list(map(_as_list, values))
+  return table.Labels.of_names(itertools.chain(*several), list(map(len, several)))
 
 
 def _notes(paths: list[Path], indices: list[dict]) -> list[str]:
-  notes, odd = [], [path for path, index in zip(paths, indices, strict=True) if index["left_out"]]
+  """Notes on members that are left out, and on files without examples."""
+  notes = []
+  odd = [path for path, index in zip(paths, indices, strict=True) if index["left_out"]]
   if odd:
     words = indices[paths.index(odd[0])]["left_out"]
-    others = f", and of {len(odd) - 1} other files" if odd[1:] else ""
-    notes.append(f'Left out of "{odd[0]}": {words}{others}.')
+    note = f'Left out of "{odd[0]}": {words}'
+    if len(odd) > 1:
+      note += f", and of {len(odd) - 1} other files"
+    notes.append(f"{note}.")
   empty = [path for path, index in zip(paths, indices, strict=True) if not len(index["keys"])]
   if empty:
     notes.append(f'{len(empty)} files have no examples ("{empty[0]}").')
