@@ -85,7 +85,7 @@ def map_size(pixels: int, stages: tuple[int, ...]) -> int:
 
 
 def stride_of(stages: tuple[int, ...]) -> int:
-  """Pixels from one position of that map to the next."""
+  """Pixels from one position of the map after the root and `stages` to the next."""
   return 4 * 2 ** max(len(stages) - 1, 0)
 
 

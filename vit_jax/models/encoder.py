@@ -129,7 +129,7 @@ class AxialBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-  """Two stages, each with its own parameters: `add_positions`, and the call, which runs the blocks.
+  """The encoder in two stages with separate parameters: first `add_positions`, then the blocks.
 
   Attributes:
     grid: rows and columns of patches.

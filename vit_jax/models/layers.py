@@ -75,7 +75,7 @@ def batch_first(x: jax.Array) -> jax.Array:
 
 
 def remat(block, policy: str, *, scan: bool = False, static_argnums=()):
-  """The module class `block`, whose activations the backward pass recomputes by `policy`.
+  """The module class `block`, with activations recomputed in the backward pass by `policy`.
 
   The policies are "none" (the same class), "dots" (all but the outputs of dense layers) and
   "everything".

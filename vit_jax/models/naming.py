@@ -74,7 +74,8 @@ def configured(settings: config.Model) -> Network:
   kind = registry.FAMILIES[values["family"]].module
   known = {field.name for field in dataclasses.fields(kind)} - NO_FIELDS
   others = {key: x for key, x in values.items() if key not in known | NO_FIELDS}
-  if lacking := [key for key, x in others.items() if x not in (usual[key], config.AUTO)]:
+  lacking = [key for key, x in others.items() if x not in (usual[key], config.AUTO)]
+  if lacking:
     flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
     raise ValueError(
       f"{lacking[0]} is no option of {settings.name}; give {flags} to leave out what it lacks."

@@ -58,8 +58,9 @@ def check_attention(module: Network, side: int, device: jax.Device):
   Raises:
     ConfigError: cuDNN is asked for, and cannot.
   """
-  asked = getattr(module, "attention", "xla") == "cudnn"
-  if asked and (reason := why_not_cudnn(module, side, device)):
+  if getattr(module, "attention", "xla") != "cudnn":
+    return
+  if reason := why_not_cudnn(module, side, device):
     raise ConfigError(reason)
 
 
