@@ -68,18 +68,11 @@ def configured(settings: config.Model) -> Network:
         f"config.model.{key}={config.AUTO} follows from data or weights, which are not known here; "
         "give it."
       )
-  usual = {field.name: USUAL.get(field.name, field.default) for field in dataclasses.fields(Model)}
-  usual["attention"] = "xla"
   values = vars(expanded(settings))
   kind = registry.FAMILIES[values["family"]].module
   known = {field.name for field in dataclasses.fields(kind)} - NO_FIELDS
   others = {key: x for key, x in values.items() if key not in known | NO_FIELDS}
-  lacking = [key for key, x in others.items() if x not in (usual[key], config.AUTO)]
-  if lacking:
-    flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
-    raise ValueError(
-      f"{lacking[0]} is no option of {settings.name}; give {flags} to leave out what it lacks."
-    )
+  _check_usual(others, settings.name)
   given = {key: values[key] for key in values.keys() & known}
   compute_dtype = settings.compute_dtype
   if compute_dtype == config.AUTO:
@@ -87,6 +80,22 @@ def configured(settings: config.Model) -> Network:
   module = kind(**given, dtype=jnp.dtype(compute_dtype))
   module.check(settings.name)
   return module
+
+
+def _check_usual(values: dict, name: str):
+  """Checks that settings which the model `name` does not have are left at their usual values.
+
+  Raises:
+    ValueError: one is not.
+  """
+  usual = {field.name: USUAL.get(field.name, field.default) for field in dataclasses.fields(Model)}
+  usual["attention"] = "xla"
+  lacking = [key for key, x in values.items() if x not in (usual[key], config.AUTO)]
+  if lacking:
+    flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
+    raise ValueError(
+      f"{lacking[0]} is no option of {name}; give {flags} to leave out what it lacks."
+    )
 
 
 @contextlib.contextmanager

@@ -57,7 +57,11 @@ def _nearest(module: Network) -> tuple[str, dict]:
     named = naming.create(name)
     others = {key: x for key, x in here.items() if x != getattr(named, key)}
     candidates.append((len(others), name not in naming.names(), name, others))
-  return min(candidates, key=lambda x: x[:2], default=(0, False, config.AUTO, {}))[2:]
+  if not candidates:
+    return config.AUTO, {}
+  # The fewest differing fields; of several names, one that `naming.names` lists.
+  _, _, name, others = min(candidates, key=lambda candidate: candidate[:2])
+  return name, others
 
 
 UNKNOWN = Model()
