@@ -1,4 +1,4 @@
-"""The evaluations that a run asks for, and what is known of each metric by its name."""
+"""The evaluations that a run asks for, and the metrics by name."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +11,7 @@ from vit_jax.registry import EVALUATIONS
 with epy.lazy_imports():
   from vit_jax.weights import average
 
-OF_TRAINING = ("training", "batch")  # no evaluations: their metrics are of training batches
+OF_TRAINING = ("training", "batch")  # not evaluations: their metrics are of training batches
 AVERAGE = "average"  # 1 beside metrics of a moving average of the parameters
 
 
@@ -33,32 +33,44 @@ def names(config: Config) -> list[str]:
 
 def metric(key: str) -> Metric | None:
   """The metric with the name `key`, such as "val/top1"; None: no evaluation gives it."""
-  match = _find(key)
-  return match[1] if match else None
+  found = _find(key)
+  if found is None:
+    return None
+  _, known = found
+  return known
 
 
 def curve(key: str) -> str:
   """The plot that shows a metric's curve, "loss" or "accuracy"; "": none."""
   known = metric(key)
-  return known.curve if known else ""
+  if known is None:
+    return ""
+  return known.curve
 
 
 def headlines(keys: Iterable[str]) -> list[str]:
   """The keys of headline metrics, in order."""
-  return [key for key in keys if (known := metric(key)) and known.headline]
+  return [key for key in keys if _is_headline(key)]
 
 
 def in_words(metrics: Mapping[str, float]) -> str:
-  """Metrics of evaluations on one line, and whether they are of an average; ignores other keys."""
-  parts = []
+  """Metrics of evaluations on one line, and whether an average was scored; ignores other keys."""
+  texts = []
   for key in headlines(metrics):
     name, _, headline = key.rpartition("/")
     prefix = f"{name}/"
     of_name = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
     spec, _ = _find(key)
-    parts.append(f"{name}: {spec.in_words(headline, of_name)}")
-  whose = f" ({average.in_words(True)})" if parts and metrics.get(AVERAGE) else ""
-  return "; ".join(parts) + whose
+    texts.append(f"{name}: {spec.in_words(headline, of_name)}")
+  text = "; ".join(texts)
+  if texts and metrics.get(AVERAGE):
+    text += f" ({average.in_words(True)})"
+  return text
+
+
+def _is_headline(key: str) -> bool:
+  known = metric(key)
+  return known is not None and known.headline
 
 
 def _find(key: str) -> tuple[type[EvaluationSpec], Metric] | None:

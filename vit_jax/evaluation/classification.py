@@ -35,7 +35,7 @@ with epy.lazy_imports():
   from vit_jax.evaluation import details, examples
   from vit_jax.learning import losses
 
-FIVE = 5  # classes: the first five are told only of more
+FIVE = 5  # classes in top-5, which is reported only for more classes than that
 
 
 def resized_as_all(resize: int, size: int) -> tuple[float, str]:
@@ -82,13 +82,14 @@ class Classification(Dataset, EvaluationSpec):
     return {"": self}
 
   def names(self, config: Config) -> tuple[str, ...]:
-    """Top-5 only of more than five classes; their number may not be known yet."""
+    """Top-5 only for more than five classes; their number may not be known yet."""
     known = self.classes or config.model.num_classes
     return ("loss", "top1", *["top5"] * (known == AUTO or known > FIVE))
 
   def check(self, key: str, config: Config):
     """Checks that the image is resized to at least the square that is cut out of it."""
-    size, ratio = config.data.image_size, self.resize
+    size = config.data.image_size
+    ratio = self.resize
     if ratio != AUTO and 0 != ratio < 1:
       raise ConfigError(
         f"{key}.resize={ratio} times the image size is smaller than the image size; make it 0, at "
@@ -103,13 +104,13 @@ class Classification(Dataset, EvaluationSpec):
   def resizing(self, data: Data) -> dict:
     """`resize` and `squeeze` of `images.evaluate_image` for the images of this set.
 
-    Those that are resized to the size of all others are squeezed as these are.
+    `squeeze` is as in config.data if the size is the same as there, and False otherwise.
     """
     resize = round(self.resize * data.image_size)
     return dict(resize=resize, squeeze=data.evaluate_squeeze and resize == data.evaluate_resize)
 
   def open(self, key: str, data: RunData) -> "LabelledSet":
-    """Opens the set; also refuses classes that are not trained, and images that are."""
+    """Opens the set; refuses classes that are not trained, and images that are trained on."""
     scored = data.opener.labelled(key, self)
     if data.classes is not None:
       scored = data_classes.matched(scored, data.classes, "the training data")
@@ -119,7 +120,9 @@ class Classification(Dataset, EvaluationSpec):
   @staticmethod
   def in_words(_: str, metrics: Mapping[str, float]) -> str:
     """Accuracy, loss and the number of images."""
-    top5 = f"top-5 {metrics['top5']:.2%}, " if "top5" in metrics else ""
+    top5 = ""
+    if "top5" in metrics:
+      top5 = f"top-5 {metrics['top5']:.2%}, "
     return (
       f"top-1 {metrics['top1']:.2%}, {top5}loss {metrics['loss']:.4f} "
       f"on {metrics['examples']:,} images"
@@ -143,33 +146,43 @@ class LabelledSet(Evaluator):
     source = self.head.source
     data = context.reader.settings
     how = self.head.dataset.resizing(data)
+    detailed = context.detailed and not source.multi_label
     step = context.compiled(make_step, context.loss, static=("classes",))
-    kept = details.Kept() if context.detailed and not source.multi_label else None
+    step = functools.partial(step, classes=self.classes)
+    kept = details.Kept()
+    options = {}
+    if detailed:
+      options["keep"] = kept.add
     with context.batches(context.reader.evaluation(source, **how)) as batches:
-      metrics = evaluate(
-        functools.partial(step, classes=self.classes),
-        params,
-        batches,
-        keep=kept.add if kept else lambda rows: None,
-      )
-    note = lacking(source.class_names, kept) if kept and self.classes is None else ""
-    image = lambda row: batches_of.evaluation_transform(data, **how)(source[row].image).pixels
-    write = functools.partial(write_details, source=source, kept=kept, image=image)
+      metrics = evaluate(step, params, batches, **options)
     dataset = f"{datasets.in_words(self.head.dataset)} ({resampling.in_words(data, **how)})"
-    return Result(metrics, write if kept else None, note=note, dataset=dataset)
+    if not detailed:
+      return Result(metrics, dataset=dataset)
+    note = ""
+    if self.classes is None:
+      note = lacking(source.class_names, kept)
+
+    def image(row: int) -> np.ndarray:
+      return batches_of.evaluation_transform(data, **how)(source[row].image).pixels
+
+    write = functools.partial(write_details, source=source, kept=kept, image=image)
+    return Result(metrics, write, note=note, dataset=dataset)
 
   def resizing_in_words(self, data: Data) -> str:
     """As `Evaluator.resizing_in_words`."""
     how = self.head.dataset.resizing(data)
-    return resampling.in_words(data, **how) if how["resize"] != data.evaluate_resize else ""
+    if how["resize"] == data.evaluate_resize:
+      return ""
+    return resampling.in_words(data, **how)
 
   def with_settings(self, settings: Classification) -> "LabelledSet":
     """As `Evaluator.with_settings`."""
     return dataclasses.replace(self, head=self.head._replace(dataset=settings))
 
   def of_head(self, names: Sequence[str]) -> "LabelledSet":
-    """The set with the labels of a head, by name; as `Evaluator.of_head`."""
-    whose, chosen = "the head", self.classes
+    """The set with its labels in the order of a head's classes; as `Evaluator.of_head`."""
+    whose = "the head"
+    chosen = self.classes
     head = data_classes.matched(self.head, names, whose)
     if chosen is not None:
       numbers = data_classes.places(self.head.source.class_names, names, whose)
@@ -178,11 +191,13 @@ class LabelledSet(Evaluator):
 
 
 def lacking(names: Sequence[str], kept: "details.Kept") -> str:
-  """Names the classes without an image among those that counted; "" if there are none."""
+  """Names the classes without an image that counts; "" if there are none."""
   labels, _, _ = kept.joined()
   images = np.bincount(labels, minlength=len(names))
   without = [name for name, count in zip(names, images, strict=True) if not count]
-  return f"no image of: {listed(without)}" if without else ""
+  if not without:
+    return ""
+  return f"no image of: {listed(without)}"
 
 
 def counted_classes(scored: "datasets.NamedDataset", threads: int) -> tuple[int, ...] | None:
@@ -215,12 +230,13 @@ def make_step(model, loss: Loss):
   the first prediction (top-1) or among the first five (top-5).
 
   Sums over the images that count: loss, top1, examples, not_finite (images with a logit that is
-  not finite) and, of more than five classes, top5, scalars. If images have one label each, also
+  not finite) and, for more than five classes, top5, scalars. If images have one label each, also
   "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of probability.
   Rows, one for each image: labels as in the batch, prediction (B,), its probability (B,), and
   counts (B,).
   """
-  per_example, probabilities = losses.of(loss), losses.PROBABILITIES[loss.kind]
+  per_example = losses.of(loss)
+  probabilities = losses.PROBABILITIES[loss.kind]
 
   def step(params, batch, classes=None):
     pixels = device.normalize(batch["image"], model.dtype)
@@ -228,7 +244,8 @@ def make_step(model, loss: Loss):
     target = losses.targets(batch["labels"], logits.shape[-1])
     counts = batch["mask"] * target.any(axis=-1)
     if classes is not None:
-      logits, target = logits[:, np.array(classes)], target[:, np.array(classes)]
+      logits = logits[:, np.array(classes)]
+      target = target[:, np.array(classes)]
     values = per_example(logits, target)
     rank = rank_of_first(logits, target > 0)
     probability = probabilities(logits.astype(jnp.float32)).max(axis=-1)
@@ -242,8 +259,9 @@ def make_step(model, loss: Loss):
       sums["top5"] = jnp.sum((rank < FIVE) * counts)
     if batch["labels"].ndim == 1:
       sums["binned"] = binned(probability, rank == 0, counts)
-    best = logits.argmax(axis=-1)
-    prediction = best if classes is None else jnp.array(classes)[best]
+    prediction = logits.argmax(axis=-1)
+    if classes is not None:
+      prediction = jnp.array(classes)[prediction]
     rows = dict(prediction=prediction, probability=probability, counts=counts)
     return sums, rows | dict(labels=batch["labels"])
 
@@ -251,14 +269,16 @@ def make_step(model, loss: Loss):
 
 
 def rank_of_first(logits: "jax.Array", true: "jax.Array") -> "jax.Array":
-  """How many classes come before the first true one, (B,); of equal logits, lower classes do.
+  """The number of classes before the first true one, (B,); equal logits are in order of class.
 
-  Where none is true, all do. Logits are finite.
+  Without a true class it is the number of all classes. Logits must be finite.
 
-  XLA's CPU compiler sorts all classes for the first five if the batch is split over a mesh.
+  A top-k would be slower: for a batch that is split over a mesh, XLA's CPU compiler sorts all
+  classes.
   """
   candidates = jnp.where(true, logits, -jnp.inf)
-  value, first = (at(candidates, axis=-1, keepdims=True) for at in (jnp.max, jnp.argmax))
+  value = jnp.max(candidates, axis=-1, keepdims=True)
+  first = jnp.argmax(candidates, axis=-1, keepdims=True)
   lower = jnp.arange(logits.shape[-1]) < first
   return jnp.sum((logits > value) | ((logits == value) & lower), axis=-1)
 
@@ -276,8 +296,8 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
   The expected calibration error is the mean over images of |accuracy - probability| in their bin.
   Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, Section 2.
 
-  The counts of a batch are exact in float32. The host adds them up in float64, one batch behind,
-  so that the devices always have the next batch.
+  The counts of a batch are exact in float32. The host adds them up in float64, one batch behind
+  the devices, which so always have the next batch.
 
   Args:
     step: jitted `make_step(...)`.

@@ -1,4 +1,4 @@
-"""The details of a set's metrics: every prediction, accuracy by class, confusion of classes."""
+"""Details of a set's metrics: every prediction, the accuracy by class, the confusion matrix."""
 
 import collections
 import dataclasses
@@ -12,7 +12,9 @@ from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
-PREDICTIONS, CLASSES, CONFUSION = "predictions.csv", "classes.csv", "confusion.csv"
+PREDICTIONS = "predictions.csv"
+CLASSES = "classes.csv"
+CONFUSION = "confusion.csv"
 COLUMNS = ("name", "label", "prediction", "probability")  # of PREDICTIONS
 BINS = 15  # of probability, for the calibration error
 MAX_BYTES = 2**28  # of a file that is read back
@@ -21,21 +23,21 @@ MAX_CLASSES = 2000  # above this, a table of classes by classes is too large to 
 
 
 class Kept:
-  """The rows of `classification.make_step`, gathered over batches."""
+  """Collects the rows of `classification.make_step` over batches."""
 
   def __init__(self):
-    self._parts = []
+    self._batches = []
 
   def add(self, rows: dict[str, jax.Array]):
     """Keeps the images of a batch that count."""
     rows = jax.device_get(rows)
     counts = rows["counts"] > 0
     columns = ("labels", "prediction", "probability")
-    self._parts.append([rows[column][counts] for column in columns])
+    self._batches.append([rows[column][counts] for column in columns])
 
   def joined(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels, predictions and their probabilities, (N,) each, in the order of the source."""
-    return tuple(np.concatenate(column) for column in zip(*self._parts, strict=True))
+    return tuple(np.concatenate(column) for column in zip(*self._batches, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +59,17 @@ class Details:
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-  """The names of classes, with the number behind a name that several have, as ImageNet's cranes."""
+  """Names of classes that are all different: the number is added to one that occurs twice.
+
+  ImageNet, for example, has two classes called crane.
+  """
   count = collections.Counter(names)
-  numbered = lambda number, name: f"{name} (class {number})" if count[name] > 1 else name
+
+  def numbered(number: int, name: str) -> str:
+    if count[name] == 1:
+      return name
+    return f"{name} (class {number})"
+
   return tuple(numbered(number, name) for number, name in enumerate(names))
 
 
@@ -80,7 +90,7 @@ def write(folder: Path, details: Details):
 
 
 def predictions(details: Details) -> Iterable[list]:
-  """A header, and a row for each image; nine digits tell any two float32 numbers apart."""
+  """A header, and a row for each image; nine digits distinguish all float32 numbers."""
   yield list(COLUMNS)
   columns = zip(details.labels, details.predictions, details.probabilities, strict=True)
   for row, (label, prediction, probability) in enumerate(columns):
@@ -96,11 +106,14 @@ def classes(details: Details) -> Iterable[list]:
   hits = details.labels[details.labels == details.predictions]
   right = np.bincount(hits, minlength=count).tolist()
   for name, n, r in zip(details.class_names, images, right, strict=True):
-    yield [name, n, r, f"{r / n:.6f}" if n else ""]
+    accuracy = ""
+    if n:
+      accuracy = f"{r / n:.6f}"
+    yield [name, n, r, accuracy]
 
 
 def confusion(labels: np.ndarray, predictions: np.ndarray, count: int) -> np.ndarray:
-  """How many images of each class (rows) got each prediction (columns), (count, count)."""
+  """The number of images of each class (rows) with each prediction (columns), (count, count)."""
   cells = np.bincount(labels.astype(np.int64) * count + predictions, minlength=count * count)
   return cells.reshape(count, count)
 
@@ -112,15 +125,21 @@ def read_confusion(folder: Path) -> tuple[list[str], np.ndarray | None]:
     OSError, ValueError, csv.Error: the file is damaged.
   """
   rows = rows_of(folder / CONFUSION)
-  matrix = np.array([list(map(count, row[1:])) for row in rows]) if rows else None
-  return [row[0] for row in rows], matrix
+  if not rows:
+    return [], None
+  names = [row[0] for row in rows]
+  return names, np.array([list(map(count, row[1:])) for row in rows])
 
 
 def rows_of(path: Path, columns: int = 0) -> list[list[str]]:
-  """The rows of a CSV file below its header, [] if it is not there.
+  """The rows of a CSV file below its header; [] if there is no file.
+
+  Args:
+    path: the file.
+    columns: the number of columns; 0: one more than rows, as in a confusion matrix.
 
   Raises:
-    OSError, ValueError, csv.Error: it cannot be read, or a row has not as many columns.
+    OSError, ValueError, csv.Error: it cannot be read, or a row has another number of columns.
   """
   if not files.is_file(path):
     return []
@@ -135,7 +154,7 @@ def count(text: str) -> int:
   """The number of images in a cell.
 
   Raises:
-    ValueError: it is none.
+    ValueError: the text is not such a number.
   """
   number = int(text)
   if not 0 <= number <= MAX_IMAGES:

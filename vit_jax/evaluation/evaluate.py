@@ -69,25 +69,31 @@ def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folde
   Raises:
     WriteError: the folder cannot be written.
   """
-  metrics, result = metrics_of(scored), folder / workdir.EVALUATION
+  metrics = metrics_of(scored)
+  result = folder / workdir.EVALUATION
   with workdir.writing(folder):
     details = results.write_details(folder, scored, read.origin)
     files.write_text(result, json_text.written(read.origin | metrics) + "\n")
   origin = results.origin_in_words(read.origin)
   print(one_line(f"{origin}  {catalogue.in_words(metrics)}") + results.notes(scored))
-  print(one_line(f"Written to {result}" + (f", details to {details}" if details else "")))
+  written = f"Written to {result}"
+  if details:
+    written += f", details to {details}"
+  print(one_line(written))
 
 
 def scored_in_words(read: evaluated_model.Scored, evaluations: Evaluations) -> str:
-  """Says which weights are scored, and how images are prepared for them."""
+  """Describes the weights that are scored, and how images are prepared for them."""
   prepared = preparation_in_words(read.settings.data, evaluations, known=read.resizing_known)
-  origin, family = results.origin_in_words(read.origin), type(read.model).__name__
-  classes = f"; classes: {read.head.origin}" if read.head.origin else ""
-  return f"{origin}: {family}, images {prepared}{classes}"
+  origin = results.origin_in_words(read.origin)
+  text = f"{origin}: {type(read.model).__name__}, images {prepared}"
+  if read.head.origin:
+    text += f"; classes: {read.head.origin}"
+  return text
 
 
 def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -> str:
-  """Says how images are prepared.
+  """Describes how images are prepared.
 
   Args:
     data: the settings of the evaluation.
@@ -96,15 +102,19 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
   """
   if not evaluations.heads():
     return resampling.in_words(data, resampling.square(data.image_size), squeeze=True)
-  guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
-  of_all = resampling.in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)
-  of_all += "" if known else guess
-  others = [(name, each.resizing_in_words(data)) for name, each in evaluations.evaluators]
-  return "; ".join([of_all, *(f"{name}: {words}" for name, words in others if words)])
+  texts = [resampling.in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)]
+  if not known:
+    texts[0] += (
+      " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
+    )
+  for name, each in evaluations.evaluators:
+    if words := each.resizing_in_words(data):
+      texts.append(f"{name}: {words}")
+  return "; ".join(texts)
 
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:
-  """Says that the weights were trained on images of another size than they are scored on."""
+  """A warning that the weights were trained on images of another size than they are scored on."""
   side = read.settings.data.image_size
   words = f"These weights were trained at another image size than config.data.image_size={side}"
   if read.resized:

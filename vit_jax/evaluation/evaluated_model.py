@@ -1,4 +1,4 @@
-"""The model that --mode=evaluate scores: of the workdir's checkpoint, or of config.init_from.
+"""The model that --mode=evaluate scores: the workdir's checkpoint, or config.init_from.
 
 Model, loss and preparation of images come from the weights. The command line overrides them. A
 recipe for evaluation alone (without a length of training) also overrides them, if it names a model
@@ -32,9 +32,9 @@ from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 
 RESIZE = "data.evaluate_resize"
-# How images are prepared and positions resized, which a card tells.
+# The preparation of images and the resizing of positions, which a card contains.
 PREPARATION = (RESIZE, "data.evaluate_squeeze", "data.resampling", "position_resizing")
-OF_RUN = ("model.compute_dtype", "model.scan")  # what the run of the weights tells beside them
+OF_RUN = ("model.compute_dtype", "model.scan")  # taken from the settings of the run
 NAME_THEM = (
   "ay in which order the head has the classes with --config.class_names=FILE (a name a line), or "
   "=data for the order of data with as many classes"
@@ -48,10 +48,10 @@ class Scored:
   Attributes:
     settings: the config, with the model, loss and data of the evaluation.
     model: Flax module of the parameters.
-    params: NumPy arrays in the module's tree, and what the training objective added, if anything.
-    side: size of the images that they were trained on, pixels; 0: it is not known.
+    params: NumPy arrays in the module's tree, and those of the training objective, if any.
+    side: size of the images that they were trained on, pixels; 0: unknown.
     resized: which parameters were resized for config.data.image_size, in words; "": none.
-    resizing_known: whether the weights, the recipe or the user tell how images are resized.
+    resizing_known: whether the weights, the recipe or the user specify how images are resized.
     head: the names of the head's classes, and where they come from; no names: no set uses them.
     origin: where the parameters come from; the first entry of evaluation.json.
   """
@@ -92,10 +92,12 @@ def read_evaluated(
   of_run = bool(checkpoint.available(folder))
   if of_run:
     path, loaded = weights.of_run(folder, config.evaluate_step, average)
-    name, origin = str(path), {"step": int(path.name)}
+    name = str(path)
+    origin = {"step": int(path.name)}
   elif config.init_from:
     path = path_of(config.init_from)
-    name, origin = f"config.init_from={config.init_from}", {"weights": str(path)}
+    name = f"config.init_from={config.init_from}"
+    origin = {"weights": str(path)}
   else:
     raise ConfigError(
       f"{folder} has no checkpoint to evaluate: name a --workdir that has one, or give weights "
@@ -120,17 +122,18 @@ def read_evaluated(
 def without_names_of_the_start(config: Config, loaded: weights.Weights) -> Config:
   """The settings without the run's own `class_names`, which named the head of `init_from`.
 
-  The head of the checkpoint is in the order of the training data, whose names it has.
+  The head of the checkpoint has the classes of the training data, in their order.
   """
-  own = loaded.class_names() and config.class_names == loaded.settings["class_names"]
-  return with_value(config, "class_names", "") if own else config
+  if loaded.class_names() and config.class_names == loaded.settings["class_names"]:
+    return with_value(config, "class_names", "")
+  return config
 
 
 def check_same(init_from: str, recorded: str):
-  """Checks that the command line names no other weights than those that the run started from.
+  """Checks that `init_from` on the command line names the weights that the run started from.
 
   Raises:
-    ConfigError: it does, so it is not clear which are to be scored.
+    ConfigError: it names others, so it is not clear which weights to score.
   """
   if init_from != recorded and not files.same(init_from, recorded):
     raise ConfigError(
@@ -153,7 +156,8 @@ def fitted(
     ValueError: it is not the model that was asked for, it has other classes, or it has no head and
       a set needs one.
   """
-  heads, head = evaluations.heads(), classes.HeadNames(())
+  heads = evaluations.heads()
+  head = classes.HeadNames(())
   if heads and not model.has_head:
     raise ValueError(
       f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
@@ -166,12 +170,15 @@ def fitted(
   sized = dataclasses.replace(model, card=card).at_size(settings.data.image_size)
   module = computing(sized.module, settings.model)
   requirements.check_attention(module, settings.data.image_size, facts["device"](settings))
-  params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
-  of_objective = {key: part for key, part in model.read.params.items() if key == OBJECTIVE_PARAMS}
+  params = sized.params
+  if getattr(module, "scan", False):
+    params = stack_blocks(params)
+  if OBJECTIVE_PARAMS in model.read.params:
+    params = params | {OBJECTIVE_PARAMS: model.read.params[OBJECTIVE_PARAMS]}
   return Scored(
     settings=settings,
     model=module,
-    params=params | of_objective,
+    params=params,
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
     resizing_known=resizing_known,
@@ -183,12 +190,13 @@ def fitted(
 def head_names(
   class_names: str, heads: Sequence[NamedDataset], model: LoadedModel
 ) -> classes.HeadNames:
-  """The names of the head's classes, which are all that the sets `heads` have.
+  """The names of the head's classes; the sets `heads` may have no other classes.
 
   Raises:
-    ValueError: the head lacks a class of a set, or nothing tells which classes it has.
+    ValueError: the head lacks a class of a set, or the classes of the head are unknown.
   """
-  sets, outputs = [named.source.class_names for named in heads], model.module.num_classes
+  sets = [named.source.class_names for named in heads]
+  outputs = model.module.num_classes
   head = classes.of_outputs(class_names, model.read.class_names(), outputs, sets)
   if not head.names:
     raise ValueError(
@@ -240,10 +248,10 @@ def settings_of(
 
 
 def left_to_weights(config: Config, named: frozenset[str], model: LoadedModel) -> Config:
-  """The settings, AUTO where the weights count more than what the command line does not name.
+  """The settings, with AUTO for those that the weights decide; the command line always wins.
 
-  What the recipe of a protocol gives counts more than the weights, but for the model. Without a
-  card, the recipe of a training tells how images are prepared, in proportion to their size.
+  A recipe for evaluation alone wins over the weights, except for the model. Without a card, the
+  recipe of a training decides how images are prepared, in proportion to their size.
 
   Raises:
     ConfigError: as `within`.
@@ -252,7 +260,9 @@ def left_to_weights(config: Config, named: frozenset[str], model: LoadedModel) -
   if alone(config):
     config = within(config, named, model.module)
   elif model.read.card:
-    left |= {*PREPARATION, *(["data.image_size"] if model.card.image_size else [])}
+    left |= {*PREPARATION}
+    if model.card.image_size:
+      left.add("data.image_size")
   elif model.card.image_size and "data.image_size" not in named:
     config = in_proportion(config, named, model.card.image_size)
   for key in left - named:
@@ -261,17 +271,18 @@ def left_to_weights(config: Config, named: frozenset[str], model: LoadedModel) -
 
 
 def in_proportion(config: Config, named: frozenset[str], side: int) -> Config:
-  """The settings for images of another size, of which the same part is scored."""
-  before, resize = config.data.image_size, config.data.evaluate_resize
+  """The settings for images of another size; the same fraction of an image is scored."""
+  before = config.data.image_size
+  resize = config.data.evaluate_resize
   if RESIZE not in named and resize != cfg.AUTO and before != cfg.AUTO:
     config = with_value(config, RESIZE, round(resize * side / before))
   return with_value(config, "data.image_size", side)
 
 
 def anew(config: Config, named: frozenset[str]) -> Config:
-  """The settings, AUTO where rules decided for the devices and the evaluations of a training.
+  """The settings, with AUTO where rules decided for the devices and evaluations of a training.
 
-  The parts of its batch stay, as their size fits into the memory, unless another batch is named.
+  The accumulation stays, as its batches fit into memory, unless another batch size is named.
   """
   left = {key for key in derived(config) if key == "mesh.data" or key.startswith("evaluate.")}
   if "batch_size" in named and "accumulation" in derived(config):
@@ -282,26 +293,29 @@ def anew(config: Config, named: frozenset[str]) -> Config:
 
 
 def attention_on(config: Config, device: jax.Device, module: models.Network) -> str:
-  """The library that computes the attention of the weights' module, in the type of the settings."""
+  """The library that computes the module's attention, in the type of the settings."""
   in_type = module.clone(dtype=jnp.dtype(config.model.compute_dtype))
   return requirements.attention_on(in_type, config.data.image_size, device)
 
 
 def as_trained(config: Config, named: frozenset[str], model: LoadedModel) -> Config:
-  """The settings with the head of the weights, and the loss and the type that their run had.
+  """The settings with the head of the weights, and the loss and the type of their run.
 
-  What the command line names stays.
+  Settings that the command line names stay.
   """
-  read, told = model.read, {"model.num_classes": model.module.num_classes}
-  told["model.representation_layer"] = getattr(model.module, "representation_layer", False)
+  read = model.read
+  known = {
+    "model.num_classes": model.module.num_classes,
+    "model.representation_layer": getattr(model.module, "representation_layer", False),
+  }
   if read.settings is not None:
     run = cfg.from_dict({key: updated(read.settings)[key] for key in ("model", "loss")})
     keys = [*OF_RUN, *(f"loss.{field.name}" for field in dataclasses.fields(run.loss))]
-    told |= {key: value_of(run, key) for key in keys}
-    told["model.attention"] = cfg.AUTO  # that of the run may have been for other devices
+    known |= {key: value_of(run, key) for key in keys}
+    known["model.attention"] = cfg.AUTO  # the run may have used other devices
   elif read.card or config.loss.kind == cfg.AUTO:
-    told["loss.kind"] = model.card.loss
-  for key, value in told.items():
+    known["loss.kind"] = model.card.loss
+  for key, value in known.items():
     if key not in named or value_of(config, key) == cfg.AUTO:
       config = with_value(config, key, value)
   return config
@@ -316,29 +330,31 @@ def within(config: Config, named: frozenset[str], module: models.Network) -> Con
   side = config.data.image_size
   if side == cfg.AUTO or "data.image_size" in named:
     return config
-  return with_value(
-    config, "data.image_size", requirements.largest_side(module, side, "these weights")
-  )
+  side = requirements.largest_side(module, side, "these weights")
+  return with_value(config, "data.image_size", side)
 
 
 def alone(config: Config) -> bool:
-  """Whether the recipe is for evaluation alone, so that it overrides what the weights tell."""
-  trains = config.data.mixed() or config.data.train.source
-  return not (trains if is_auto(config.duration) else config.duration.given())
+  """Whether the recipe is for evaluation alone, so that it overrides the weights."""
+  if not is_auto(config.duration):
+    return not config.duration.given()
+  return not (config.data.mixed() or config.data.train.source)
 
 
 def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
-  """Checks that the weights are of the model that the user named, if any.
+  """Checks that the weights belong to the model that the user named, if any.
 
   Raises:
-    ValueError: names every setting that differs.
+    ValueError: a setting that the user named differs.
   """
-  model, module = config.model, loaded.module
+  model = config.model
+  module = loaded.module
   if model.name != cfg.AUTO and ("model.name" in named or alone(config)):
     loaded.check_is(dataclasses.replace(model, **unseen(loaded.card.model)))
   known = USUAL | {"representation_layer": False} | models.fields_of_module(module)
   for field, usual in known.items():
-    wanted, there = getattr(model, field), getattr(module, field, usual)
+    wanted = getattr(model, field)
+    there = getattr(module, field, usual)
     if f"model.{field}" in named and wanted not in (there, cfg.AUTO):
       raise ValueError(
         f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "
@@ -347,7 +363,7 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
 
 
 def unseen(model: cfg.Model) -> dict[str, str | float]:
-  """The settings of a model that do not follow from parameters, such as its activation."""
+  """The settings of a model that its parameters do not show, such as the activation."""
   keys = [key for key in CONFIG_ONLY_FIELDS if key != "positions" or model.positions in FIXED]
   return {key: getattr(model, key) for key in keys}
 

@@ -57,7 +57,7 @@ class Evaluations:
     return Evaluations(evaluators, self.datasets)
 
   def with_settings(self, config: Config) -> "Evaluations":
-    """The evaluations with the settings of `config`, which the weights have decided."""
+    """The evaluations with the settings of `config`, after the weights have decided them."""
     settings = config.evaluate
     evaluators = tuple((name, each.with_settings(settings[name])) for name, each in self.evaluators)
     return Evaluations(evaluators, self.datasets)
@@ -76,18 +76,19 @@ def open_all(
     config: the settings.
     opener: opens sources.
     trained: the datasets that the run trains on.
-    classes: class names of the training data, which sets that the head is scored on get; None:
-      the head is not known yet.
-    earlier: what the parameters were trained on before.
+    classes: class names of the training data, for the sets that the head is scored on; None: the
+      head is not known yet.
+    earlier: the datasets that the parameters were trained on before.
 
   Raises:
-    ConfigError: the classes do not agree, or images are trained on.
+    ConfigError: the classes do not agree, or images to score are also trained on.
     SourceError: data is missing.
   """
   specs = catalogue.asked_for(config)
   if specs:
     trained = (*trained, *opener.earlier(earlier))
-  before, data = len(opener.opened), RunData(config, opener, trained, classes)
+  before = len(opener.opened)
+  data = RunData(config, opener, trained, classes)
   evaluators = [(name, spec.open(f"config.evaluate.{name}", data)) for name, spec in specs.items()]
   return Evaluations(tuple(evaluators), tuple(opener.opened[before:]))
 
@@ -122,12 +123,13 @@ def score_all(evaluations: Evaluations, context: EvalContext, params) -> list[tu
 def score_each(
   evaluations: Evaluations, context: EvalContext, params
 ) -> tuple[list[tuple[str, Result]], dict[str, str]]:
-  """As `score_all`, of the evaluations that can be made; and {name: why not} of the others.
+  """As `score_all`, for the evaluations that succeed, and {name: reason} for the others.
 
   Raises:
     EvaluationInterrupted: the run was asked to stop.
   """
-  scored, failed = [], {}
+  scored = []
+  failed = {}
   for name, each in evaluations.evaluators:
     try:
       scored.append((name, score(name, each, context, params)))

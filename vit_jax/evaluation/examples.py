@@ -10,7 +10,7 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
 IMAGES = "images"  # folder of the images of a set
-SHOWN = 8  # of the worst mistakes, and of the others
+SHOWN = 8  # worst mistakes at most, and other images
 
 
 def chosen(labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray) -> list[int]:

@@ -1,4 +1,4 @@
-"""Features, a model's output before its head, and evaluations that need nothing else of it."""
+"""Features, a model's output before its head, and the base of evaluations that use only these."""
 
 import dataclasses
 
@@ -89,7 +89,9 @@ def features_of(model, params, images: "jax.Array", representation: str) -> "jax
   images = device.normalize(images, model.dtype)
   seen = model.apply({"params": params}, images, train=False, method="features")
   features = seen[representation].astype(jnp.float32)
-  return features.mean(axis=1) if representation == "patches" else features
+  if representation == "patches":
+    return features.mean(axis=1)
+  return features
 
 
 def make_step(model, representation: str):
@@ -118,14 +120,15 @@ def of_source(
   """
   step = context.compiled(make_step, representation)
   with context.batches(context.reader.squares(source)) as batches:
-    parts = [counted(rows) for rows in one_behind(step(params, batch) for batch in batches)]
-  features, labels = map(np.concatenate, zip(*parts, strict=True))
+    results = one_behind(step(params, batch) for batch in batches)
+    pairs = [counted(rows) for rows in results]
+  features, labels = map(np.concatenate, zip(*pairs, strict=True))
   check_finite(not_finite(features), len(features), "the features")
   return features, labels
 
 
 def not_finite(features: np.ndarray) -> int:
-  """How many rows of features (N, D) are not finite."""
+  """The number of rows of features (N, D) that are not finite."""
   return int((~np.isfinite(features).all(axis=1)).sum())
 
 

@@ -78,7 +78,8 @@ class FewShot(FeatureSpec):
   @staticmethod
   def in_words(metric: str, metrics: Mapping[str, float]) -> str:
     """The mean over the draws, and their standard deviation."""
-    shots, deviation = metric.removesuffix("shot"), metrics[f"{metric}_std"]
+    shots = metric.removesuffix("shot")
+    deviation = metrics[f"{metric}_std"]
     return f"{shots}-shot {metrics[metric]:.2%} +- {deviation:.2%}"
 
 
@@ -145,8 +146,7 @@ class Probe:
 def fit(features: np.ndarray, labels: np.ndarray, num_classes: int) -> Probe:
   """Solves the ridge regression by an eigendecomposition of the smaller of X^T X and X X^T.
 
-  It is solved in float64 on the host: TPUs have no float64, and a training run may fill their
-  memory.
+  The host solves it in float64: TPUs have no float64, and a training run may fill their memory.
 
   Args:
     features: (N, D).
@@ -154,7 +154,8 @@ def fit(features: np.ndarray, labels: np.ndarray, num_classes: int) -> Probe:
     num_classes: K.
   """
   x = features.astype(np.float64)
-  mean, deviation = x.mean(axis=0), x.std(axis=0) + EPSILON
+  mean = x.mean(axis=0)
+  deviation = x.std(axis=0) + EPSILON
   x = np.concatenate([(x - mean) / deviation, np.full((len(x), 1), CONSTANT)], axis=1)
   y = np.where(labels[:, None] == np.arange(num_classes), 1.0, -1.0)
   return Probe(mean, deviation, ridge(x, y))
@@ -186,8 +187,8 @@ def stack(probes: list[Probe]) -> dict[str, np.ndarray]:
 def make_step(model, representation: str):
   """The function (params, probes, batch) -> sums over the batch's images whose mask is 1.
 
-  The probes come from `stack`. The sums are "right", one for each probe, "examples" and, of
-  those whose features are not finite, "not_finite".
+  The probes come from `stack`. The sums are "right", one for each probe, "examples", and
+  "not_finite", the number of images whose features are not finite.
   """
 
   def step(params, probes, batch):
@@ -210,7 +211,7 @@ def make_step(model, representation: str):
 
 
 def accuracies(step, params, probes, batches) -> np.ndarray:
-  """The share of images that each probe classifies correctly; raises NotFinite."""
+  """The fraction of images that each probe classifies correctly; raises NotFinite."""
   totals = {}
   for sums in one_behind(step(params, probes, batch) for batch in batches):
     add(totals, sums)

@@ -1,4 +1,4 @@
-"""Accuracy of k nearest neighbours on features: quick, and nothing is fitted.
+"""Accuracy of k nearest neighbours on features; it is quick, and fits nothing.
 
 The k training images whose features have the greatest cosine similarity s each vote for their
 class with the weight exp(s / T). Source: Wu et al., "Unsupervised Feature Learning via
@@ -77,9 +77,8 @@ class NearestNeighbours(Evaluator):
   def score(self, context: EvalContext, params) -> Result:
     """The accuracy, named "20nn" if 20 neighbours vote."""
     representation = self.settings.representation
-    train, test = (
-      features.of_source(context, params, part, representation) for part in (self.train, self.test)
-    )
+    train = features.of_source(context, params, self.train, representation)
+    test = features.of_source(context, params, self.test, representation)
     share = accuracy(
       train,
       test,
@@ -102,7 +101,7 @@ def accuracy(
   train_rows: int = TRAIN_ROWS,
   test_rows: int = TEST_ROWS,
 ) -> float:
-  """The share of test images whose class gets the most votes.
+  """The fraction of test images whose class gets the most votes.
 
   Args:
     train: features (N, D) and labels (N,).
@@ -113,15 +112,15 @@ def accuracy(
     raise_if_stopped: called before each comparison; it may raise to end the work.
     train_rows, test_rows: rows of features compared at a time; they bound the memory.
   """
-  chunks = dict(train_rows=train_rows, test_rows=test_rows)
   similarities, rows = nearest(
     features.unit(train[0]),
     features.unit(test[0]),
     neighbours,
     raise_if_stopped=raise_if_stopped,
-    **chunks,
+    train_rows=train_rows,
+    test_rows=test_rows,
   )
-  # Subtracting the largest exponent scales all votes of an image alike, and none overflows.
+  # Subtracting the largest exponent avoids overflow, and scales all votes of an image alike.
   weights = np.exp((similarities - similarities[:, :1]) / temperature)
   votes = np.zeros((len(rows), num_classes))
   np.add.at(votes, (np.arange(len(rows))[:, None], train[1][rows]), weights)
@@ -149,10 +148,10 @@ def nearest(
     bank = jax.device_put(train[begin : begin + train_rows])
     for first in range(0, len(test), test_rows):
       raise_if_stopped()
-      part = slice(first, first + test_rows)
-      nearest_rows = compare(bank, jax.device_put(test[part]), min(neighbours, len(bank)))
-      more, places = jax.device_get(nearest_rows)
-      values[part], rows[part] = merge(values[part], rows[part], more, places + begin)
+      chunk = slice(first, first + test_rows)
+      found = compare(bank, jax.device_put(test[chunk]), min(neighbours, len(bank)))
+      more, places = jax.device_get(found)
+      values[chunk], rows[chunk] = merge(values[chunk], rows[chunk], more, places + begin)
   return values, rows
 
 
@@ -163,6 +162,8 @@ def best(train: "jax.Array", test: "jax.Array", count: int) -> tuple["jax.Array"
 
 def merge(values, rows, more, other) -> tuple[np.ndarray, np.ndarray]:
   """Merges two lists of candidates for each test row; keeps as many as the first list holds."""
-  values, rows = np.concatenate([values, more], axis=1), np.concatenate([rows, other], axis=1)
-  order = np.argsort(-values, axis=1, kind="stable")[:, : rows.shape[1] - other.shape[1]]
+  kept = rows.shape[1]
+  values = np.concatenate([values, more], axis=1)
+  rows = np.concatenate([rows, other], axis=1)
+  order = np.argsort(-values, axis=1, kind="stable")[:, :kept]
   return np.take_along_axis(values, order, axis=1), np.take_along_axis(rows, order, axis=1)

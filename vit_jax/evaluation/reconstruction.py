@@ -90,7 +90,7 @@ class HeldOut(Evaluator):
   Attributes:
     settings: of the evaluation.
     masked: config.objective.
-    source: the images; their labels, if they have any, only choose those of the picture.
+    source: the images; labels, if any, are used only to choose the images of the picture.
   """
 
   settings: Reconstruction
@@ -99,7 +99,7 @@ class HeldOut(Evaluator):
 
   @functools.cached_property
   def places(self) -> list[int]:
-    """Places of the images of the picture in the source; reads labels."""
+    """Indices in the source of the images for the picture; reads labels."""
     return by_label.of_source(self.source, SHOWN)
 
   def score(self, context: EvalContext, params) -> Result:
@@ -107,19 +107,20 @@ class HeldOut(Evaluator):
     target = self.masked.target
     check_layer(params, context.model, target)
     step = context.compiled(make_step, self.masked.rate, target)
-    totals, shown = {}, []
+    totals = {}
+    shown = []
     with context.batches(context.reader.squares(sources.Unlabelled(self.source))) as batches:
       placed = with_places(batches, context.reader.mesh, self.places)
-      for (sums, few), here in one_behind((step(params, *each), here) for *each, here in placed):
+      results = ((step(params, *inputs), here) for *inputs, here in placed)
+      for (sums, few), here in one_behind(results):
         add(totals, sums)
         if here:
           shown.append({column: x[:here] for column, x in jax.device_get(few).items()})
     if not totals["count"]:
       raise NothingCounts("no image counts")
     check_finite(totals["not_finite"], totals["images"], "the predictions")
-    picture = tiles.picture_table(
-      *(np.concatenate([x[column] for x in shown]) for column in COLUMNS)
-    )
+    columns = [np.concatenate([x[column] for x in shown]) for column in COLUMNS]
+    picture = tiles.picture_table(*columns)
     metrics = metrics_of(totals, patch_targets.TARGETS[target])
     dataset = datasets.in_words(self.settings)
     return Result(metrics, pictures={"patches": picture}, dataset=dataset)
@@ -128,7 +129,7 @@ class HeldOut(Evaluator):
 def with_places(
   batches, mesh: "jax.sharding.Mesh", places: Sequence[int]
 ) -> Iterator[tuple[dict, "jax.Array", "jax.Array", int]]:
-  """Each batch, the place of its first image in the set, its rows to show, and their number."""
+  """Yields each batch, the index of its first image in the set, its rows to show, their number."""
   first = 0
   for batch in batches:
     size = len(batch["mask"])
@@ -156,13 +157,14 @@ def check_layer(params, model, target: str):
 def make_step(model, rate: float, target: str):
   """The function (params, batch, first, rows) -> sums over a batch, and its `rows` as pictures.
 
-  `first` is the place of the batch's first image in the set: the corruption of an image depends on
-  its place alone, so it is the same for every size of batch.
+  `first` is the index of the batch's first image in the set. The corruption of an image depends on
+  its index only, so it is the same for every batch size.
   """
   masked = masked_patches.MaskedPatches(model, rate, patch_targets.TARGETS[target])
 
   def step(params, batch, first, rows):
-    images, mask = batch["image"], batch["mask"]
+    images = batch["image"]
+    mask = batch["mask"]
     chosen = masked.corruption(jax.random.key(0), images, first)
     targets = masked.targets(images, chosen)
     predictions = masked.predict(params, images, chosen, train=False)
@@ -187,15 +189,18 @@ def make_step(model, rate: float, target: str):
 def examples(
   masked: "masked_patches.MaskedPatches", images, chosen, predictions
 ) -> dict[str, "jax.Array"]:
-  """Images (B, S, S, 3) uint8 as they are, corrupted, and with predictions in corrupted places."""
+  """Images (B, S, S, 3) uint8: the originals, corrupted, and with predictions filled in."""
   side = masked.model.stride()
   patches = patch_targets.in_patches(images, side)
   flat = patches.reshape(*patches.shape[:2], -1)
   predicted = masked.target.pictures(predictions, side)
   filled = corruption.filled(flat, chosen.patches, predicted.reshape(*predicted.shape[:2], -1))
   corrupted = corruption.corrupt(flat, chosen, jnp.full(flat.shape[-1], GREY))
-  whole = lambda x: patch_targets.joined(x.reshape(patches.shape), images.shape[1:3])
-  return dict(original=images, corrupted=whole(corrupted), predicted=whole(filled))
+
+  def joined(x):
+    return patch_targets.joined(x.reshape(patches.shape), images.shape[1:3])
+
+  return dict(original=images, corrupted=joined(corrupted), predicted=joined(filled))
 
 
 def metrics_of(totals: dict, target: "patch_targets.Target") -> dict[str, float]:

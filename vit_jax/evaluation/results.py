@@ -1,4 +1,4 @@
-"""The results of evaluations in a workdir: files and words that say what was scored."""
+"""The results of evaluations in a workdir, as files and in words."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ def write_set(folder: Path, result: Result, origin: dict[str, int | str]):
 
 
 def notes(scored: list[tuple[str, Result]]) -> str:
-  """What belongs to the metrics, one line for each evaluation that has a note."""
+  """The notes on the metrics, one line for each evaluation that has one."""
   return "".join("\n" + one_line(f"{name}: {each.note}") for name, each in scored if each.note)
 
 
@@ -81,11 +81,12 @@ def whose(name: str, origin: Mapping[str, object]) -> str:
 
 
 def origin_in_words(origin: Mapping[str, object]) -> str:
-  """Says which images and parameters metrics are of, such as "digits test, step 40"."""
-  parts = [str(origin.get(DATASET, ""))]
-  parts += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
-  parts += [average.in_words(True)] * (origin.get(catalogue.AVERAGE) is True)
-  return ", ".join(filter(None, parts))
+  """Names the images and parameters behind metrics, such as "digits test, step 40"."""
+  words = [str(origin.get(DATASET, ""))]
+  words += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
+  if origin.get(catalogue.AVERAGE) is True:
+    words.append(average.in_words(True))
+  return ", ".join(filter(None, words))
 
 
 def steps_in(folder: Path) -> frozenset[int]:

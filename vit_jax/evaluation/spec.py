@@ -1,13 +1,13 @@
-"""What an evaluation consists of; `vit_jax.registry.EVALUATIONS` has a line for each kind.
+"""The interface of evaluations; `vit_jax.registry.EVALUATIONS` has a line for each kind.
 
-A kind of evaluation is one file with two classes. The line in the registry leads to the first:
+A kind of evaluation is one file with two classes. The line in the registry names the first:
 
-- an `EvaluationSpec`: the settings of config.evaluate.NAME, their checks, the names of the metrics,
-  and how they are said in words;
+- an `EvaluationSpec`: the settings of config.evaluate.NAME, their checks, and the names of the
+  metrics and their description in words;
 - an `Evaluator`, which the spec opens: the images, and the computation on the devices.
 
-Reading the settings of a run imports the files of its evaluations, so what is slow to import stands
-in `with epy.lazy_imports()`.
+Reading the settings of a run imports the files of its evaluations, so slow imports must be inside
+`with epy.lazy_imports()`.
 """
 
 import abc
@@ -43,7 +43,7 @@ class NothingCounts(ValueError):
 
 
 class NotFinite(ValueError):
-  """The model computes numbers that are not finite; metrics of them would mean nothing."""
+  """The model's outputs are not finite, so metrics would be meaningless."""
 
 
 def check_finite(wrong: float, images: float, what: str):
@@ -105,14 +105,14 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class RunData:
-  """What the images of evaluations are opened with.
+  """What a spec needs to open the images of its evaluation.
 
   Attributes:
     config: the run's settings.
     opener: opens sources, a `vit_jax.data.datasets.Opener`.
     trained: the datasets that the parameters were trained on, as far as they are known.
-    classes: the class names of the training data, which sets that the head is scored on get;
-      None: the head is not known yet.
+    classes: the class names of the training data, for the sets that the head is scored on; None:
+      the head is not known yet.
   """
 
   config: object
@@ -126,19 +126,19 @@ class RunData:
     Args:
       key: config.evaluate.NAME.
       scored: the dataset, as it was opened.
-      needed: what is given to `Reader.evaluation`.
+      needed: the fields, as for `Reader.evaluation`.
 
     Raises:
-      ConfigError: it lacks one, or has it in another form.
+      ConfigError: it lacks a field, or has it in another form.
     """
     fields.check(key, needed, {"image": View(self.config.data)})
     fields.check_given(key, needed, scored.source.fields, str(scored))
 
   def check_apart(self, scored, *trained):
-    """Checks that no image is scored that is trained on, by the run or by an evaluation itself.
+    """Checks that no scored image is trained on, by the run or by the evaluation itself.
 
     Raises:
-      ConfigError: there is one, and config.data.allow_overlap is False.
+      ConfigError: one is, and config.data.allow_overlap is False.
     """
     leakage.check([*trained, *self.trained], scored, allow=self.opener.allow_overlap)
 
@@ -161,11 +161,13 @@ class Evaluator(abc.ABC):
     return self
 
   def with_settings(self, settings: "EvaluationSpec") -> "Evaluator":
-    """The evaluation with the settings, decided by the weights, that it keeps as `settings`."""
-    return dataclasses.replace(self, settings=settings) if hasattr(self, "settings") else self
+    """The evaluation with these settings, which the weights have decided, as its `settings`."""
+    if not hasattr(self, "settings"):
+      return self
+    return dataclasses.replace(self, settings=settings)
 
   def resizing_in_words(self, data) -> str:
-    """How it resizes images if not as config.data (`data`) says; "": it does as that says."""
+    """How it resizes images, in words; "": as config.data (`data`) says."""
     del data
     return ""
 
@@ -239,7 +241,7 @@ class EvaluationSpec(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class EvalContext:
-  """The model and all else that evaluations need to compute.
+  """The model and everything else that evaluations need to compute.
 
   Attributes:
     model: Flax module.
@@ -268,7 +270,8 @@ class EvalContext:
     """
     key = make_step, settings
     if key not in self._programs:
-      mesh, step = self.reader.mesh, make_step(self.model, *settings)
+      mesh = self.reader.mesh
+      step = make_step(self.model, *settings)
       self._programs[key] = jax.jit(
         meshes.on(mesh, step), out_shardings=meshes.replicated(mesh), static_argnames=static
       )
@@ -281,11 +284,13 @@ class EvalContext:
     Raises:
       UnreadError: from the iterator, after the last batch, on all of several processes.
     """
-    several = jax.process_count() > 1
-    read = device.InStep(read) if several else read
-    with self.reader.ahead(read) as ahead:
-      batches = self._until_stopped(ahead)
-      yield _all_read(batches, read) if several else batches
+    if jax.process_count() == 1:
+      with self.reader.ahead(read) as ahead:
+        yield self._until_stopped(ahead)
+      return
+    together = device.InStep(read)
+    with self.reader.ahead(together) as ahead:
+      yield _all_read(self._until_stopped(ahead), together)
 
   def _until_stopped(self, batches):
     for batch in batches:

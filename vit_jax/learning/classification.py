@@ -73,7 +73,7 @@ class Classification(Objective):
   Attributes:
     model: Flax module with a head.
     settings: config.loss.
-    mixup, cutmix, blended: those of config.objective.
+    mixup, cutmix, blended: as in config.objective.
   """
 
   model: object
@@ -92,19 +92,25 @@ class Classification(Objective):
     return cutmix.either(batch, key, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
 
   def loss(self, params: dict, extra: dict, batch: dict, key: "jax.Array") -> Sums:
-    """The sums over a part of a batch; accuracy: how often the highest logit is a label's."""
+    """The sums over a part of a batch; a prediction is right if its class is among the labels."""
     images = device.normalize(mixup.images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
     target = functools.partial(losses.targets, num_classes=logits.shape[-1])
-    of_target = functools.partial(losses.of(self.settings), logits)
+    loss_of = functools.partial(losses.of(self.settings), logits)
     if self.blended == "whole":
-      values = of_target(mixup.whole(target, batch))
+      values = loss_of(mixup.whole(target, batch))
     else:
-      values = mixup.blend(lambda labels: of_target(target(labels)), batch)
+      values = mixup.blend(lambda labels: loss_of(target(labels)), batch)
     highest = jnp.argmax(logits, axis=-1, keepdims=True)
-    is_label = lambda labels: jnp.take_along_axis(target(labels), highest, axis=-1)[:, 0]
-    mask, count = batch["mask"], batch["mask"].sum()
-    loss, correct = (jnp.sum(x * mask) for x in (values, mixup.blend(is_label, batch)))
+
+    def is_right(labels):
+      return jnp.take_along_axis(target(labels), highest, axis=-1)[:, 0]
+
+    mask = batch["mask"]
+    count = mask.sum()
+    right = mixup.blend(is_right, batch)
+    loss = jnp.sum(values * mask)
+    correct = jnp.sum(right * mask)
     return Sums(loss, count, {"accuracy": (correct, count)})
 
   def training_flops(self, image_size: int) -> int:

@@ -5,9 +5,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-MASKED, REPLACED, KEPT = 0, 1, 2  # kinds of corruption
+# Kinds of corruption: 80% of the patches are masked, 10% replaced, 10% kept.
 KINDS = ("masked", "replaced", "kept")
-REPLACE_FROM, KEEP_FROM = 0.8, 0.9  # 80% are masked, 10% replaced, 10% kept
+MASKED = 0
+REPLACED = 1
+KEPT = 2
+REPLACE_FROM = 0.8
+KEEP_FROM = 0.9
 
 # Folded into the key of a step, beside the streams of dropout and MixUp.
 _STREAM = 2**32 - 2
@@ -18,9 +22,9 @@ class Corruption(NamedTuple):
 
   Attributes:
     patches: (B, M) int32, the corrupted patches, all different, in random order.
-    kinds: (B, M) int8, the kind of corruption of each of them.
-    sources: (B, N) int32, the patch whose embedding each patch gets: mostly its own.
-    masked: (B, N) bool, whether the mask embedding replaces the embedding.
+    kinds: (B, M) int8, their kinds of corruption.
+    sources: (B, N) int32, the patch whose embedding each patch gets, in most cases its own.
+    masked: (B, N) bool, whether the mask embedding replaces the embedding of each patch.
   """
 
   patches: jax.Array
@@ -56,7 +60,7 @@ def _of_image(key, patches: int, corrupted: int) -> Corruption:
   share = jax.random.uniform(how, (corrupted,))
   kinds = (share >= REPLACE_FROM).astype(jnp.int8) + (share >= KEEP_FROM).astype(jnp.int8)
   others = (chosen + jax.random.randint(shift, (corrupted,), 1, patches)) % patches
-  here = chosen[:, None] == jnp.arange(patches)  # (M, N), which place each draw is for
+  here = chosen[:, None] == jnp.arange(patches)  # (M, N), whether draw m is for patch n
   masked = jnp.any(here & (kinds == MASKED)[:, None], axis=0)
   replaced = here & (kinds == REPLACED)[:, None]
   moved = jnp.sum(replaced * others[:, None], axis=0)
@@ -71,19 +75,21 @@ def corrupt(x: jax.Array, corruption: Corruption, mask_embedding: jax.Array) -> 
 
 
 def rows(x: jax.Array, places: jax.Array) -> jax.Array:
-  """Rows of x: (B, N, D), at places (B, M) -> (B, M, D); whole numbers must be below 2^24.
+  """Rows of x (B, N, D) at places (B, M) -> (B, M, D); integers must be below 2^24.
 
-  It is a matmul with zeros and ones, which is exact and takes a thousandth of a
-  model's time. A gather is slow on TPUs, and so is its gradient, a scatter; the compiler for v6e
-  fails at a gather of whole numbers.
+  This is a matmul with zeros and ones, which is exact and takes a thousandth of a model's time. On
+  TPUs a gather is slow, and so is its gradient, a scatter; the compiler for v6e fails on a gather
+  of integers.
   """
-  kind = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
-  select = jax.nn.one_hot(places, x.shape[1], dtype=kind)
-  taken = jnp.einsum("bmn,bnd->bmd", select, x.astype(kind), precision="highest")
+  dtype = x.dtype
+  if not jnp.issubdtype(dtype, jnp.floating):
+    dtype = jnp.float32
+  select = jax.nn.one_hot(places, x.shape[1], dtype=dtype)
+  taken = jnp.einsum("bmn,bnd->bmd", select, x.astype(dtype), precision="highest")
   return taken.astype(x.dtype)
 
 
 def filled(x: jax.Array, places: jax.Array, new: jax.Array) -> jax.Array:
-  """x (B, N, D) with the rows at different places (B, M) replaced by `new` (B, M, D)."""
+  """x (B, N, D) with the rows at places (B, M), all different, replaced by `new` (B, M, D)."""
   here = places[:, :, None] == jnp.arange(x.shape[1])  # (B, M, N)
   return jnp.where(here.any(axis=1)[..., None], rows(new, here.argmax(axis=1)), x)

@@ -9,23 +9,24 @@ import jax.numpy as jnp
 
 from vit_jax.learning import mixup
 
-# Folded into the key of a step, as that of MixUp: for the rectangle, and for the choice of the two.
-_STREAM, _CHOICE = 2**32 - 2, 2**32 - 3
+# Folded into the key of a step, as in MixUp.
+_STREAM = 2**32 - 2  # for the rectangle
+_CHOICE = 2**32 - 3  # for the choice between MixUp and CutMix
 
 
 def paired(batch: dict, key: jax.Array, alpha: float) -> dict:
-  """The batch, in which every image has a rectangle of the image at the same place from the end.
+  """The batch, with a rectangle of every image taken from its partner, as in `mixup.paired`.
 
   An image whose partner is broken (mask 0) stays as it is.
 
   Args:
     batch: image (B, S, S, 3) uint8, labels (B,), mask (B,).
     key: of the step.
-    alpha: the share of an image itself is drawn from Beta(alpha, alpha), once for the whole batch;
-      a part of the rectangle that is outside of the image raises it.
+    alpha: the share that an image keeps is drawn from Beta(alpha, alpha), once for the whole batch.
+      A rectangle that is partly outside the image leaves a larger share.
 
   Returns:
-    The batch with partner_labels and share (B,), the part of its area that an image keeps.
+    The batch with partner_labels and share (B,), the fraction of its area that an image keeps.
   """
   inside = rectangle(jax.random.fold_in(key, _STREAM), batch["image"].shape[1], alpha)
   partner = {name: jnp.flip(array, axis=0) for name, array in batch.items()}
@@ -54,15 +55,17 @@ def either(batch: dict, key: jax.Array, *, mixup_alpha: float, cutmix_alpha: flo
 
 
 def rectangle(key: jax.Array, side: int, alpha: float) -> jax.Array:
-  """Which pixels (S, S) of a square image lie in a random rectangle.
+  """A mask (S, S) of the pixels in a random rectangle of a square image.
 
-  Its height and width are sqrt(1 - share) of the image's, and its centre is at any pixel.
+  Its sides are sqrt(1 - share) of the image's, and its centre is a random pixel.
   """
   of_share, of_centre = jax.random.split(key)
   cut = side * jnp.sqrt(1 - jax.random.beta(of_share, alpha, alpha))
   half = cut.astype(jnp.int32) // 2
   centre = jax.random.randint(of_centre, (2,), 0, side)
-  rows, columns = (
-    (jnp.arange(side) >= at - half) & (jnp.arange(side) < at + half) for at in centre
-  )
+
+  def near(middle):
+    return (jnp.arange(side) >= middle - half) & (jnp.arange(side) < middle + half)
+
+  rows, columns = map(near, centre)
   return rows[:, None] & columns

@@ -58,9 +58,9 @@ class MaskedPatches(Objective):
   over the corrupted patches of an image, whatever their corruption, and then over images.
 
   Attributes:
-    model: a `Maskable` one (vit_jax/models/family.py); its head, pooling and representation layer
-      are neither used nor made.
-    rate: share of the patches that is corrupted.
+    model: a `Maskable` model (vit_jax/models/family.py); its head, pooling and representation layer
+      are neither used nor initialised.
+    rate: fraction of the patches that is corrupted.
     target: what is predicted.
   """
 
@@ -80,7 +80,8 @@ class MaskedPatches(Objective):
 
   def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """Adds the corruption of every image, the targets, and the loss of the best constant."""
-    images, mask = batch["image"], batch["mask"]
+    images = batch["image"]
+    mask = batch["mask"]
     drawn = self.corruption(key, images)
     targets = self.targets(images, drawn)
     constant = self.target.constant_loss(self.target.statistics(targets, mask))
@@ -151,20 +152,23 @@ class MaskedPatches(Objective):
       drawn: which patches are corrupted, and how.
       train: whether to use dropout, with `key`.
     """
-    extra = params[OBJECTIVE_PARAMS]
+    own = params[OBJECTIVE_PARAMS]
+    of_model = {name: value for name, value in params.items() if name != OBJECTIVE_PARAMS}
+    rngs = None
+    if train:
+      rngs = {"dropout": key}
     outputs = self.model.apply(
-      {"params": {name: value for name, value in params.items() if name != OBJECTIVE_PARAMS}},
+      {"params": of_model},
       device.normalize(images, self.model.dtype),
       drawn,
-      extra["mask_embedding"],
+      own["mask_embedding"],
       train=train,
-      rngs={"dropout": key} if train else None,
+      rngs=rngs,
       method=encoded,
     )
     seen = corruption.rows(outputs, drawn.patches)
-    predictions = self._layer().apply(
-      {"params": extra["prediction"]}, seen.reshape(-1, seen.shape[-1])
-    )
+    flat = seen.reshape(-1, seen.shape[-1])
+    predictions = self._layer().apply({"params": own["prediction"]}, flat)
     return predictions.reshape(*seen.shape[:2], -1)
 
   def training_flops(self, image_size: int) -> int:
@@ -205,7 +209,7 @@ def check_model(model: "Network", name: str):
 
 
 def check_patches(model: "Network", settings: Masked, name: str, side: int):
-  """Checks that there are patches to corrupt, and that they have the target.
+  """Checks that there are patches to corrupt, and that they are large enough for the target.
 
   Args:
     model: of the run.
@@ -218,7 +222,9 @@ def check_patches(model: "Network", settings: Masked, name: str, side: int):
     rows, columns = model.grid(side, side)
   except ValueError as error:
     raise ConfigError(f"config.data.image_size={side}: {error}") from error
-  stride, patches, rate = model.stride(), rows * columns, settings.rate
+  stride = model.stride()
+  patches = rows * columns
+  rate = settings.rate
   if patches < 2 or not corruption.count(rate, patches):
     raise ConfigError(
       f"config.objective.rate={rate:g} of {patches} patches of an image leaves none to corrupt; "

@@ -49,7 +49,7 @@ def images(batch: dict) -> jax.Array:
 
 
 def blend(of_labels: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array:
-  """A loss or an accuracy (B,) of blended images: that of both images' labels, by their shares.
+  """A loss or an accuracy (B,) of blended images: its mean over both labels, weighted by share.
 
   The losses of this package are affine in the target, so the loss for a blended target equals the
   blend of the two losses. With several labels per image, each of the two images still gets its
@@ -69,7 +69,7 @@ def whole(target: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array:
   """Targets (B, K) of blended images, in which every label with a share above 0 is true.
 
   Source: Wightman et al., "ResNet strikes back", 2021, Section 2: binary cross-entropy with MixUp
-  and CutMix as a problem with several labels; DeiT III takes it over.
+  and CutMix as a multi-label problem; DeiT III does the same.
 
   Args:
     target: labels (B,) or (B, K) -> indicators (B, K).
@@ -78,5 +78,6 @@ def whole(target: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array:
   if "share" not in batch:
     return target(batch["labels"])
   share = batch["share"][:, None]
-  own, partner = target(batch["labels"]), target(batch["partner_labels"])
+  own = target(batch["labels"])
+  partner = target(batch["partner_labels"])
   return jnp.maximum(own * (share > 0), partner * (share < 1))

@@ -39,11 +39,11 @@ class Sums(NamedTuple):
 
 
 class Objective:
-  """The training objective of a run; the base of all.
+  """The training objective of a run; the base class of all objectives.
 
-  What an objective carries from one step to the next beside the parameters, such as a teacher, is
-  its `extra`: a tree of arrays, or an empty one. It is saved, split over devices and verified as
-  the parameters are.
+  `extra` is the state that an objective carries from one step to the next besides the parameters,
+  such as a teacher: a tree of arrays, or an empty one. It is saved, split over devices and verified
+  like the parameters.
 
   Attributes:
     model: the network, a Flax module.
@@ -54,7 +54,7 @@ class Objective:
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """Fresh parameters, float32, for square images of `image_size` pixels; traceable.
 
-    They are the model's, and perhaps some of the objective itself under `OBJECTIVE_PARAMS`.
+    They are the model's; the objective may add its own under `OBJECTIVE_PARAMS`.
     """
     raise NotImplementedError
 
@@ -62,7 +62,7 @@ class Objective:
     """The `extra` of a new run, traceable.
 
     Args:
-      params: its first parameters; those of config.init_from, if there are any.
+      params: the initial parameters, after config.init_from has been loaded.
     """
     del params
     return {}
@@ -94,7 +94,7 @@ class Objective:
     raise NotImplementedError
 
   def after_update(self, params: dict, extra: dict, statistics) -> dict:
-    """The `extra` of the next step; not used if the update is skipped since it is not finite.
+    """The `extra` of the next step; not used if the update is skipped because it is not finite.
 
     Args:
       params: the parameters after the update.

@@ -31,10 +31,10 @@ def scale_by_layer(decay: float) -> optax.GradientTransformation:
 def factors(params, decay: float):
   """decay^(L + 1 - l) for the parameters of layer l; L is the number of blocks.
 
-  Layer 0 is all that comes before the blocks: patch and position embeddings, the class token, other
-  tokens, a hybrid's ResNet. Layers 1 to L are the blocks. Layer L + 1 is all behind them: the final
-  LayerNorm, pooling and the head. The final LayerNorm has the factor of the head, 1, as in BEiT and
-  MAE; timm counts it to the last block, with the factor `decay`.
+  Layer 0 is everything before the blocks: patch and position embeddings, the class token, other
+  tokens, a hybrid's ResNet. Layers 1 to L are the blocks. Layer L + 1 is everything after them: the
+  final LayerNorm, pooling and the head. The final LayerNorm has the factor of the head, 1, as in
+  BEiT and MAE; timm counts it as part of the last block, with the factor `decay`.
 
   Args:
     params: all parameters, or their shapes; blocks single or stacked.
@@ -47,24 +47,29 @@ def factors(params, decay: float):
   depth = 1 + max((np.max(block) for block in blocks if block is not None), default=-1)
 
   def factor(path, x):
-    block = block_of(name_of(path), x)
-    if block is not None:
-      powers = decay ** (depth - block.astype(float))
-      return jnp.asarray(powers, x.dtype) if powers.ndim else float(powers)
-    return 1.0 if LAST.fullmatch(name_of(path)) else decay ** (depth + 1.0)
+    name = name_of(path)
+    block = block_of(name, x)
+    if block is None:
+      if LAST.fullmatch(name):
+        return 1.0
+      return decay ** (depth + 1.0)
+    powers = decay ** (depth - block.astype(float))
+    if powers.ndim:
+      return jnp.asarray(powers, x.dtype)
+    return float(powers)
 
   return jax.tree_util.tree_map_with_path(factor, params)
 
 
 def block_of(name: str, x) -> np.ndarray | None:
-  """The block that a parameter belongs to, counted from 0; None if it belongs to none.
+  """The block that a parameter belongs to, counted from 0; None if it belongs to no block.
 
-  For stacked blocks the numbers of all, (L, 1, ...), which broadcast with the parameter.
+  For stacked blocks: the numbers of all of them, (L, 1, ...), to broadcast with the parameter.
   """
-  for part in name.split("/"):
-    if match := APART.fullmatch(part):
+  for module in name.split("/"):
+    if match := APART.fullmatch(module):
       return np.array(int(match[1]))
-    if part == STACKED:
+    if module == STACKED:
       return np.arange(x.shape[0]).reshape(-1, *[1] * (x.ndim - 1))
   return None
 
@@ -75,14 +80,23 @@ def partition(params, pattern: str):
   The other parameters are None, which JAX treats as a tree without leaves. So gradients, moments
   and averages made from the result contain nothing for them.
   """
-  return jax.tree_util.tree_map_with_path(
-    lambda path, p: p if re.fullmatch(pattern, name_of(path)) else None, params
-  )
+
+  def selected(path, x):
+    if re.fullmatch(pattern, name_of(path)):
+      return x
+    return None
+
+  return jax.tree_util.tree_map_with_path(selected, params)
 
 
 def combine(part, params):
-  """`params` with the values in `part`, a result of `partition`, in place of their own."""
-  newest = lambda new, old: old if new is None else new
+  """`params`, with values replaced by those in `part`, a result of `partition`."""
+
+  def newest(new, old):
+    if new is None:
+      return old
+    return new
+
   return jax.tree.map(newest, part, params, is_leaf=lambda x: x is None)
 
 
@@ -125,12 +139,14 @@ def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
     decay_factors(params, rules)
     return optax.EmptyState()
 
+  def decayed(u, p, factor):
+    if not factor:
+      return u
+    return u + weight_decay * factor * p
+
   def update(updates, state, params):
     factors = decay_factors(params, rules)
-    decayed = jax.tree.map(
-      lambda u, p, f: u + weight_decay * f * p if f else u, updates, params, factors
-    )
-    return decayed, state
+    return jax.tree.map(decayed, updates, params, factors), state
 
   return optax.GradientTransformation(init, update)
 
@@ -144,16 +160,19 @@ def with_moment_dtype(
   0.9 is 0.8984, and 0.999 is 1.
 
   Args:
-    inner: its state is made of named tuples.
-    moment: the name of their fields that hold the moment.
+    inner: its state consists of named tuples.
+    moment: name of the field that holds the moment.
     dtype: the type to store it in.
   """
+  field = jax.tree_util.GetAttrKey(moment)
 
   def cast(state, dtype):
-    of_moment = lambda path: jax.tree_util.GetAttrKey(moment) in path
-    return jax.tree_util.tree_map_with_path(
-      lambda path, leaf: leaf.astype(dtype) if of_moment(path) else leaf, state
-    )
+    def cast_moment(path, leaf):
+      if field in path:
+        return leaf.astype(dtype)
+      return leaf
+
+    return jax.tree_util.tree_map_with_path(cast_moment, state)
 
   def init(params):
     return cast(inner.init(params), dtype)
@@ -187,17 +206,21 @@ def by_rate() -> optax.GradientTransformationExtraArgs:
 
 
 def by_block(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-  """`inner`, which has no state and changes each array by itself, for each block by itself.
+  """Applies `inner` to each block of stacked arrays by itself; other arrays stay whole.
 
-  Only arrays of stacked blocks are concerned: it is mapped over their first axis.
+  `inner` must have no state, and must change each array by itself.
   """
 
-  def update(updates, state, params):
-    def changed(path, u, p):
-      one = lambda u, p: inner.update(u, optax.EmptyState(), p)[0]
-      return (jax.vmap(one) if f"{STACKED}/" in name_of(path) else one)(u, p)
+  def change_array(u, p):
+    return inner.update(u, optax.EmptyState(), p)[0]
 
-    return jax.tree_util.tree_map_with_path(changed, updates, params), state
+  def change(path, u, p):
+    if f"{STACKED}/" in name_of(path):
+      return jax.vmap(change_array)(u, p)
+    return change_array(u, p)
+
+  def update(updates, state, params):
+    return jax.tree_util.tree_map_with_path(change, updates, params), state
 
   return optax.GradientTransformation(optax.init_empty_state, update)
 
@@ -208,11 +231,16 @@ def make(config: Optimizer) -> optax.GradientTransformationExtraArgs:
   `update` also gets `learning_rate` and `grad_norm`, the global norm of the gradients.
 
   With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
-  precondition. Then what a kind adapts, the factors of layers, and minus the learning rate.
+  precondition. Then the optimizer's `adapt`, the factors of layers, and minus the learning rate.
 
-  The first moment is kept in `config.moment_dtype`, all others in float32.
+  The first moment is stored in `config.moment_dtype`, all other state in float32.
   """
-  clip = clip_by_norm(config.clip_norm) if config.clip_norm else optax.identity()
+  clip = optax.identity()
+  if config.clip_norm:
+    clip = clip_by_norm(config.clip_norm)
+  layers = optax.identity()
+  if config.layer_decay < 1:
+    layers = scale_by_layer(config.layer_decay)
   dtype = jnp.dtype(config.moment_dtype)
   direction = [
     with_moment_dtype(config.precondition(), config.moment, dtype),
@@ -220,5 +248,4 @@ def make(config: Optimizer) -> optax.GradientTransformationExtraArgs:
   ]
   if config.decay_kind == "coupled":
     direction.reverse()
-  layers = scale_by_layer(config.layer_decay) if config.layer_decay < 1 else optax.identity()
   return config.around(optax.chain(clip, *direction, config.adapt(), layers, by_rate()))

@@ -1,4 +1,4 @@
-"""Targets of masked patch prediction: what is predicted of a patch (Section 4.6, Appendix B.1.2).
+"""Targets of masked patch prediction (Section 4.6, Appendix B.1.2).
 
 Targets come from the uint8 pixels of the image that the model sees. Colours have 3 bits for each
 channel: level = floor(mean / 32), class = 64 R + 8 G + B. Means are sums of whole numbers divided
@@ -15,24 +15,24 @@ import optax
 
 from vit_jax.data.device import normalize
 
-LEVELS = 8  # of a channel
-WIDTH = 256 // LEVELS  # values of a channel in one level
+LEVELS = 8  # of each channel
+WIDTH = 256 // LEVELS  # pixel values in one level
 COLORS = LEVELS**3
 
 
 class Target(Protocol):
-  """A target. Shapes: B images of N patches, M of them corrupted, T values a patch.
+  """A target. Shapes: B images of N patches, M of them corrupted, T values per patch.
 
   Attributes:
-    least_side: smallest side of a patch that has this target, pixels.
-    measure: what `scores` gives, "accuracy" or "squared_error".
+    least_side: smallest side of a patch that can have this target, pixels.
+    measure: name of the score that `scores` gives, "accuracy" or "squared_error".
   """
 
   least_side: int
   measure: str
 
   def outputs(self, side: int) -> int:
-    """Predicted numbers for a patch of side x side pixels."""
+    """The number of predicted values for a patch of side x side pixels."""
     ...
 
   def of(self, images: jax.Array, side: int) -> jax.Array:
@@ -44,7 +44,7 @@ class Target(Protocol):
     ...
 
   def scores(self, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-    """The measure (B, M) of each prediction."""
+    """The score (B, M) of each prediction."""
     ...
 
   def statistics(self, targets: jax.Array, mask: jax.Array) -> dict[str, jax.Array]:
@@ -62,11 +62,11 @@ class Target(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Colors:
-  """The colours of a patch reduced to cells x cells pixels; one of 512 classes each.
+  """The colours of a patch reduced to cells x cells pixels; each is one of 512 classes.
 
-  The loss is the mean of the cross-entropies of all cells, the score the share of right cells. A
-  cell is the mean of the area that it covers: a pixel that lies on the border of cells counts in
-  each by the part of it that lies there.
+  The loss is the mean of the cross-entropies of all cells, the score the fraction of right cells.
+  A cell is the mean over the area that it covers: a pixel on the border between cells counts in
+  each cell by the fraction of its area there.
 
   Attributes:
     cells: reduced pixels along a side.
@@ -87,7 +87,8 @@ class Colors:
 
   def of(self, images: jax.Array, side: int) -> jax.Array:
     """The classes of all cells, in raster order, int32."""
-    x, weights = in_patches(images, side).astype(jnp.int32), overlaps(side, self.cells)
+    x = in_patches(images, side).astype(jnp.int32)
+    weights = overlaps(side, self.cells)
     rows = jnp.sum(x[:, :, None] * weights[:, :, None, None], axis=3)  # (B, N, cells, P, 3)
     sums = jnp.sum(rows[:, :, :, None] * weights[:, :, None], axis=4)  # (B, N, cells, cells, 3)
     levels = sums // (WIDTH * side**2)
@@ -101,7 +102,7 @@ class Colors:
     return optax.losses.softmax_cross_entropy(self._logits(predictions), ones).mean(axis=-1)
 
   def scores(self, predictions: jax.Array, targets: jax.Array) -> jax.Array:
-    """The share of the cells with the right class."""
+    """The fraction of the cells with the right class."""
     return jnp.mean(self._logits(predictions).argmax(axis=-1) == targets, axis=-1)
 
   def statistics(self, targets: jax.Array, mask: jax.Array) -> dict[str, jax.Array]:
@@ -116,7 +117,7 @@ class Colors:
     return entropies.sum(axis=-1).mean()
 
   def pictures(self, predictions: jax.Array, side: int) -> jax.Array:
-    """Each cell in the middle of the most probable level of each channel."""
+    """Each cell, with every channel at the middle of its most probable level."""
     classes = self._logits(predictions).argmax(axis=-1)
     levels = jnp.stack([classes // LEVELS**2, classes // LEVELS % LEVELS, classes % LEVELS], -1)
     cells = (levels * WIDTH + WIDTH // 2).astype(jnp.uint8)
@@ -136,7 +137,7 @@ class Pixels:
   measure: ClassVar[str] = "squared_error"
 
   def outputs(self, side: int) -> int:
-    """Every pixel of three channels."""
+    """Every pixel, in three channels."""
     return 3 * side**2
 
   def of(self, images: jax.Array, side: int) -> jax.Array:
@@ -179,16 +180,18 @@ def in_patches(images: jax.Array, side: int) -> jax.Array:
 
 def joined(patches: jax.Array, size: tuple[int, int]) -> jax.Array:
   """Puts patches together: (B, N, side, side, 3), in raster order -> (B, *size, 3)."""
-  (batch, _, side, _, channels), (height, width) = patches.shape, size
+  batch, _, side, _, channels = patches.shape
+  height, width = size
   x = patches.reshape(batch, height // side, width // side, side, side, channels)
   return x.swapaxes(2, 3).reshape(batch, height, width, channels)
 
 
 def overlaps(side: int, cells: int) -> np.ndarray:
-  """How much of every pixel lies in each cell, times `cells`: (cells, side) int32.
+  """The fraction of each pixel that lies in each cell, times `cells`: (cells, side) int32.
 
   Every row adds up to `side`, every column to `cells`.
   """
-  pixel, cell = np.arange(side) * cells, np.arange(cells)[:, None] * side
+  pixel = np.arange(side) * cells
+  cell = np.arange(cells)[:, None] * side
   overlap = np.minimum(pixel + cells, cell + side) - np.maximum(pixel, cell)
   return np.maximum(overlap, 0).astype(np.int32)

@@ -15,9 +15,9 @@ def make(
 ) -> optax.Schedule:
   """Learning rate as a function of the number of steps before.
 
-  The step that comes after n steps uses rate(n), and makes the state of step n + 1, under which the
-  log writes it: step 7 of the log used rate(6), and the first update of a run uses rate(0). Steps
-  whose update was skipped (config.non_finite) count too.
+  The step after n steps uses rate(n), and gives the state of step n + 1; the log counts by that
+  state: its step 7 used rate(6), and the first update of a run uses rate(0). Steps whose update was
+  skipped (config.non_finite) count too.
 
   The rate rises linearly from 0 to `learning_rate` during the warm-up. After it, with t from 0 at
   the end of the warm-up to 1 after `total_steps` updates:
@@ -30,8 +30,9 @@ def make(
   Returns:
     A function from a step (scalar, integer) to a float32 scalar.
   """
-  base, end = learning_rate, end_learning_rate
-  dropped = [round(share * total_steps) for share in drops]
+  base = learning_rate
+  end = end_learning_rate
+  dropped = [round(fraction * total_steps) for fraction in drops]
   shapes = {
     "linear": lambda t, _: base + (end - base) * t,
     "cosine": lambda t, _: end + (base - end) * (1 + jnp.cos(jnp.pi * t)) / 2,

@@ -22,7 +22,7 @@ class TrainState:
     params: parameters, float32.
     optimizer: state of the optax chain; it has moments only for the trained parameters.
     ema: moving average of the trained parameters, with None for the others; or None.
-    extra: what the objective carries on beside them (`vit_jax.learning.objective.Objective`).
+    extra: state of the objective (`vit_jax.learning.objective.Objective`).
     bad_examples: int32 scalar, number of broken training images so far.
     skipped: int32 scalar, number of latest updates in a row skipped because they were not finite.
   """
@@ -49,8 +49,9 @@ def init(
   params = objective.init(jax.random.key(seed), image_size)
   trained = optim.partition(params, trainable)
   zero = jnp.zeros((), jnp.int32)
-  # Copies, because donated buffers must not be shared.
-  ema = jax.tree.map(jnp.copy, trained) if with_ema else None
+  ema = None
+  if with_ema:
+    ema = jax.tree.map(jnp.copy, trained)  # a copy, because donated buffers must not be shared
   return TrainState(
     step=zero,
     params=params,
@@ -63,7 +64,7 @@ def init(
 
 
 def new_extra(objective: Objective, params: dict) -> dict:
-  """What the objective of a new run carries on; copies, as donated buffers must not be shared."""
+  """The `extra` of a new run; copied, because donated buffers must not be shared."""
   return jax.tree.map(jnp.copy, objective.begin(params))
 
 
@@ -84,4 +85,6 @@ def create(init_fn, abstract_state: TrainState) -> TrainState:
 
 def for_evaluation(state: TrainState) -> dict:
   """The parameters for evaluation: the moving average for those that have one."""
-  return state.params if state.ema is None else optim.combine(state.ema, state.params)
+  if state.ema is None:
+    return state.params
+  return optim.combine(state.ema, state.params)

@@ -16,18 +16,18 @@ from vit_jax.learning import optim
 from vit_jax.learning.objective import PREFIX, Objective
 from vit_jax.learning.state import TrainState
 
-# A kernel of XLA for GPUs has at most 96 arrays. The norm of an update is computed from the
-# gradient, the parameter and two moments, for as many parameters as this.
+# The number of parameters in one kernel that computes the norm of an update. XLA's kernels for GPUs
+# take at most 96 arrays, and this one takes gradient, parameter and two moments of each parameter.
 TOGETHER = 12
 
 
 class Norms(NamedTuple):
-  """How a step computes its norms; the numbers are the same but for their rounding.
+  """How a step computes its norms; results differ only by rounding.
 
   Attributes:
     norm: (tree of arrays) -> the global norm, a float32 scalar.
     applied: (update, state, norm of a change) -> the state after the update, and the update's norm.
-      The update gives the state after it, and may be called twice.
+      `update` maps the state before to the state after, and may be called twice.
   """
 
   norm: Callable
@@ -37,8 +37,8 @@ class Norms(NamedTuple):
 def norm_by_shape(tree) -> jax.Array:
   """The global norm of a tree, in about as many kernels as its arrays have shapes.
 
-  The squares of arrays of one shape are added number by number, and then summed. Arrays of one
-  shape are, but for rare rules, also split alike over the devices, so nothing is moved.
+  The squares of arrays with the same shape are added elementwise, and then summed. Arrays with the
+  same shape are almost always split over the devices in the same way, so nothing is moved.
   """
   alike = collections.defaultdict(list)
   for x in jax.tree.leaves(tree):
@@ -58,16 +58,17 @@ def apply_then_measure(update: Callable, state: TrainState, change: Callable):
 
 
 def measure_then_apply(update: Callable, state: TrainState, change: Callable):
-  """Computes the norm first, by an update that is never written; as `Norms.applied`.
+  """Computes the norm first, from an update that is never written; as `Norms.applied`.
 
-  The norm needs the old parameters. So the new ones are written in their place, and none is copied.
+  The norm needs the old parameters. Once it is known, the new ones can be written in their place,
+  without a copy.
   """
   state, norm = jax.lax.optimization_barrier((state, change(update(state))))
   return update(state), norm
 
 
 BY_ARRAY = Norms(optax.tree.norm, apply_then_measure)
-BY_SHAPE = Norms(norm_by_shape, measure_then_apply)  # for GPUs, where each kernel takes its time
+BY_SHAPE = Norms(norm_by_shape, measure_then_apply)  # for GPUs, where every kernel costs a launch
 
 
 def make(
@@ -105,16 +106,17 @@ def make(
   """
   trained = functools.partial(optim.partition, pattern=settings.trainable)
   norm = norms.norm
-  # An update that is more than arithmetic on each number is not computed twice.
-  applied = norms.applied if settings.elementwise else apply_then_measure
+  applied = norms.applied
+  if not settings.elementwise:  # too expensive to be computed twice
+    applied = apply_then_measure
 
   def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     before = trained(state.params)
-    of_part = functools.partial(loss_and_grads, objective, state.params, state.extra)
+    sums_of = functools.partial(loss_and_grads, objective, state.params, state.extra)
     prepared = objective.prepare(batch, key)
-    loss, grads, metrics, statistics = means(of_part, before, prepared, key, accumulation)
+    loss, grads, metrics, statistics = means(sums_of, before, prepared, key, accumulation)
     given = dict(grad_norm=norm(grads), learning_rate=rate(state.step))
     finite = jnp.isfinite(loss) & jnp.isfinite(given["grad_norm"])
 
@@ -176,7 +178,7 @@ def means(of_part, trained, batch, key, accumulation: int):
 
 
 def updated(optimizer, settings, state: TrainState, before, grads, given):
-  """Trained parameters, optimizer state and moving average; `given`: what `optim.make` names."""
+  """Trained parameters, optimizer state and moving average; `given` is as in `optim.make`."""
   changes, optimizer_state = optimizer.update(grads, state.optimizer, before, **given)
   after = jax.tree.map(jnp.add, before, changes)
   factor = average_factor(settings, state.step - state.skipped)
@@ -190,8 +192,8 @@ def apply_if_finite(state: TrainState, before, proposed, finite, mask) -> TrainS
   Args:
     state: before the step.
     before: its trained parameters.
-    proposed: trained parameters, optimizer state, moving average and what the objective carries on.
-    finite: whether loss and gradient are.
+    proposed: trained parameters, optimizer state, moving average and `extra` of the objective.
+    finite: whether loss and gradient are finite.
     mask: of the batch.
   """
   held = before, state.optimizer, state.ema, state.extra
@@ -212,14 +214,13 @@ def average_factor(settings: Optimizer, step):
   """The weight of the old moving average in the update that follows `step` updates.
 
   With `ema_corrected` the average after n updates is sum_i d^(n-i) p_i / sum_i d^(n-i), with p_i
-  the parameters after update i and d the decay. So it is computed from itself: the weight is
+  the parameters after update i and d the decay. As a recurrence, the weight of the old average is
   d (1 - d^(n-1)) / (1 - d^n), which is 0 for the first update.
 
   Args:
     settings: config.optimizer.
-    step: steps so far, without the latest ones in a row whose update was skipped; so it is 0 up to
-      the first update that is applied. Earlier skipped steps count: the average then weighs the
-      parameters before them as if they had stayed for these steps.
+    step: steps so far, without the latest run of skipped updates, so it is 0 until the first update
+      is applied. Earlier skipped steps count, as if they had repeated the parameters before them.
   """
   if not (settings.ema and settings.ema_corrected):
     return settings.ema
@@ -230,8 +231,8 @@ def average_factor(settings: Optimizer, step):
 def average(ema, params, factor):
   """Polyak averaging: factor * ema + (1 - factor) * params; None stays None.
 
-  It is written with one product: two weights, each rounded to float32, do not add up to 1, and with
-  a factor of 0.9999 the average would end 0.015% too small.
+  The code uses a single product: two weights, each rounded to float32, do not add up to 1, and with
+  a factor of 0.9999 the average would end up 0.015% too small.
   """
   if ema is None:
     return None
@@ -243,9 +244,9 @@ def accumulate(function, params, batch, key, parts: int):
   if parts == 1:
     return function(params, batch, key)
 
-  def add(total, indexed_part):
-    index, part = indexed_part
-    value = function(params, part, jax.random.fold_in(key, index))
+  def add(total, indexed_rows):
+    index, rows = indexed_rows
+    value = function(params, rows, jax.random.fold_in(key, index))
     return jax.tree.map(jnp.add, total, value), None
 
   divided = jax.tree.map(lambda x: divide(x, parts), batch)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from vit_jax.models.layers import EPSILON, LayerNorm
 
-HANDED_OUT = "attention_weights"  # their name among the intermediates
+HANDED_OUT = "attention_weights"  # name of the sown intermediate
 
 
 class Attention(nn.Module):
@@ -23,11 +23,11 @@ class Attention(nn.Module):
   Attributes:
     heads: number of heads; D_h = D / heads.
     dtype: type of the computation.
-    implementation: "cudnn": cuDNN's, on GPUs; all others: `attend`.
+    implementation: "cudnn" uses cuDNN, on GPUs; any other value uses `attend`.
     relative: adds a learned key r for each offset between two tokens, (2 N - 1, heads, D_h). The
       logit of a query for a key is then q (k + r) / sqrt(D_h). Offsets are counted along the token
       axis: the class token first, then the patches in raster order.
-    count: number of tokens to attend to; those behind them are padding. None: all.
+    count: number of tokens to attend to; the rest are padding. None: all.
     qk_norm: LayerNorm over the D_h channels of each query and of each key, with a scale and a bias
       that all heads share (Dehghani et al., "Scaling Vision Transformers to 22 billion parameters",
       2023, Section 2; biases as in timm). Not in the paper.
@@ -46,7 +46,8 @@ class Attention(nn.Module):
   def __call__(self, x: jax.Array, source: jax.Array | None = None) -> jax.Array:
     """(B, N, D) -> (B, N, D); keys and values come from `source` (B, M, D), by default x."""
     width = x.shape[-1]
-    source = x if source is None else source
+    if source is None:
+      source = x
     count = self.count or source.shape[1]
 
     by_cudnn = self.implementation == "cudnn"
@@ -54,7 +55,9 @@ class Attention(nn.Module):
     def project(tokens, name):
       return Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
 
-    query, key, value = project(x, "query"), project(source, "key"), project(source, "value")
+    query = project(x, "query")
+    key = project(source, "key")
+    value = project(source, "value")
     if self.qk_norm:
       query = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_query")(query)
       key = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_key")(key)
@@ -86,18 +89,20 @@ def hand_out(
   bias: jax.Array | None = None,
   count: int | None = None,
 ):
-  """Hands out the attention weights of a module, (B, heads, N, M) float32, to who looks inside.
+  """Sows the attention weights of a module, (B, heads, N, M) float32, as a Flax intermediate.
 
-  They are among Flax's intermediates, and are computed only if these are asked for.
+  They are computed only if the caller asks for intermediates.
 
   Args:
     attention: the module that computes them.
-    query, key, bias: as of `attend`.
-    count: number of tokens, if padding is behind them.
+    query, key, bias: as for `attend`.
+    count: number of tokens without the padding after them; None: there is no padding.
   """
   if attention.is_mutable_collection("intermediates") and not attention.is_initializing():
-    query, key = query[:, :count].astype(jnp.float32), key[:, :count].astype(jnp.float32)
-    bias = None if bias is None else bias[..., :count, :count]
+    query = query[:, :count].astype(jnp.float32)
+    key = key[:, :count].astype(jnp.float32)
+    if bias is not None:
+      bias = bias[..., :count, :count]
     weights = jax.nn.softmax(_logits(query, key, bias), axis=-1)
     attention.sow("intermediates", HANDED_OUT, weights)
 
@@ -108,7 +113,7 @@ class Projection(nn.Module):
   Attributes:
     heads: number of heads.
     dtype: type of the computation.
-    flat: computes with two axes: cuBLAS then adds the bias itself. On TPUs this would move tokens.
+    flat: use one 2-D matmul, so that cuBLAS adds the bias itself. On TPUs this would move tokens.
   """
 
   heads: int
@@ -120,9 +125,12 @@ class Projection(nn.Module):
     """(B, N, D) -> (B, N, heads, D / heads)."""
     width = x.shape[-1]
     shape = self.heads, width // self.heads
-    init = nn.initializers.xavier_uniform()  # of the matrix, whatever the heads
-    whole = lambda key, shape: init(key, (width, width)).reshape(shape)
-    kernel = self.param("kernel", whole, (width, *shape))
+
+    def init_kernel(key, kernel_shape):
+      # Initialised as one (D, D) matrix, so that the scale does not depend on the number of heads.
+      return nn.initializers.xavier_uniform()(key, (width, width)).reshape(kernel_shape)
+
+    kernel = self.param("kernel", init_kernel, (width, *shape))
     bias = self.param("bias", nn.initializers.zeros, shape)
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
     if not self.flat:
@@ -150,12 +158,12 @@ def _forward(query, key, value, bias):
   top = _logits(query, key, bias).max(axis=-1, keepdims=True)
   # The logits are computed twice: on a TPU, this is faster than writing and reading them.
   weights = jnp.exp(_logits(*jax.lax.optimization_barrier((query, key)), bias) - top)
-  # The division comes last: so one pass over the logits gives the weights and their sum.
+  # Dividing last lets one pass over the logits give both the weights and their sum.
   total = weights.sum(axis=-1, keepdims=True)
   weights = weights.astype(query.dtype)
   y = jnp.einsum("bhqk,bkhd->bqhd", weights, value, preferred_element_type=jnp.float32)
   y = (y / total.swapaxes(1, 2)).astype(query.dtype)
-  y = jax.lax.optimization_barrier(y)  # or XLA keeps y before the division, in float32
+  y = jax.lax.optimization_barrier(y)  # otherwise XLA saves the undivided y, in float32
   return y, (query, key, value, bias, weights, total, y)
 
 
@@ -166,17 +174,21 @@ def _backward(saved, grad):
   mean = jnp.einsum("bqhd,bqhd->bhq", grad, y, preferred_element_type=jnp.float32)
   dlogits = weights / total * (_matmul(grad, value) - mean[..., None])
   scaled = (dlogits / query.shape[-1] ** 0.5).astype(query.dtype)
-  return (
-    jnp.einsum("bhqk,bkhd->bqhd", scaled, key),
-    jnp.einsum("bhqk,bqhd->bkhd", scaled, query),
-    jnp.einsum("bhqk,bqhd->bkhd", weights, (grad / total.swapaxes(1, 2)).astype(grad.dtype)),
-    None if bias is None else dlogits.astype(bias.dtype),
-  )
+  dquery = jnp.einsum("bhqk,bkhd->bqhd", scaled, key)
+  dkey = jnp.einsum("bhqk,bqhd->bkhd", scaled, query)
+  divided = (grad / total.swapaxes(1, 2)).astype(grad.dtype)
+  dvalue = jnp.einsum("bhqk,bqhd->bkhd", weights, divided)
+  dbias = None
+  if bias is not None:
+    dbias = dlogits.astype(bias.dtype)
+  return dquery, dkey, dvalue, dbias
 
 
 def _logits(query, key, bias):
   logits = _matmul(query, key) / query.shape[-1] ** 0.5
-  return logits if bias is None else logits + bias
+  if bias is None:
+    return logits
+  return logits + bias
 
 
 def _matmul(a, b):
@@ -189,16 +201,16 @@ attend.defvjp(_forward, _backward)
 def attend_by_cudnn(
   query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None, count: int
 ) -> jax.Array:
-  """`attend` as one kernel of cuDNN, which never writes the logits to memory.
+  """`attend` as one cuDNN kernel, which never writes the logits to memory.
 
-  Tokens are padded to a number that `fitting` gives. The number of keys that count is always given:
-  without it, or with explicit logits to add, gradients of some lengths are NaN on Hopper where all
-  logits of a query are far below zero (pytorch/pytorch issue 196678; NVIDIA/cudnn-frontend issues
-  160 and 1072).
+  Tokens are padded to the number that `fitting` gives. The number of real keys is always passed:
+  without it, or with a mask in the bias instead, gradients for some lengths are NaN on Hopper where
+  all logits of a query are far below zero (pytorch/pytorch issue 196678; NVIDIA/cudnn-frontend
+  issues 160 and 1072).
 
   Args:
-    query, key, value, bias: as of `attend`, in bfloat16.
-    count: number of keys that get weight; those behind them are padding.
+    query, key, value, bias: as for `attend`, in bfloat16.
+    count: number of keys that get weight; the rest are padding.
   """
   queries = query.shape[1]
   query, key, value = (padded(x, fitting(x.shape[1])) for x in (query, key, value))
@@ -213,15 +225,18 @@ def attend_by_cudnn(
 
 
 def padded(x: jax.Array, tokens: int) -> jax.Array:
-  """(B, N, ...) with zeros behind, so that there are this many tokens; unchanged if there are."""
+  """(B, N, ...) padded with zeros to `tokens` tokens; unchanged if it already has as many."""
   missing = tokens - x.shape[1]
-  return jnp.pad(x, ((0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2))) if missing else x
+  if not missing:
+    return x
+  other_axes = [(0, 0)] * (x.ndim - 2)
+  return jnp.pad(x, ((0, 0), (0, missing), *other_axes))
 
 
 def fitting(tokens: int) -> int:
-  """The least number, from this one on, for which cuDNN's gradient can be relied on.
+  """The smallest number of tokens, at least `tokens`, for which cuDNN's gradient is reliable.
 
-  JAX refuses odd ones. Those that leave 64 when divided by 128 can give NaN (pytorch/pytorch issue
+  JAX refuses odd numbers. Numbers that are 64 modulo 128 can give NaN (pytorch/pytorch issue
   196678).
   """
   tokens += tokens % 2
@@ -238,7 +253,8 @@ def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:
   Returns:
     (B, heads, N, N).
   """
-  tokens, dim = query.shape[1], query.shape[-1]
+  tokens = query.shape[1]
+  dim = query.shape[-1]
   logits = jnp.einsum("bqhd,rhd->bhqr", query, table) / dim**0.5
   # Entry (q, k) is in column N - 1 + k - q. If rows are padded to 2 N, its flat position is
   # q 2 N + N - 1 + k - q = (N - 1) + q (2 N - 1) + k: rows of 2 N - 1 after the first N - 1.

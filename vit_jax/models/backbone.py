@@ -13,11 +13,11 @@ from vit_jax.models.convolution import StandardizedConv, group_norm, standardize
 from vit_jax.models.layers import remat, split_by_example
 
 EPSILON = 1e-5
-PADDING = {1: 0, 3: 1, 7: 3}  # pixels on each side, by the size of the kernel
+PADDING = {1: 0, 3: 1, 7: 3}  # {kernel size: pixels on each side}
 
 
 class Convolution(nn.Module):
-  """A standardised convolution inside a module, for the two-part names of the published weights."""
+  """A standardised convolution in a module of its own, as the published names have two levels."""
 
   features: int
   size: int
@@ -41,7 +41,7 @@ class PreActivated(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-    """(B, H, W, C) -> the convolution's output, and that of `projection` (channels, stride)."""
+    """(B, H, W, C) -> the outputs of the convolution and of `projection` (channels, stride)."""
     x = nn.relu(group_norm(EPSILON, self.dtype, "group_norm")(x))
     shortcut = None
     if self.projection:
@@ -93,16 +93,20 @@ class Unit(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
-    x, outputs = split_by_example(x), 4 * self.channels
-    project = x.shape[-1] != outputs or self.stride != 1
-    projection = (outputs, self.stride) if project else None
+    x = split_by_example(x)
+    outputs = 4 * self.channels
+    projection = None
+    if x.shape[-1] != outputs or self.stride != 1:
+      projection = (outputs, self.stride)
     y, shortcut = PreActivated(self.channels, 1, 1, self.dtype, projection, name="a")(x)
     if self.heads:
       y = AxialAttention(self.heads, self.stride, self.dtype, self.attention, name="b")(y)
     else:
       y, _ = PreActivated(self.channels, 3, self.stride, self.dtype, name="b")(y)
     y, _ = PreActivated(outputs, 1, 1, self.dtype, name="c")(y)
-    return y + (shortcut if project else x)
+    if shortcut is None:
+      shortcut = x
+    return y + shortcut
 
 
 class Stage(nn.Module):
@@ -142,7 +146,8 @@ class Backbone(nn.Module):
     x = nn.max_pool(x, (3, 3), strides=(2, 2))
     options = dict(heads=self.heads, dtype=self.dtype, attention=self.attention)
     for i, units in enumerate(self.stages):
-      stride, channels = 1 if i == 0 else 2, self.width * 2**i
+      stride = 1 if i == 0 else 2
+      channels = self.width * 2**i
       x = Stage(units, channels, stride, options, self.remat, name=f"block{i + 1}")(x)
     return nn.relu(group_norm(EPSILON, self.dtype, "group_norm")(x))
 

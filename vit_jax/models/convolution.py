@@ -1,4 +1,4 @@
-"""What a ResNet and the ResNet of a hybrid share: convolutions with standardised weights, stages.
+"""Standardised convolutions and stages, shared by ResNets and the ResNets of hybrids.
 
 The published weights of the two (Section 4.1) compute the standard deviation in two ways, which
 differ by up to 5e-4. So there are two functions.
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from vit_jax.process.text import shown
 
-# Residual units in each stage, by the depth that a name says.
+# Residual units in each stage, by the depth in the model's name.
 STAGES = {
   "26": (2, 2, 2, 2),
   "50": (3, 4, 6, 3),
@@ -20,7 +20,8 @@ STAGES = {
   "152": (3, 8, 36, 3),
   "200": (3, 24, 36, 3),
 }
-MAX_STAGES, MAX_UNITS = 6, 256  # the paper's deepest ResNet has 4 stages, 66 units
+MAX_STAGES = 6  # the paper's deepest ResNet has 4 stages, 66 units
+MAX_UNITS = 256
 GROUPS = 32  # of every GroupNorm
 
 
@@ -84,7 +85,7 @@ def map_size(pixels: int, stages: tuple[int, ...]) -> int:
 
 
 def stride_of(stages: tuple[int, ...]) -> int:
-  """Pixels from one position of that map to the next."""
+  """Pixels from one position of the map after the root and `stages` to the next."""
   return 4 * 2 ** max(len(stages) - 1, 0)
 
 

@@ -42,8 +42,11 @@ class MlpBlock(nn.Module):
       )
 
     drop = Dropout(self.dropout)
-    hidden = drop(GELU_FORMS[self.activation](dense(self.mlp_dim, "Dense_0")(x)), train=train)
-    return drop(dense(x.shape[-1], "Dense_1")(hidden), train=train)
+    gelu = GELU_FORMS[self.activation]
+    hidden = gelu(dense(self.mlp_dim, "Dense_0")(x))
+    hidden = drop(hidden, train=train)
+    outputs = dense(x.shape[-1], "Dense_1")(hidden)
+    return drop(outputs, train=train)
 
 
 class EncoderBlock(nn.Module):
@@ -55,7 +58,7 @@ class EncoderBlock(nn.Module):
     relative: relative position embeddings.
     position: fields of this block's own `PositionEmbedding`, or None.
     count: as in `Attention`.
-    branches: what the paper's blocks do not have: LayerScale and stochastic depth.
+    branches: LayerScale and stochastic depth, which the paper does not have.
   """
 
   mlp_dim: int
@@ -75,7 +78,7 @@ class EncoderBlock(nn.Module):
   def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool, rate=None):
     """(B, N, D) and position embeddings shared by all blocks -> (B, N, D) and None.
 
-    `rate` is that of stochastic depth in this block. `nn.scan` requires a pair.
+    `rate` is this block's rate of stochastic depth. `nn.scan` requires a pair as the result.
     """
     x = add_positions(split_by_example(x), shared, self.position)
     norm = functools.partial(LayerNorm, self.dtype, self.norm_epsilon, self.attention == "cudnn")
@@ -102,7 +105,7 @@ class AxialBlock(nn.Module):
   """A block over the rows of the grid, then one over its columns (Appendix D.6).
 
   Attributes:
-    grid: rows and columns of tokens; none stands before those of the patches.
+    grid: rows and columns of tokens; there are no tokens before the patches.
     options: fields of both `EncoderBlock`s.
     position: as in `EncoderBlock`.
   """
@@ -126,11 +129,11 @@ class AxialBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-  """Two stages, each with its own parameters: `add_positions`, and the call, which runs the blocks.
+  """The encoder in two stages with separate parameters: first `add_positions`, then the blocks.
 
   Attributes:
     grid: rows and columns of patches.
-    before: tokens before those of the patches.
+    before: number of tokens before the patches.
     others: as in `vit_jax.models.vit.ViT`.
   """
 
@@ -162,12 +165,13 @@ class Encoder(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
     """The blocks and the final LayerNorm: (B, N, D) -> (B, N, D)."""
-    shared, count = None, x.shape[1]
+    count = x.shape[1]
+    shared = None
     if position := self._position("every_layer_shared", x.shape[-1]):
       # This name differs, so that the parameters alone identify the model.
       shared = PositionEmbedding(**position, name="posembed_shared")()
     if self.attention == "cudnn" and not self.axial:
-      # Padded once: padding for each attention would move twelve times the bytes.
+      # Padding once here moves a twelfth of the bytes that padding in each attention would.
       x = batch_first(padded(x, fitting(count)))
     options = self._block_options(count) | dict(position=self._position("every_layer", x.shape[-1]))
     block = AxialBlock if self.axial else EncoderBlock
@@ -203,8 +207,9 @@ class Encoder(nn.Module):
       qk_norm=self.qk_norm,
       branches=self.branches,
     )
-    axial = dict(grid=self.grid, options=options)
-    return axial if self.axial else options | dict(count=count)
+    if self.axial:
+      return dict(grid=self.grid, options=options)
+    return options | dict(count=count)
 
   @nn.nowrap
   def _stacked(self, block):
@@ -214,7 +219,7 @@ class Encoder(nn.Module):
       variable_axes={"params": 0},
       length=self.depth,
       split_rngs={"params": True, "dropout": True},
-      in_axes=(nn.broadcast, nn.broadcast, 0),  # of the rates, each block gets its own
+      in_axes=(nn.broadcast, nn.broadcast, 0),  # each block gets its own rate
     )
     if self.is_initializing():
       return stacked
@@ -224,7 +229,7 @@ class Encoder(nn.Module):
 
 
 def add_positions(x: jax.Array, shared: jax.Array | None, own: dict | None) -> jax.Array:
-  """Adds the shared position embeddings and the calling block's own to the tokens, if given."""
+  """Adds the shared and the calling block's own position embeddings to the tokens, if given."""
   if shared is not None:
     x = x + padded(shared.astype(x.dtype), x.shape[1])
   if own is not None:
@@ -234,9 +239,11 @@ def add_positions(x: jax.Array, shared: jax.Array | None, own: dict | None) -> j
 
 
 def in_type(variables: dict, dtype: jnp.dtype) -> dict:
-  """The variables of blocks in the type of the computation, except those of LayerNorm."""
+  """Casts the variables of blocks to `dtype`, except those of LayerNorm."""
 
   def cast(path, leaf):
-    return leaf if "LayerNorm" in jax.tree_util.keystr(path) else leaf.astype(dtype)
+    if "LayerNorm" in jax.tree_util.keystr(path):
+      return leaf
+    return leaf.astype(dtype)
 
   return jax.tree_util.tree_map_with_path(cast, variables)

@@ -1,8 +1,8 @@
-"""What a family of models is. To add one, write a file that ends in a `Family`, and name it in
-`vit_jax.registry.FAMILIES`.
+"""The interface of a family of models.
 
-The modules of all families derive from `Network`. Other packages ask a model for what they need,
-and none of them asks which model it is. `vit_jax/models/resnet.py` is an example in one file.
+To add a family, write a file that ends in a `Family`, and name it in `vit_jax.registry.FAMILIES`.
+The modules of all families derive from `Network`. Other packages use a model only through this
+interface, whatever its family. `vit_jax/models/resnet.py` is an example in one file.
 """
 
 import dataclasses
@@ -18,16 +18,16 @@ from vit_jax.devices.sharding import ALL_LARGEST
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """A family: its names, and the ways from a name and from parameters to a module.
+  """A family of models: its names, and how a name or parameters determine a module.
 
   Attributes:
     module: the class of its models, a Flax module that derives from `Network`. Its fields are the
       options of `models.create`, and those that `config.Model` has too are settings.
     names: the names that `models.names()` lists.
-    fields: (name) -> the fields of the module that a name of the family stands for; else None.
-    recognise: (parameters, blocks unstacked) -> the fields that they determine; None: they are of
-      another family. Errors of access, such as KeyError, mean that a parameter is missing.
-    alike: (module) -> names of models like it, among which `models.settings_of` takes the nearest.
+    fields: (name) -> the fields of the module with this name; None: the family has no such name.
+    recognise: (parameters, blocks unstacked) -> the fields that they determine; None: they belong
+      to another family. Access errors, such as KeyError, mean that a parameter is missing.
+    alike: (module) -> names of similar models, of which `models.settings_of` takes the nearest.
   """
 
   module: type
@@ -38,7 +38,7 @@ class Family:
 
 
 class Network:
-  """Base class of all models: what the other packages ask of a model.
+  """Base class of all models: the interface that the other packages use.
 
   A module is called with images (B, H, W, 3), floats in [-1, 1], and `train`. It returns logits
   (B, num_classes), float32, and features: "patches" (B, N, D), its output at each place of the
@@ -47,8 +47,7 @@ class Network:
   `num_classes` and `dtype`, the type of the computation, `grid`, `feature_width` and `macs`.
 
   Attributes:
-    sharding: the rules by which its parameters are split over devices; see
-      `vit_jax.devices.sharding`.
+    sharding: rules that split its parameters over devices; see `vit_jax.devices.sharding`.
   """
 
   sharding = ALL_LARGEST
@@ -75,15 +74,15 @@ class Network:
     return 1
 
   def largest_side(self, most: int) -> int:
-    """The largest side up to `most` of square images that the model is meant for; 0: none."""
+    """The largest side, up to `most`, of square images that suit the model; 0: none."""
     return most
 
   def usual_side(self) -> int:
-    """A side of images that suits all of its parameters; 0: they belong to one size of images."""
+    """An image side that suits any parameters of it; 0: parameters are for one image size."""
     return 0
 
   def side_of(self, params: dict) -> int:
-    """The side of the square images that the parameters are for, pixels; 0: they do not tell."""
+    """The side in pixels of the square images that the parameters are for; 0: unknown."""
     del params
     return 0
 
@@ -103,37 +102,40 @@ class Network:
 
   def parameter_shapes(self, side: int) -> dict:
     """The tree of parameters as shapes and types, for images of `side` pixels; uses no device."""
+
+    def init(images):
+      return self.init(jax.random.key(0), images, train=False)
+
     images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
-    init = lambda images: self.init(jax.random.key(0), images, train=False)
     return jax.eval_shape(init, images)["params"]
 
   def macs(self, height: int, width: int) -> int:
     """Multiply-adds of one image's forward pass; only matmuls and convolutions count.
 
-    Products with the zeros around a map are left out, as by XLA and in the paper's Table 6.
+    Products with zero padding do not count, as in XLA's count and in the paper's Table 6.
     """
     raise NotImplementedError
 
-  # What a model cannot do, as the end of a sentence; "" if it can, and then it has the members of
-  # the class that is named.
+  # Each gives the reason why a model cannot do something, as the end of a sentence; "" if it can.
+  # A model that can must have the members of the class that the docstring names.
 
   def why_not_masked(self) -> str:
-    """Why it cannot learn by masked patch prediction; otherwise it is `Maskable`."""
+    """Why it cannot learn by masked patch prediction; "" for a `Maskable` model."""
     return (
       "it has no patch embeddings to corrupt; give a ViT, such as --config.model.name=ViT-B/16."
     )
 
   def why_opaque(self) -> str:
-    """Why its filters, position embeddings and attention cannot be shown; else `Inspectable`."""
+    """Why its inside cannot be shown (filters, attention); "" for an `Inspectable` model."""
     return f"these weights are of a {type(self).__name__}, which shows nothing of its inside."
 
   def why_no_map(self) -> str:
-    """Why its attention, although it can be shown, makes no maps over the image."""
+    """Why an `Inspectable` model's attention gives no maps over the image; "" if it does."""
     return ""
 
 
 class Maskable:
-  """What masked patch prediction also needs: the stages of the model up to its encoder's output.
+  """The interface that masked patch prediction needs: the stages up to the encoder's output.
 
   The "patches" of `features` are `patches(encode(add_positions(embed(images), grid), grid))`.
   """
@@ -153,16 +155,16 @@ class Maskable:
     """The tokens that belong to patches."""
 
   def encoder_macs(self, height: int, width: int) -> int:
-    """As `macs`, of these stages."""
+    """As `macs`, for these stages only."""
 
 
 class AttentionGrid(NamedTuple):
-  """The patches that one attention attends to together.
+  """The patches that attend to each other in one attention.
 
   Attributes:
-    grid: their rows and columns.
-    lines: if these are a row or a column of the image, how many there are; 0: they are the image.
-    name: of the direction, " rows" or " columns"; "" for the whole image.
+    grid: rows and columns of these patches.
+    lines: number of rows or columns of the image that attend separately; 0: the whole image is one.
+    name: the direction, " rows" or " columns"; "" for the whole image.
   """
 
   grid: tuple[int, int]
@@ -171,7 +173,7 @@ class AttentionGrid(NamedTuple):
 
 
 class Inspectable:
-  """What looking inside also needs.
+  """The interface that the inspection of a model needs.
 
   Attributes:
     depth, width, heads: of the blocks.
@@ -185,35 +187,35 @@ class Inspectable:
   pool: str
 
   def tokens_before(self) -> int:
-    """How many tokens stand before those of the patches, which are the last in raster order."""
+    """The number of tokens before the patches; the patches come last, in raster order."""
 
   def attention_grids(self, grid: tuple[int, int]) -> tuple["AttentionGrid", ...]:
-    """What each attention of a block attends to, for images with this grid of patches."""
+    """The grid of each attention of a block, for images with this grid of patches."""
 
   def attentions(self, tree: dict) -> list[dict]:
     """The subtree of each attention, from the first layer to the last.
 
-    Each has handed out its weights (`vit_jax.models.attention.hand_out`).
+    Each holds its attention weights (`vit_jax.models.attention.hand_out`).
 
     Args:
       tree: Flax's intermediates; blocks unstacked.
     """
 
   def pooling(self, tree: dict) -> dict | None:
-    """As `attentions`, of the attention that pools the patches; None if there is none."""
+    """As `attentions`, for the attention that pools the patches; None if there is none."""
 
   def filters(self, params: dict) -> jax.Array:
-    """The filters that see the pixels, (P, P, 3, D)."""
+    """The filters of the first layer, applied to pixels, (P, P, 3, D)."""
 
   def filters_in_words(self) -> str:
-    """The part of the model that they belong to."""
+    """The name of the layer with these filters."""
 
   def position_tables(self, params: dict, grid: tuple[int, int]) -> dict[str, jax.Array]:
-    """{place: position embeddings (N, D) of the patches}; {} if none, or relative ones."""
+    """{place: position embeddings (N, D) of the patches}; {} if there are none or relative ones."""
 
 
 def check_sizes(model: Network, name: str, *keys: str):
-  """Checks that sizes of a model are not 0, which is for models that have no such part.
+  """Checks that sizes of a model are not 0; 0 is for models without the layers in question.
 
   Raises:
     ValueError: one is.

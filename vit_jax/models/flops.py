@@ -1,4 +1,4 @@
-"""Formulas for the cost of models; `Network.macs` (vit_jax/models/family.py) adds them up."""
+"""Formulas for the cost of layers; `Network.macs` (vit_jax/models/family.py) adds them up."""
 
 import math
 
@@ -6,9 +6,12 @@ import jax
 
 
 def by_part(params: dict) -> dict[str, int]:
-  """{part: number of its parameters} of a tree of arrays or of their shapes."""
-  sizes = lambda part: (math.prod(x.shape) for x in jax.tree.leaves(part))
-  return {name: sum(sizes(part)) for name, part in params.items()}
+  """{name of a subtree at the top: its number of parameters}, for arrays or their shapes."""
+
+  def size(subtree) -> int:
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(subtree))
+
+  return {name: size(subtree) for name, subtree in params.items()}
 
 
 def block_macs(tokens: int, width: int, mlp_dim: int, *, relative: bool) -> int:
@@ -25,7 +28,7 @@ def attention_macs(tokens: int, width: int, *, relative: bool) -> int:
 def resnet_macs(
   stages: tuple[int, ...], width: int, heads: int, height: int, columns: int
 ) -> tuple[int, int]:
-  """Multiply-adds of root and stages, and the channels of their output.
+  """The multiply-adds of root and stages, and the channels of the last stage's output.
 
   Args:
     stages: residual units of each stage.
@@ -33,10 +36,9 @@ def resnet_macs(
     heads: not 0 if axial attention replaces the 3 x 3 convolutions.
     height, columns: of the image, pixels.
   """
-  halve = lambda size: -(-size // 2)
   macs = _taps(height, 7, 2) * _taps(columns, 7, 2) * 3 * width
-  h, w = halve(height), halve(columns)
-  h, w = halve(h), halve(w)
+  h = _divided(_divided(height, 2), 2)  # by the root's convolution, then by its pooling
+  w = _divided(_divided(columns, 2), 2)
   channels = width
   for stage, units in enumerate(stages):
     middle = width * 2**stage
@@ -48,7 +50,8 @@ def resnet_macs(
         macs += w * attention_macs(h, middle, relative=True)
       else:
         macs += _taps(h, 3, stride) * _taps(w, 3, stride) * middle**2
-      h, w = -(-h // stride), -(-w // stride)
+      h = _divided(h, stride)
+      w = _divided(w, stride)
       macs += h * w * middle * 4 * middle
       if unit == 0:
         macs += h * w * channels * 4 * middle  # the shortcut's projection
@@ -56,11 +59,16 @@ def resnet_macs(
   return macs, channels
 
 
-def _taps(size: int, kernel: int, stride: int) -> int:
-  """Products of a kernel along an axis, at all of its ceil(size / stride) places together.
+def _divided(size: int, stride: int) -> int:
+  """size / stride, rounded up."""
+  return -(-size // stride)
 
-  Those with the `kernel // 2` zeros at each end are left out. With "SAME", which may pad one less
-  at one end, they are as many.
+
+def _taps(size: int, kernel: int, stride: int) -> int:
+  """Products of a kernel along an axis, summed over its ceil(size / stride) places.
+
+  Products with the `kernel // 2` zeros at each end do not count. "SAME" padding, which may have one
+  zero less at one end, gives the same number.
   """
   starts = range(-(kernel // 2), size - kernel // 2, stride)
   return sum(min(start + kernel, size) - max(start, 0) for start in starts)

@@ -38,13 +38,15 @@ def as_input(images: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 
 def split_by_example(x: jax.Array) -> jax.Array:
-  """x with its first axis split over "data" and "fsdp" of the current mesh; else unchanged.
+  """x with its first axis split over "data" and "fsdp" of the current mesh, if there is one.
 
   If parameters are split, XLA would otherwise split activations by features too, and move them
   between devices in every layer. Moving the parameters takes less communication.
   """
   axes = split_axes()
-  return jax.lax.with_sharding_constraint(x, P(axes)) if axes else x
+  if not axes:
+    return x
+  return jax.lax.with_sharding_constraint(x, P(axes))
 
 
 def split_axes() -> tuple[str, ...]:
@@ -56,12 +58,15 @@ def split_axes() -> tuple[str, ...]:
 
 
 def batch_first(x: jax.Array) -> jax.Array:
-  """(B, N, D) with the batch as the first axis in memory, on GPUs; each device has its examples.
+  """(B, N, D) with the batch as the first axis in memory, on GPUs; examples stay on their devices.
 
-  Left alone, XLA makes the batch the last axis, and each matmul is transposed. Outside
-  of a shard_map, it would gather all examples on every device to give them a layout.
+  Without this constraint XLA makes the batch the last axis, and every matmul is transposed. Outside
+  a shard_map the constraint would gather all examples on every device.
   """
-  constrained = lambda x: with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))
+
+  def constrained(x):
+    return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))
+
   axes = split_axes()
   if not axes:
     return constrained(x)
@@ -70,7 +75,7 @@ def batch_first(x: jax.Array) -> jax.Array:
 
 
 def remat(block, policy: str, *, scan: bool = False, static_argnums=()):
-  """The module class `block`, whose activations the backward pass recomputes by `policy`.
+  """The module class `block`, with activations recomputed in the backward pass by `policy`.
 
   The policies are "none" (the same class), "dots" (all but the outputs of dense layers) and
   "everything".
@@ -108,8 +113,8 @@ def normalize(
 ) -> jax.Array:
   """LayerNorm of (..., D) by scale and bias (D,); float32.
 
-  `keep`: the backward pass reads the mean and the deviation. On GPUs, XLA would compute them again,
-  and write an array of float32 for the gradients of scale and bias.
+  With `keep` the backward pass reads the saved mean and deviation. Otherwise XLA on GPUs computes
+  them again, and writes a float32 array for the gradients of scale and bias.
   """
   return _normalize_forward(x, scale, bias, epsilon, keep)[0]
 
@@ -148,7 +153,8 @@ def _gelu_forward(x):
 
 
 def _gelu_backward(x, grad):
-  scale, cubic = math.sqrt(2 / math.pi), 0.044715
+  scale = math.sqrt(2 / math.pi)
+  cubic = 0.044715
   wide = x.astype(jnp.float32)
   tanh = jnp.tanh(scale * (wide + cubic * wide**3))
   inner = scale * (1 + 3 * cubic * wide**2)
@@ -216,7 +222,7 @@ class Head(nn.Module):
     num_classes: number of logits.
     bias: initial value of b.
     dtype: type of the computation; parameters are float32.
-    std: standard deviation of the initial W; 0: it is zero (Section 3.2).
+    std: standard deviation of the initial W; 0: W is zero (Section 3.2).
   """
 
   num_classes: int

@@ -12,7 +12,7 @@ from vit_jax.config.model import ARCHITECTURE, USUAL, Model
 from vit_jax.models.family import Family, Network
 from vit_jax.process.text import shown
 
-NO_FIELDS = {"name", "family", "compute_dtype"}  # settings that are no fields of modules
+NO_FIELDS = {"name", "family", "compute_dtype"}  # settings that are not fields of modules
 
 
 def names() -> tuple[str, ...]:
@@ -40,7 +40,8 @@ def create(name: str, **options) -> Network:
   """
   meaning = model_names.translated(name)
   if meaning and meaning.same:
-    name, options = meaning.name, meaning.options | options
+    name = meaning.name
+    options = meaning.options | options
   family, fields = described(name)
   known = _options(family)
   for key in options:
@@ -52,14 +53,14 @@ def create(name: str, **options) -> Network:
 
 
 def configured(settings: config.Model) -> Network:
-  """The module that config.model describes; what is AUTO is as the name says.
+  """The module that config.model describes; the name decides the settings that are AUTO.
 
   If config.model.compute_dtype is AUTO, the module computes in bfloat16.
 
   Raises:
-    ValueError: there is no such model, it lacks what a setting asks for, or settings contradict
-      each other; the message begins with the wrong setting.
-    ConfigError: the name or the number of classes is left to data or weights.
+    ValueError: there is no such model, a setting asks for an option that it lacks, or settings
+      contradict each other; the message begins with the wrong setting.
+    ConfigError: the name or the number of classes is AUTO.
   """
   for key in ("name", "num_classes"):
     if getattr(settings, key) == config.AUTO:
@@ -67,27 +68,39 @@ def configured(settings: config.Model) -> Network:
         f"config.model.{key}={config.AUTO} follows from data or weights, which are not known here; "
         "give it."
       )
-  usual = {field.name: USUAL.get(field.name, field.default) for field in dataclasses.fields(Model)}
-  usual["attention"] = "xla"
   values = vars(expanded(settings))
   kind = registry.FAMILIES[values["family"]].module
   known = {field.name for field in dataclasses.fields(kind)} - NO_FIELDS
   others = {key: x for key, x in values.items() if key not in known | NO_FIELDS}
-  if lacking := [key for key, x in others.items() if x not in (usual[key], config.AUTO)]:
-    flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
-    raise ValueError(
-      f"{lacking[0]} is no option of {settings.name}; give {flags} to leave out what it lacks."
-    )
+  _check_usual(others, settings.name)
   given = {key: values[key] for key in values.keys() & known}
-  auto = settings.compute_dtype == config.AUTO
-  module = kind(**given, dtype=jnp.dtype("bfloat16" if auto else settings.compute_dtype))
+  compute_dtype = settings.compute_dtype
+  if compute_dtype == config.AUTO:
+    compute_dtype = "bfloat16"
+  module = kind(**given, dtype=jnp.dtype(compute_dtype))
   module.check(settings.name)
   return module
 
 
+def _check_usual(values: dict, name: str):
+  """Checks that settings which the model `name` does not have are left at their usual values.
+
+  Raises:
+    ValueError: one is not.
+  """
+  usual = {field.name: USUAL.get(field.name, field.default) for field in dataclasses.fields(Model)}
+  usual["attention"] = "xla"
+  lacking = [key for key, x in values.items() if x not in (usual[key], config.AUTO)]
+  if lacking:
+    flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
+    raise ValueError(
+      f"{lacking[0]} is no option of {name}; give {flags} to leave out what it lacks."
+    )
+
+
 @contextlib.contextmanager
 def named_as_settings() -> Iterator[None]:
-  """Lets errors about a model name the setting.
+  """Makes errors about a model name the setting.
 
   Raises:
     ConfigError: in place of a ValueError.
@@ -101,7 +114,7 @@ def named_as_settings() -> Iterator[None]:
 
 
 def fields_of(name: str) -> dict:
-  """The settings of the architecture that a name stands for, by their names.
+  """The architecture settings of the model with this name, {setting: value}.
 
   Raises:
     ValueError: there is no such model.
@@ -111,13 +124,13 @@ def fields_of(name: str) -> dict:
 
 
 def fields_of_module(module: Network) -> dict:
-  """The settings of a module's architecture, by their names; those that it has."""
+  """The architecture settings that a module has, {setting: value}."""
   had = {key: getattr(module, key) for key in ARCHITECTURE if hasattr(module, key)}
   return had | {"family": family_of(module)}
 
 
 def expanded(settings: config.Model) -> config.Model:
-  """The settings with the fields that their name stands for, where they do not give them.
+  """The settings, with architecture fields that are AUTO filled in from the model's name.
 
   Raises:
     ValueError: there is no such model.
@@ -136,7 +149,7 @@ def family_of(module: Network) -> str:
 
 
 def described(name: str) -> tuple[Family, dict]:
-  """The family and the fields that one of our names stands for.
+  """The family and the module fields of the model with this name.
 
   Raises:
     ValueError: there is no such model.
@@ -145,13 +158,19 @@ def described(name: str) -> tuple[Family, dict]:
     fields = family.fields(name)
     if fields is not None:
       return family, fields
-  meaning = model_names.translated(name)
-  what = f"has {meaning.lacking}, which no model here has" if meaning and meaning.lacking else ""
-  near = [*([meaning.name] if meaning else ()), *suggestions.alike(name, sorted(names()), 0.5)]
-  raise ValueError(
-    f"name={shown(name)} {what or 'is no model'}; nearest: "
-    f"{', '.join(list(dict.fromkeys(near or names()))[:5])}."
-  )
+  raise _unknown(name)
+
+
+def _unknown(name: str) -> ValueError:
+  """The error for a name that no family has; it suggests the nearest names."""
+  wrong = "is no model"
+  near = suggestions.alike(name, sorted(names()), 0.5)
+  if meaning := model_names.translated(name):
+    near = [meaning.name, *near]
+    if meaning.lacking:
+      wrong = f"has {meaning.lacking}, which no model here has"
+  nearest = list(dict.fromkeys(near or names()))[:5]
+  return ValueError(f"name={shown(name)} {wrong}; nearest: {', '.join(nearest)}.")
 
 
 def _options(family: Family) -> set[str]:

@@ -1,6 +1,6 @@
-"""Position embeddings for the stem and for the inputs of layers (Appendix D.4, Table 8).
+"""Position embeddings that are added to tokens, at the stem or at layers (Appendix D.4, Table 8).
 
-Relative embeddings change the attention weights instead; they are in attention.py.
+Relative embeddings change the attention weights instead; see attention.py.
 """
 
 import flax.linen as nn
@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Fixed embeddings of later papers, which have no parameters: the exponents of the frequencies go
-# from 0 to 1, the 1 included or not (`wave`).
+# Fixed embeddings of later papers, without parameters. The exponents of the frequencies go from 0
+# to 1; the value says whether 1 is included (`wave`).
 FIXED = {"sincos2d": True, "sincos2d_mae": False}
 ADDED = ("1d", "2d", *FIXED)  # the kinds that are added to tokens
 TEMPERATURE = 10_000
@@ -19,13 +19,13 @@ class PositionEmbedding(nn.Module):
   """A table with one vector for each token.
 
   Attributes:
-    kind: "1d", one learned vector for each token, those before the patches first, then the patches
-      in raster order; or "2d", a learned vector of size D/2 for each row of the grid and one for
-      each column, concatenated; or one of `FIXED`, a wave of size D/2 for the column and one for
-      the row, concatenated. In all but "1d" the tokens before the patches, which have no position,
-      get zeros.
+    kind: "1d", one learned vector for each token, first for the tokens before the patches, then for
+      the patches in raster order; or "2d", a learned vector of size D/2 for each row of the grid
+      and one for each column, concatenated; or one of `FIXED`, a wave of size D/2 for the column
+      and one for the row, concatenated. In all but "1d" the tokens before the patches have no
+      position and get zeros.
     grid: rows and columns of patches.
-    before: tokens before those of the patches, such as the class token.
+    before: number of tokens before the patches, such as the class token.
     width: D.
   """
 
@@ -38,26 +38,28 @@ class PositionEmbedding(nn.Module):
   def __call__(self) -> jax.Array:
     """The table (1, before + N, D), float32."""
     rows, columns = self.grid
-    init, half = nn.initializers.normal(0.02), self.width // 2
+    half = self.width // 2
+    init = nn.initializers.normal(0.02)
     if self.kind == "1d":
       shape = (1, self.before + rows * columns, self.width)
       return self.param("pos_embedding", init, shape)
     if self.kind == "2d":
       row = self.param("pos_embedding_row", init, (rows, half))
       column = self.param("pos_embedding_column", init, (columns, half))
-      first, second = row[:, None], column[None]
+      first = row[:, None]
+      second = column[None]
     else:
       last = FIXED[self.kind]
-      first, second = wave(columns, half, last=last)[None], wave(rows, half, last=last)[:, None]
+      first = wave(columns, half, last=last)[None]
+      second = wave(rows, half, last=last)[:, None]
     shape = (rows, columns, half)
-    table = jnp.concatenate(
-      [jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)], axis=-1
-    ).reshape(1, rows * columns, self.width)
+    halves = [jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)]
+    table = jnp.concatenate(halves, axis=-1).reshape(1, rows * columns, self.width)
     return jnp.pad(table, ((0, 0), (self.before, 0), (0, 0)))
 
 
 def wave(count: int, width: int, *, last: bool) -> np.ndarray:
-  """Sines, then cosines, of the places 0, 1, ... along one axis: (count, width), float32.
+  """Sines, then cosines, of the positions 0, 1, ... along one axis: (count, width), float32.
 
   The n = width / 2 frequencies are 10000^-e. With `last`, e = 0, 1 / (n - 1), ..., 1 (Beyer et al.,
   "Better plain ViT baselines for ImageNet-1k", 2022, in its published code); without,

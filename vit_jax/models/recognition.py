@@ -1,6 +1,6 @@
 """Finds the model of a parameter tree from the names and shapes of its parameters.
 
-Also says in words what a module is, and in what two differ.
+Also describes a module, and the differences between two modules, in words.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from vit_jax import config, registry
 from vit_jax.config.fields import AUTO
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, OUTSIDE, USUAL, Model
 from vit_jax.models import naming
-from vit_jax.models.family import Network
+from vit_jax.models.family import Family, Network
 from vit_jax.models.positions import FIXED
 
 
@@ -33,16 +33,16 @@ def architecture(module: Network) -> dict:
 
 
 def settings_of(module: Network) -> config.Model:
-  """config.model of a module: all fields of its architecture, and the nearest of our names.
+  """config.model of a module: all fields of its architecture, and the nearest name.
 
-  Type, dropout, classes and the like do not belong to the description: they keep their defaults.
-  The name is AUTO if the family has none for such a module.
+  Settings outside the architecture, such as type, dropout and classes, keep their defaults. The
+  name is AUTO if the family has none for such a module.
   """
   return config.Model(name=_nearest(module)[0], **USUAL | naming.fields_of_module(module))
 
 
 def in_words(module: Network) -> str:
-  """A module's name, and what it has otherwise: "ViT-L/16 depth=8"; its class if it has no name."""
+  """A module's nearest name and its other fields, "ViT-L/16 depth=8"; its class if without name."""
   name, others = _nearest(module)
   if name == config.AUTO:
     return type(module).__name__
@@ -50,17 +50,22 @@ def in_words(module: Network) -> str:
 
 
 def _nearest(module: Network) -> tuple[str, dict]:
-  """The name that says most of a module, and the fields that it has otherwise; AUTO: no name."""
-  here, candidates = architecture(module), []
+  """The name that is nearest to a module, and the fields that differ from it; AUTO: no name."""
+  here = architecture(module)
+  candidates = []
   for name in registry.FAMILIES[naming.family_of(module)].alike(module):
     named = naming.create(name)
     others = {key: x for key, x in here.items() if x != getattr(named, key)}
     candidates.append((len(others), name not in naming.names(), name, others))
-  return min(candidates, key=lambda x: x[:2], default=(0, False, config.AUTO, {}))[2:]
+  if not candidates:
+    return config.AUTO, {}
+  # The fewest differing fields; of several names, one that `naming.names` lists.
+  _, _, name, others = min(candidates, key=lambda candidate: candidate[:2])
+  return name, others
 
 
 UNKNOWN = Model()
-# What reading a tree of another layout raises.
+# Errors from reading a tree with another layout.
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
@@ -73,46 +78,62 @@ def module_of(params: dict, known: Model = UNKNOWN) -> Network:
 
   Args:
     params: parameter tree of this project, with unstacked blocks; the head may be missing.
-    known: what is known of the architecture. If that is all (its family is given), the module has
-      these fields. Otherwise they are recognised in the parameters, and of `known` counts only what
-      parameters do not show (`config.model.CONFIG_ONLY_FIELDS`); without parameters of positions,
-      these are "none" or a kind without parameters.
+    known: what is known of the architecture. If its family is given, it is complete, and the module
+      has these fields. Otherwise the fields are recognised from the parameters, and only those that
+      parameters do not show are taken from `known` (`config.model.CONFIG_ONLY_FIELDS`); without
+      position parameters, the positions are "none" or a kind without parameters.
 
   Raises:
     ValueError: the names or shapes belong to no model of this project, or to another one than is
       known.
   """
-  names = [*registry.FAMILIES] if known.family == AUTO else [known.family]
+  names = [known.family]
+  if known.family == AUTO:
+    names = [*registry.FAMILIES]
   try:
-    for name in reversed(names):  # variants come behind what they vary
+    for name in reversed(names):  # variants come after the family that they vary
       family = registry.FAMILIES[name]
       found = family.recognise(params)
       if found is not None:
-        fields = {field.name for field in dataclasses.fields(family.module)}
-        given = _unseen(known) if known.family == AUTO else _agreeing(known, found)
-        return family.module(**{key: x for key, x in given.items() if key in fields} | found)
+        return _module(family, known, found)
   except _ERRORS as error:
     raise _not_known(params, error) from error
   raise _not_known(params, UnlikeError(f"no model of {' or '.join(names)} has such names"))
 
 
+def _module(family: Family, known: Model, found: dict) -> Network:
+  """The module with the fields `found` in its parameters, and those that `known` adds.
+
+  Raises:
+    UnlikeError: the two contradict each other.
+  """
+  if known.family == AUTO:
+    given = _unseen(known)
+  else:
+    given = _agreeing(known, found)
+  fields = {field.name for field in dataclasses.fields(family.module)}
+  return family.module(**{key: x for key, x in given.items() if key in fields} | found)
+
+
 def _unseen(known: Model) -> dict:
-  """What is known of the fields that parameters do not show."""
-  given = {key: x for key in CONFIG_ONLY_FIELDS if (x := getattr(known, key)) != AUTO}
-  fixed = given.get("positions") if given.get("positions") in FIXED else "none"
-  return given | dict(positions=fixed)
+  """The known fields that parameters do not show."""
+  values = {key: getattr(known, key) for key in CONFIG_ONLY_FIELDS}
+  given = {key: x for key, x in values.items() if x != AUTO}
+  if given.get("positions") not in FIXED:
+    given["positions"] = "none"
+  return given
 
 
 def _agreeing(known: Model, found: dict) -> dict:
-  """All fields of an architecture, which are those that its parameters show.
+  """All known fields of an architecture, after a check against those `found` in its parameters.
 
   Raises:
-    UnlikeError: they are not.
+    UnlikeError: a field differs.
   """
   given = {key: getattr(known, key) for key in ARCHITECTURE if key != "family"}
-  differing = {key: x for key, x in given.items() if key in found and found[key] != x}
-  for key, x in differing.items():
-    raise UnlikeError(f"{key} is {found[key]} in them, and {x} in what describes them")
+  for key, x in given.items():
+    if key in found and found[key] != x:
+      raise UnlikeError(f"{key} is {found[key]} in them, and {x} in what describes them")
   return given
 
 
@@ -131,14 +152,16 @@ def child_count(tree: dict, prefix: str, *, first: int = 0) -> int:
 
 def outputs(params: dict) -> int:
   """Outputs of the head; 1 without a head."""
-  return params["head"]["kernel"].shape[-1] if "head" in params else 1
+  if "head" not in params:
+    return 1
+  return params["head"]["kernel"].shape[-1]
 
 
 def patch_grid(params: dict, before: int) -> tuple[int, int] | None:
   """Rows and columns of patches of the position embeddings; None if there are no embeddings.
 
-  A table with one vector per token, of which `before` stand before the patches, does not determine
-  its rows: the grid is assumed to be square.
+  A table with one vector per token does not determine the rows, so the grid is assumed to be
+  square. The first `before` vectors are for the tokens before the patches.
 
   Raises:
     ValueError: the number of patches is not a square, or the embeddings have another layout.
@@ -163,7 +186,7 @@ def patch_grid(params: dict, before: int) -> tuple[int, int] | None:
 
 
 def position_tables(params: dict) -> list[dict]:
-  """All nodes of the tree with 1-D or 2-D position embeddings."""
+  """All subtrees with 1-D or 2-D position embeddings."""
   tables = []
   for name, node in params.items():
     if name in ("posembed_input", "posembed_shared"):

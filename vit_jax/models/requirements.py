@@ -8,7 +8,8 @@ from vit_jax.config import MAX_SIDE, ConfigError
 from vit_jax.models.attention import Attention
 from vit_jax.models.family import Network
 
-AMPERE, HOPPER = 8, 9  # their compute capabilities are 8.x and 9.0
+AMPERE = 8  # compute capability 8.x
+HOPPER = 9  # compute capability 9.0
 USE_XLA = "use --config.model.attention=xla"
 NOT_IN_FLOAT32 = (
   "config.model.attention='cudnn' computes in bfloat16 only; set "
@@ -47,38 +48,40 @@ def largest_side(module: Network, most: int, whose: str) -> int:
 
 
 def check_attention(module: Network, side: int, device: jax.Device):
-  """Checks that the library that is to compute attention can.
+  """Checks that cuDNN can compute the attention of a module, if the module asks for it.
 
   Args:
-    module: in the type in which it computes.
+    module: with the type in which it computes.
     side: of the images, pixels.
     device: one of those that compute.
 
   Raises:
-    ConfigError: it is cuDNN, which cannot.
+    ConfigError: cuDNN is asked for, and cannot.
   """
-  asked = getattr(module, "attention", "xla") == "cudnn"
-  if asked and (reason := why_not_cudnn(module, side, device)):
+  if getattr(module, "attention", "xla") != "cudnn":
+    return
+  if reason := why_not_cudnn(module, side, device):
     raise ConfigError(reason)
 
 
 def attention_on(module: Network, side: int, device: jax.Device) -> str:
-  """The library that computes the attention of a module, "cudnn" where it can; else "xla".
+  """The library that computes the attention of a module: "cudnn" where it can, else "xla".
 
   Args:
-    module: in the type in which it computes.
+    module: with the type in which it computes.
     side: of the images, pixels.
     device: one of those that compute.
   """
-  able = hasattr(module, "attention") and not why_not_cudnn(module, side, device)
-  return "cudnn" if able else "xla"
+  if hasattr(module, "attention") and not why_not_cudnn(module, side, device):
+    return "cudnn"
+  return "xla"
 
 
 def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
-  """What keeps cuDNN from computing the attention of this model on this device; "": nothing.
+  """Why cuDNN cannot compute the attention of this model on this device; "" if it can.
 
-  Its conditions are those of `jax.nn.dot_product_attention`, which raises errors of its own, but
-  for the number of tokens, which the models make even.
+  The conditions are those of `jax.nn.dot_product_attention`, except the one on the number of
+  tokens, which the models make even.
   """
   if device.platform != "gpu":
     return (

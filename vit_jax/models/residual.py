@@ -1,4 +1,4 @@
-"""What later papers do to the output of a residual branch; the ViT paper adds it as it is.
+"""LayerScale and stochastic depth for residual branches; the ViT paper has neither.
 
 A block is x + branch(x). With LayerScale and stochastic depth it is x + b / (1 - p) s branch(x).
 """
@@ -13,10 +13,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Branches:
-  """The options of all residual branches of a model; their meaning is in `vit_jax.models.vit.ViT`.
-
-  The fields are those of the model.
-  """
+  """The options of all residual branches of a model; the fields are those of `ViT`."""
 
   layer_scale: bool = False
   layer_scale_init: float = 1e-4
@@ -59,7 +56,7 @@ class LayerScale(nn.Module):
   transformers", 2021, Section 2).
 
   Attributes:
-    initial: value of every factor in the beginning.
+    initial: initial value of every factor.
   """
 
   initial: float

@@ -30,7 +30,7 @@ class ResNet(Network, nn.Module):
     num_classes: outputs of the head.
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
-    attention: "cudnn", on GPUs, or "xla", as "auto" is computed too.
+    attention: "cudnn", on GPUs, or "xla"; "auto" computes like "xla".
     remat: what the backward pass recomputes in each unit: "none", "dots" or "everything".
   """
 
@@ -49,8 +49,8 @@ class ResNet(Network, nn.Module):
     """Classifies images.
 
     Args:
-      images: (B, H, W, 3) in [-1, 1], of any size; with axial attention of one size for ever,
-        since its relative embeddings belong to it.
+      images: (B, H, W, 3) in [-1, 1], of any size; with axial attention always of the same size,
+        as the relative embeddings are for that size.
       train: changes nothing: there is no dropout.
 
     Returns:
@@ -99,7 +99,7 @@ class ResNet(Network, nn.Module):
     return stride_of(self.stages)
 
   def usual_side(self) -> int:
-    """Convolutions take any size; relative position embeddings belong to one."""
+    """Convolutions take any size; relative position embeddings are for one size."""
     return 0 if self.heads else 224
 
   def feature_width(self) -> int:
@@ -126,10 +126,15 @@ AXIAL_HEADS = 8  # of the axial attention; the paper does not state the number
 def fields_of_name(name: str) -> dict | None:
   """As `Family.fields`."""
   match = _NAME.fullmatch(name)
-  if not match or (depth := match["depth"] or match["axial"]) not in STAGES:
+  if not match:
     return None
-  axial = dict(heads=AXIAL_HEADS) if match["axial"] else {}
-  return dict(stages=STAGES[depth], width=64 * int(match["factor"] or 1)) | axial
+  depth = match["depth"] or match["axial"]
+  if depth not in STAGES:
+    return None
+  fields = dict(stages=STAGES[depth], width=64 * int(match["factor"] or 1))
+  if match["axial"]:
+    fields["heads"] = AXIAL_HEADS
+  return fields
 
 
 def recognise(params: dict) -> dict | None:
@@ -151,8 +156,10 @@ def recognise(params: dict) -> dict | None:
 
 def alike(module: ResNet) -> list[str]:
   """As `Family.alike`."""
+  if module.heads:
+    return [f"Axial-R{depth}" for depth in STAGES]
   factor = max(module.width // 64, 1)
-  return [f"Axial-R{depth}" if module.heads else f"R{depth}x{factor}" for depth in STAGES]
+  return [f"R{depth}x{factor}" for depth in STAGES]
 
 
 FAMILY = Family(

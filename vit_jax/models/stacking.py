@@ -15,12 +15,15 @@ STACKED = "encoderblock"
 
 def stack_blocks(params: dict) -> dict:
   """Turns the tree of a model with scan=False into that of scan=True, at any depth."""
-  blocks = {int(match[1]): params[key] for key in params if (match := APART.fullmatch(key))}
-  rest = {
-    key: stack_blocks(value) if isinstance(value, dict) else value
-    for key, value in params.items()
-    if not APART.fullmatch(key)
-  }
+  blocks = {}
+  rest = {}
+  for key, value in params.items():
+    if match := APART.fullmatch(key):
+      blocks[int(match[1])] = value
+    elif isinstance(value, dict):
+      rest[key] = stack_blocks(value)
+    else:
+      rest[key] = value
   if not blocks:
     return rest
   if sorted(blocks) != list(range(len(blocks))):
@@ -33,19 +36,23 @@ def stack_blocks(params: dict) -> dict:
 
 def unstack_blocks(params: dict) -> dict:
   """Turns the tree of a model with scan=True into that of scan=False, at any depth."""
-  rest = {
-    key: unstack_blocks(value) if isinstance(value, dict) else value
-    for key, value in params.items()
-    if key != STACKED
-  }
+  result = {}
+  for key, value in params.items():
+    if key == STACKED:
+      continue
+    if isinstance(value, dict):
+      value = unstack_blocks(value)
+    result[key] = value
   if STACKED not in params:
-    return rest
+    return result
   depth = len(jax.tree.leaves(params[STACKED])[0])
-  return rest | {
-    f"{STACKED}_{i}": jax.tree.map(lambda leaf, i=i: leaf[i], params[STACKED]) for i in range(depth)
-  }
+  for i in range(depth):
+    result[f"{STACKED}_{i}"] = jax.tree.map(lambda leaf, i=i: leaf[i], params[STACKED])
+  return result
 
 
 def _stack(*leaves):
   """Stacks arrays; NumPy arrays stay on the host."""
-  return np.stack(leaves) if isinstance(leaves[0], np.ndarray) else jnp.stack(leaves)
+  if isinstance(leaves[0], np.ndarray):
+    return np.stack(leaves)
+  return jnp.stack(leaves)

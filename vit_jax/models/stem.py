@@ -18,10 +18,10 @@ from vit_jax.models.layers import remat, split_by_example
 
 
 class Norms(NamedTuple):
-  """How a ResNet below a Transformer is normalised.
+  """The normalisation in a ResNet below a Transformer.
 
   Attributes:
-    standardize: of the weights of its convolutions.
+    standardize: standardises the weights of its convolutions.
     epsilon: of its GroupNorms.
   """
 
@@ -29,8 +29,8 @@ class Norms(NamedTuple):
   epsilon: float
 
 
-# The published weights (Section 4.1), and timm's models, whose logits differ by 7e-5 with the same
-# weights.
+# For the published weights (Section 4.1), and for timm's models. With the same weights, the logits
+# of the two differ by 7e-5.
 NORMS = {
   "published": Norms(standardize_stem, 1e-6),
   "timm": Norms(functools.partial(standardize_bit, epsilon=1e-8), 1e-5),
@@ -49,7 +49,8 @@ class StemUnit(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
     x = split_by_example(x)
-    residual, outputs = x, 4 * self.channels
+    outputs = 4 * self.channels
+    residual = x
     if x.shape[-1] != outputs or self.stride != 1:
       residual = _conv(outputs, 1, self.stride, self.norms, self.dtype, "conv_proj")(x)
       residual = group_norm(self.norms.epsilon, self.dtype, "gn_proj")(residual)
@@ -85,7 +86,7 @@ class StemStage(nn.Module):
 def stem(
   x: jax.Array, stages: tuple[int, ...], width: int, *, norms: Norms, dtype, policy: str
 ) -> jax.Array:
-  """Root and stages, as submodules of the calling module, with their published names.
+  """Root and stages, as submodules of the calling module under their published names.
 
   Args:
     x: images (B, H, W, 3).

@@ -41,7 +41,8 @@ class PatchEmbedding(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C), H and W divisible by P -> (B, H W / P^2, D), in raster order."""
-    size, (batch, height, width, channels) = self.patch, x.shape
+    size = self.patch
+    batch, height, width, channels = x.shape
     shape = (size, size, channels, self.width)
     kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
     bias = self.param("bias", nn.initializers.zeros, (self.width,))
@@ -78,8 +79,8 @@ class AttentionPooling(nn.Module):
     return (y + mlp(z, train=False))[:, 0]
 
 
-# Attention heads and the hidden channels of MLPs are split over "model", in blocks that are single
-# or stacked: axes are those of the last dimensions.
+# Attention heads and the hidden channels of MLPs are split over "model". The axes are those of the
+# last dimensions, so the rules hold for single and for stacked blocks.
 SHARDING = (
   (r".*/(query|key|value)/(kernel|bias)|.*/pos_embedding_relative", ("model", None)),
   (r".*/out/kernel", ("model", None, None)),
@@ -114,21 +115,21 @@ class ViT(ViTCosts, nn.Module):
       projections and the two layers of the head (Appendix B.1).
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
-    attention: "cudnn", on GPUs, or "xla", as "auto" is computed too.
+    attention: "cudnn", on GPUs, or "xla"; "auto" computes like "xla".
     scan: stack the blocks under one `nn.scan`.
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
     activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).
     norm_epsilon: added to the variance in every LayerNorm.
-    stem_norms: how that ResNet is normalised, a key of `stem.NORMS`.
+    stem_norms: the normalisation in that ResNet, a key of `stem.NORMS`.
 
   The paper's models have none of the following:
     registers: learned tokens that stand for no patch, behind the class token, with position
       embeddings of their own in "1d" (Darcet et al., "Vision Transformers need registers", 2023).
     qk_norm: LayerNorm of queries and keys; see `vit_jax.models.attention.Attention`.
-    layer_scale: a learned factor for each channel of what attention and MLP add.
+    layer_scale: a learned factor for each channel of the outputs of attention and MLP.
     layer_scale_init: its initial value.
-    stochastic_depth: rate at which training leaves out what the attention or the MLP of a block
-      adds to an image; `stochastic_depth_rule` says how it depends on the block. See
+    stochastic_depth: rate at which training drops the output of an attention or an MLP for an
+      image; `stochastic_depth_rule` says how it depends on the block. See
       `vit_jax.models.residual`.
   """
 
@@ -245,14 +246,16 @@ class ViT(ViTCosts, nn.Module):
 
   @nn.nowrap
   def learned_tokens(self) -> dict[str, tuple[int, nn.initializers.Initializer]]:
-    """{name: (how many, initial values)} of the parameters that are tokens before the patches.
+    """{name: (number, initializer)} of the learned tokens before the patches, in their order.
 
-    They stand in this order, the class token first. All else that depends on their number asks for
-    `tokens_before`: "1d" position embeddings have an entry for each of them, others zeros.
+    "1d" position embeddings have an entry for each of these tokens, the others zeros.
     """
-    cls = {"cls": (1, nn.initializers.zeros)} if self.pool == "class_token" else {}
-    registers = {"register_tokens": (self.registers, nn.initializers.normal(0.02))}
-    return cls | (registers if self.registers else {})
+    tokens = {}
+    if self.pool == "class_token":
+      tokens["cls"] = (1, nn.initializers.zeros)
+    if self.registers:
+      tokens["register_tokens"] = (self.registers, nn.initializers.normal(0.02))
+    return tokens
 
   @nn.nowrap
   def tokens_before(self) -> int:

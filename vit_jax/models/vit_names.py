@@ -1,4 +1,4 @@
-"""The family of ViTs: what a name such as "R50x1+ViT-B/16" says, and what parameters say."""
+"""The family of ViTs: its fields from a name such as "R50x1+ViT-B/16", or from parameters."""
 
 import re
 
@@ -34,15 +34,19 @@ def fields_of_name(name: str) -> dict | None:
     return None
   size = SIZES[match["size"]]
   if match.re is _VIT:
-    # Attention along rows and columns has no place for a class token.
-    axial = dict(axial=True, pool="gap") if match["axial"] else {}
-    return size | dict(patch=int(match["patch"])) | axial
+    fields = size | dict(patch=int(match["patch"]))
+    if match["axial"]:
+      # Attention along rows and columns has no place for a class token.
+      fields |= dict(axial=True, pool="gap")
+    return fields
   stem = _stem(match["depth"], int(match["stride"]), match["patch"])
-  return stem and size | stem | dict(stem_width=64 * int(match["factor"] or 1))
+  if stem is None:
+    return None
+  return size | stem | dict(stem_width=64 * int(match["factor"] or 1))
 
 
 def _stem(depth: str | None, stride: int, patch: str | None) -> dict | None:
-  """Stages and patch size of a hybrid whose map divides by `stride`; None if unknown.
+  """Stages and patch size of a hybrid whose map has this stride; None if unknown.
 
   Patches are 1 x 1 on the map unless the name says `patch`.
 
@@ -51,11 +55,15 @@ def _stem(depth: str | None, stride: int, patch: str | None) -> dict | None:
   its tokens are 32 pixels apart.
   """
   if depth is None:
-    return dict(stages=(), patch=8) if stride == 16 and not patch else None
+    if stride != 16 or patch:
+      return None
+    return dict(stages=(), patch=8)
   if depth not in STAGES or stride not in (16, 32):
     return None
   one, two, three, four = STAGES[depth]
-  stages = (one, two, three, four) if stride == 32 else (one, two, three + four)
+  stages = (one, two, three, four)
+  if stride == 16:
+    stages = (one, two, three + four)
   return dict(stages=stages, patch=int(patch or 1))
 
 
@@ -83,8 +91,8 @@ def recognise(params: dict) -> dict | None:
     stem_width=0,
     stages=(),
     representation_layer="pre_logits" in params,
-    pool="class_token" if "cls" in params else "map" if "MAPHead_0" in params else "gap",
-    registers=params["register_tokens"].shape[1] if "register_tokens" in params else 0,
+    pool=_pool(params),
+    registers=_registers(params),
     qk_norm="LayerNorm_query" in attention,
     layer_scale="LayerScale_1" in block,
   )
@@ -95,8 +103,22 @@ def recognise(params: dict) -> dict | None:
   return fields | _positions(encoder, first, attention)
 
 
+def _pool(params: dict) -> str:
+  if "cls" in params:
+    return "class_token"
+  if "MAPHead_0" in params:
+    return "map"
+  return "gap"
+
+
+def _registers(params: dict) -> int:
+  if "register_tokens" not in params:
+    return 0
+  return params["register_tokens"].shape[1]
+
+
 def _positions(encoder: dict, block: dict, attention: dict) -> dict:
-  """The fields about position embeddings; {} if none have parameters."""
+  """The fields for position embeddings; {} if there are no parameters for them."""
   if "pos_embedding_relative" in attention:
     return dict(positions="relative")
   places = {

@@ -1,4 +1,4 @@
-"""What other packages ask of a ViT, a hybrid or an axial ViT; see `vit_jax.models.family`."""
+"""The interface of ViTs, hybrids and axial ViTs for other packages; see `vit_jax.models.family`."""
 
 import math
 
@@ -23,7 +23,7 @@ from vit_jax.process.text import listed
 
 
 class ViTCosts(Network, Maskable, Inspectable):
-  """The members of the three classes that are not stages of the network."""
+  """The members of the three interfaces, except the stages of the network."""
 
   def check(self, name: str):
     """As `Network.check`."""
@@ -57,7 +57,9 @@ class ViTCosts(Network, Maskable, Inspectable):
         f"{self.width}, is odd; use '1d' or an even width."
       )
     if self.positions not in ("1d", "2d") and self.position_place != "stem":
-      adds = "are added at the stem alone" if self.positions in FIXED else "adds none to them"
+      adds = "adds none to them"
+      if self.positions in FIXED:
+        adds = "are added at the stem alone"
       raise ValueError(
         f"position_place={self.position_place!r} says where position embeddings are added to the "
         f"tokens, and positions={self.positions!r} {adds}; use '1d' or '2d'."
@@ -65,14 +67,19 @@ class ViTCosts(Network, Maskable, Inspectable):
 
   def stride(self) -> int:
     """Pixels from one patch to the next."""
-    return self.patch * stride_of(self.stages) if self.stem_width else self.patch
+    if not self.stem_width:
+      return self.patch
+    return self.patch * stride_of(self.stages)
 
   def grid(self, height: int, width: int) -> tuple[int, int]:
     """As `Network.grid`; the patch size must divide both sides of the image or the hybrid's map."""
-    what, unit = "Images", "pixels"
+    what = "Images"
+    unit = "pixels"
     if self.stem_width:
-      height, width = (map_size(side, self.stages) for side in (height, width))
-      what, unit = "Maps", "positions"
+      height = map_size(height, self.stages)
+      width = map_size(width, self.stages)
+      what = "Maps"
+      unit = "positions"
     if height % self.patch or width % self.patch:
       raise ValueError(
         f"{what} of {height} x {width} {unit} cannot be cut into patches of {self.patch} x "
@@ -87,7 +94,9 @@ class ViTCosts(Network, Maskable, Inspectable):
   def side_of(self, params: dict) -> int:
     """The side that a square grid of position embeddings is for."""
     grid = patch_grid(params, self.tokens_before())
-    return grid[0] * self.stride() if grid and grid[0] == grid[1] else 0
+    if not grid or grid[0] != grid[1]:
+      return 0
+    return grid[0] * self.stride()
 
   def feature_width(self) -> int:
     """As `Network.feature_width`."""
@@ -95,9 +104,11 @@ class ViTCosts(Network, Maskable, Inspectable):
 
   def macs(self, height: int, width: int) -> int:
     """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
-    patches, pooling = math.prod(self.grid(height, width)), 0
+    patches = math.prod(self.grid(height, width))
+    pooling = 0
     if self.pool == "map":
-      # One query: the projections of query and output, of keys and values, matmuls, and the MLP.
+      # One query: the projections of query and output; those of keys and values, with the two
+      # matmuls of attention; and the MLP.
       pooling = 2 * self.width**2 + 2 * patches * (self.width**2 + self.width)
       pooling += 2 * self.width * self.mlp_dim
     head = self.width**2 * self.representation_layer + self.width * self.num_classes
@@ -109,12 +120,16 @@ class ViTCosts(Network, Maskable, Inspectable):
     They are the sum of the stem, the patch embedding, N P^2 C D with C the channels of the image
     (3) or of the stem's map, and the blocks.
     """
-    stem, channels = 0, 3
+    stem = 0
+    channels = 3
     if self.stem_width:
       stem, channels = flops.resnet_macs(self.stages, self.stem_width, 0, height, width)
     rows, columns = self.grid(height, width)
-    relative = self.positions == "relative"
-    block = lambda tokens: flops.block_macs(tokens, self.width, self.mlp_dim, relative=relative)
+
+    def block(tokens: int) -> int:
+      relative = self.positions == "relative"
+      return flops.block_macs(tokens, self.width, self.mlp_dim, relative=relative)
+
     if self.axial:
       blocks = rows * block(columns) + columns * block(rows)
     else:
@@ -123,7 +138,7 @@ class ViTCosts(Network, Maskable, Inspectable):
     return stem + embedding + self.depth * blocks
 
   def why_not_masked(self) -> str:
-    """Parts that would stay untrained."""
+    """Names a layer that would stay untrained, if there is one."""
     if self.pool == "map":
       return "it would not train the attention pooling; use --config.model.pool=class_token or gap."
     if self.representation_layer:
@@ -198,14 +213,16 @@ class ViTCosts(Network, Maskable, Inspectable):
 
 
 def check_stem(model, name: str):
-  """Checks the ResNet below the Transformer, and that nothing is said of one that is not there.
+  """Checks the settings of the ResNet below the Transformer, which a model without one must lack.
 
   Raises:
     ValueError: a setting is wrong, or has no effect.
   """
   check_stages(model.stages)
   check_root(model.stem_width, "stem_width", name)
-  given = dict(stages=model.stages) if model.stages else {}
+  given = {}
+  if model.stages:
+    given["stages"] = model.stages
   if model.stem_norms != USUAL["stem_norms"]:
     given["stem_norms"] = model.stem_norms
   for key, value in given.items():

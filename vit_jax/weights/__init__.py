@@ -46,8 +46,8 @@ def load(path) -> dict:
 def save(path, params: dict):
   """Writes parameters without a card; replaces an existing file only when the new one is complete.
 
-  What only a card tells is lost: names of classes, size and crop of images, loss, and a GELU or an
-  epsilon of norms other than the published models'. `write` keeps it.
+  The information in a card is lost: names of classes, size and crop of images, loss, and a GELU or
+  an epsilon of norms other than the published models'. `write` keeps it.
 
   Args:
     path: *.npz, *.msgpack or *.safetensors.

@@ -1,4 +1,4 @@
-"""Checks for the arrays of a file of weights, whatever its format: number, names, types, values."""
+"""Checks the arrays of a weight file of any format: their number, names, types and values."""
 
 import contextlib
 import errno
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-# No valid file of weights exceeds these.
+# No valid weight file exceeds these.
 MAX_BYTES = 32 * 2**30
 MAX_ARRAYS = 5_000
 MAX_NAME = 300  # characters
-MAX_PARTS = 16  # parts of a name between slashes
+MAX_PARTS = 16  # levels of a name, between slashes
 TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def checked(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Checks arrays, and returns them in float32, the type of all parameters here.
+  """Checks arrays, and returns them in float32, the type of all parameters of this project.
 
   Args:
     flat: {"a/b": array}.
@@ -54,8 +54,10 @@ def check_name(name):
   Raises:
     ValueError: the name is not valid.
   """
-  parts = name.split("/") if isinstance(name, str) else []
-  if not all(parts) or not 0 < len(parts) <= MAX_PARTS or not name.isprintable():
+  levels = []
+  if isinstance(name, str):
+    levels = name.split("/")
+  if not all(levels) or not 0 < len(levels) <= MAX_PARTS or not name.isprintable():
     raise ValueError(f"{str(name)[:MAX_NAME]!r} is not a valid name of a parameter")
   if len(name) > MAX_NAME:
     raise ValueError(f"a name has {len(name):,} characters; the most is {MAX_NAME}")
@@ -80,7 +82,7 @@ def check_bytes(path: pathlib.Path):
   """Checks the size of a file before it is read.
 
   Raises:
-    ValueError: the file is empty, or larger than weights ever are.
+    ValueError: the file is empty or too large.
   """
   size = path.stat().st_size
   if not 0 < size <= MAX_BYTES:
@@ -89,9 +91,9 @@ def check_bytes(path: pathlib.Path):
 
 @contextlib.contextmanager
 def reading(path: pathlib.Path, words: str) -> Iterator[None]:
-  """Turns every error inside the context into one that names the file, if it does not yet.
+  """Turns every error inside the context into a ValueError that names the file.
 
-  Parsers may raise any kind of error on damaged bytes.
+  Parsers may raise any kind of error on damaged bytes. An error that names the file stays.
 
   Args:
     path: the file or folder.

@@ -1,13 +1,15 @@
-"""What is said of the moving average of a run's parameters."""
+"""Words and warnings about the moving average of a run's parameters."""
 
 from collections.abc import Mapping
 
-ENOUGH = 0.01  # a smaller share of the start is not worth a word
+ENOUGH = 0.01  # the largest weight of the initial parameters that needs no warning
 
 
 def in_words(average: bool) -> str:
   """Names the parameters that are used."""
-  return "moving average of the parameters" if average else "parameters"
+  if average:
+    return "moving average of the parameters"
+  return "parameters"
 
 
 def initial_share(optimizer: Mapping[str, object], steps: int) -> float:
@@ -17,11 +19,13 @@ def initial_share(optimizer: Mapping[str, object], steps: int) -> float:
     optimizer: config.optimizer of the run.
     steps: updates so far.
   """
-  return 0.0 if optimizer.get("ema_corrected") else float(optimizer["ema"]) ** steps
+  if optimizer.get("ema_corrected"):
+    return 0.0
+  return float(optimizer["ema"]) ** steps
 
 
 def warning(share: float) -> str:
-  """Warns of an average that holds too much of its start; "" if it does not."""
+  """A warning if the initial parameters have too much weight in the average; "" otherwise."""
   if share <= ENOUGH:
     return ""
   return (

@@ -39,8 +39,8 @@ class Card:
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
     model: what is known of the architecture; AUTO where the parameters tell it, as
       `models.module_of` reads both. The name, which adds nothing, is not written.
-    representation: what the weights were trained to represent images by: "pre_logits", the input
-      of the head, or "patches", the mean of the encoder's outputs at the patches.
+    representation: the features that the weights were trained for: "pre_logits", the input of the
+      head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
     average: whether the weights are the moving average of a run's parameters.
   """
@@ -61,7 +61,7 @@ class Card:
     object.__setattr__(self, "class_names", nfc(self.class_names))
 
   def preparation(self) -> dict:
-    """How `images.evaluate_image` prepares an image, as its arguments."""
+    """The arguments of `images.evaluate_image` that prepare an image."""
     return dict(
       size=self.image_size,
       resize=self.resize,
@@ -70,8 +70,10 @@ class Card:
     )
 
   def at_size(self, side: int) -> "Card":
-    """The card for images of another size; the part of an image that is cut out stays the same."""
-    resize = round(self.resize * side / self.image_size) if self.image_size else self.resize
+    """The card for images of another size; the same fraction of an image is cut out."""
+    resize = self.resize
+    if self.image_size:
+      resize = round(self.resize * side / self.image_size)
     return dataclasses.replace(self, image_size=side, resize=resize)
 
 
@@ -91,7 +93,7 @@ LATER = ("squeeze", "resampling", "position_resizing")  # older cards lack them
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
-  """The path of the card of a file of weights."""
+  """The path of the card beside a weight file."""
   return weights.parent / f"{weights.name}.json"
 
 
@@ -101,32 +103,35 @@ def write(path: pathlib.Path, card: Card):
 
 
 def values_of(card: Card) -> dict:
-  """What the JSON of a card says."""
+  """The content of a card's JSON."""
   datasets = {"trained_on": history.written(card.trained_on)}
   plain = dataclasses.asdict(dataclasses.replace(card, trained_on=()))
-  model = {key: x for key in ARCHITECTURE if (x := getattr(card.model, key)) != AUTO}
+  architecture = {key: getattr(card.model, key) for key in ARCHITECTURE}
+  model = {key: x for key, x in architecture.items() if x != AUTO}
   return plain | datasets | {"model": model, "pixels": PIXELS, "note": DEEP}
 
 
 def read_beside(weights: pathlib.Path, params: dict | None = None) -> Card | None:
-  """Reads the card of a file of weights; None if it has none.
+  """Reads the card of a weight file; None if it has none.
 
   Raises:
     ValueError: NAME.json is not a card.
   """
   path = path_beside(weights)
-  return of_values(read_json(path), path) if path.is_file() else None
+  if not path.is_file():
+    return None
+  return of_values(read_json(path), path)
 
 
 def of_values(values, path: pathlib.Path) -> Card:
-  """The card that JSON in the file `path` says.
+  """The card with the JSON `values` of the file `path`.
 
   Raises:
     ValueError: it is not a card.
   """
   try:
     values = {key: getattr(Card, key) for key in LATER} | values
-    wrong = [text for key, rule in RULES.items() if (text := rule.broken(key, values[key]))]
+    wrong = list(filter(None, [rule.broken(key, values[key]) for key, rule in RULES.items()]))
     if not wrong and 0 < values["resize"] < values["image_size"]:
       wrong.append(f"resize is {values['resize']}, below its image_size")
     if wrong:
@@ -139,18 +144,21 @@ def of_values(values, path: pathlib.Path) -> Card:
 
 
 def _model_of(values: dict) -> Model:
-  """What a card says of the architecture; older ones say only what parameters do not show.
+  """The architecture in a card; older cards hold only the fields that parameters do not show.
 
   Raises:
-    ConfigError: it is no value of such a setting.
+    ConfigError: a field has a wrong value.
+    ValueError: a field does not belong to the architecture.
   """
-  said = values.get("model", {key: values[key] for key in CONFIG_ONLY_FIELDS if key in values})
-  model = build(Model(), said, "model")
-  for key in (key for key in said if key not in ARCHITECTURE):
-    raise ValueError(f"model.{key} is no part of an architecture")
+  older = {key: values[key] for key in CONFIG_ONLY_FIELDS if key in values}
+  given = values.get("model", older)
+  model = build(Model(), given, "model")
+  for key in given:
+    if key not in ARCHITECTURE:
+      raise ValueError(f"model.{key} is no part of an architecture")
   return model
 
 
 def inferred(params: dict) -> Card:
-  """Makes a card from parameters alone: the image size, if position embeddings tell it."""
+  """Makes a card from parameters alone, with the image size if position embeddings show it."""
   return Card(image_size=module_of(params).side_of(params))

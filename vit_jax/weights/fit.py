@@ -1,15 +1,15 @@
-"""Fits loaded parameters to a model, and reports each that is resized, replaced or dropped.
+"""Fits loaded parameters to a model, and reports those that are resized, replaced or dropped.
 
-Position embeddings for another grid of patches, by the rule of the weights' own library.
+Position embeddings are resized to another grid of patches by the rule of the weights' library:
 
-- "bilinear_aligned": the published code of the paper (Section 3.2), and big_vision: bilinear, the
-  corners of both grids at the same places.
+- "bilinear_aligned": the published code of the paper (Section 3.2), and big_vision: bilinear, with
+  the corners of both grids at the same places.
 - "bicubic": Transformers' ViT, MAE and DINOv2: `torch.nn.functional.interpolate(mode="bicubic",
   align_corners=False)`, which has a = -0.75 and repeats the border.
 - "bicubic_antialiased": timm, and DINOv2 with registers: the same with `antialias=True`, which has
   a = -0.5 and a wider kernel where the grid becomes smaller.
-- "bicubic_offset": DINOv2's own code without registers: "bicubic", but the places are those of a
-  grid that is a tenth of a patch larger.
+- "bicubic_offset": DINOv2's own code without registers: "bicubic", with the places of a grid that
+  is a tenth of a patch larger.
 """
 
 import dataclasses
@@ -33,18 +33,19 @@ def resize_table(
 ) -> np.ndarray:
   """Interpolates 1-D position embeddings over the places of their patches in the image.
 
-  Those before the patches stay unchanged.
+  Entries before the patches stay unchanged.
 
   Args:
     table: (1, before + N, D); N = rows * columns of `old`.
     old, new: rows and columns of patches.
-    before: entries of tokens before the patches, such as the class token.
+    before: number of entries for tokens before the patches, such as the class token.
     rule: one of those above.
 
   Returns:
     (1, before + M, D), in the dtype of `table`.
   """
-  tokens, grid = table[:, :before], table[0, before:].reshape(*old, -1)
+  tokens = table[:, :before]
+  grid = table[0, before:].reshape(*old, -1)
   if rule == PUBLISHED:
     grid = _zoom(grid, (*new, table.shape[-1]))
   else:
@@ -68,14 +69,15 @@ def _zoom(array, shape):
 
 
 def _matrix(old: int, new: int, rule: str) -> np.ndarray:
-  """What each new place takes from each old one, (new, old) float64; every row has the sum 1."""
+  """The weight of each old place in each new one, (new, old) float64; every row adds up to 1."""
   scale = old / (new + OFFSET * (rule == "bicubic_offset"))
   centres = (np.arange(new) + 0.5) * scale - 0.5
   if rule == "bicubic_antialiased":
     distances = (np.arange(old) - centres[:, None]) / max(scale, 1)
-    shares = _cubic(distances, -0.5)
-    return shares / shares.sum(axis=1, keepdims=True)
-  result, first = np.zeros((new, old)), np.floor(centres).astype(int)
+    weights = _cubic(distances, -0.5)
+    return weights / weights.sum(axis=1, keepdims=True)
+  result = np.zeros((new, old))
+  first = np.floor(centres).astype(int)
   for place in (first - 1, first, first + 1, first + 2):
     np.add.at(result, (np.arange(new), place.clip(0, old - 1)), _cubic(centres - place, -0.75))
   return result
@@ -96,7 +98,7 @@ HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
 RELATIVE = "pos_embedding_relative"
 POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative)?")
-NAMED = 5  # parameters that the message names
+NAMED = 5  # the most parameters that the message names
 TABLE = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
 )
@@ -134,16 +136,18 @@ def fit(
     new_head: whether to make a new head even if the old one fits.
     new_positions: whether to make new position embeddings even if the old ones can be resized.
     keep_representation: whether the representation layer stays under a new head.
-    outputs: for each output of the model, its index in the head that is kept; None: the same.
-    position_resizing: the rule for position embeddings, of those above.
+    outputs: for each output of the model, its index in the kept head; None: the same.
+    position_resizing: the rule for position embeddings, one of those above.
 
   Returns:
     The tree, without the parameters that are new, and a row for each name.
 
   Raises:
-    ValueError: parameters are missing, extra or of other shapes, or no positions can be new.
+    ValueError: parameters are missing, extra or of other shapes, or new position embeddings are
+      asked for and the model has none.
   """
-  stored, wanted = flatten(params), flatten(wanted)
+  stored = flatten(params)
+  wanted = flatten(wanted)
   head = LAST if keep_representation else HEAD
   renewed = _renewed(stored, wanted, head, new_head=new_head, new_positions=new_positions)
   kept = [name for name in wanted if not renewed(name)]
@@ -151,11 +155,12 @@ def fit(
   surplus = {name: x for name, x in stored.items() if name not in wanted}
   extra = [f"{n} {x.shape} is not part of the model" for n, x in surplus.items() if not renewed(n)]
   _check([*filter(None, misfits), *extra])
-  fitted, rows = {}, []
+  fitted = {}
+  rows = []
   for name, target in wanted.items():
     array = stored.get(name)
     if renewed(name):
-      rows.append(Row(name, "new", "" if array is None else f"in the file {array.shape}"))
+      rows.append(_new(name, array))
     elif array.shape == target.shape:
       fitted[name], row = _taken(name, array, outputs)
       rows.append(row)
@@ -169,41 +174,55 @@ def fit(
 def _renewed(
   stored: dict, wanted: dict, head: re.Pattern, *, new_head: bool, new_positions: bool
 ) -> Callable[[str], bool]:
-  """Tells of a parameter's name whether it is new in the model, and dropped from the weights.
+  """A function (name) -> whether this parameter is new in the model, and dropped from the weights.
 
   Raises:
     ValueError: new position embeddings are asked for, and the model has none.
   """
-  parts = []
+  patterns = []
   if new_head or not _has_all(stored, wanted, "head/"):
-    parts.append(head)
+    patterns.append(head)
   if not _has_all(stored, wanted, f"{OBJECTIVE_PARAMS}/"):
-    parts.append(re.compile(f"{OBJECTIVE_PARAMS}/.*"))
+    patterns.append(re.compile(f"{OBJECTIVE_PARAMS}/.*"))
   if new_positions:
-    parts.append(POSITIONS)
+    patterns.append(POSITIONS)
     if not any(map(POSITIONS.fullmatch, wanted)):
       raise ValueError("the model has no position embeddings; leave config.new_positions out")
-  return lambda name: any(part.fullmatch(name) for part in parts)
+  return lambda name: any(pattern.fullmatch(name) for pattern in patterns)
 
 
 def _misfit(name: str, array, target) -> str:
-  """What is wrong with an array of the weights, or with none; "" if it fits or can be resized."""
+  """Why an array, None if it is missing, cannot be used; "" if it fits or can be resized."""
   if array is None:
     return f"{name} {target.shape} is missing"
-  rest = lambda shape: (*shape[:-2], shape[-1:])  # of a table, all but the places
-  resizable = TABLE.fullmatch(name) and rest(array.shape) == rest(target.shape)
-  if array.shape == target.shape or resizable:
+  if array.shape == target.shape:
     return ""
-  fixed = " (relative position embeddings are not resized)" if RELATIVE in name else ""
+  if TABLE.fullmatch(name) and _without_places(array.shape) == _without_places(target.shape):
+    return ""
+  fixed = ""
+  if RELATIVE in name:
+    fixed = " (relative position embeddings are not resized)"
   return f"{name} is {array.shape} and must be {target.shape}{fixed}"
+
+
+def _without_places(shape: tuple[int, ...]) -> tuple:
+  """The shape of a table of position embeddings without the axis of the places."""
+  return *shape[:-2], shape[-1:]
 
 
 def _has_all(stored: dict, wanted: dict, prefix: str) -> bool:
   """Whether the model has such arrays, and `stored` has each of them with the same shape."""
-  part = {name: x for name, x in wanted.items() if name.startswith(prefix)}
-  return bool(part) and all(
-    name in stored and stored[name].shape == x.shape for name, x in part.items()
+  expected = {name: x for name, x in wanted.items() if name.startswith(prefix)}
+  return bool(expected) and all(
+    name in stored and stored[name].shape == x.shape for name, x in expected.items()
   )
+
+
+def _new(name: str, array) -> Row:
+  """The row of a new parameter; `array` is the one in the weights, or None."""
+  if array is None:
+    return Row(name, "new")
+  return Row(name, "new", f"in the file {array.shape}")
 
 
 def _taken(name: str, array, outputs: tuple[int, ...] | None) -> tuple[np.ndarray, Row]:
@@ -215,14 +234,16 @@ def _taken(name: str, array, outputs: tuple[int, ...] | None) -> tuple[np.ndarra
 
 def _check(wrong: list[str]):
   if wrong:
-    more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+    more = ""
+    if len(wrong) > NAMED:
+      more = f"; and {len(wrong) - NAMED} more"
     raise ValueError(
       f"parameters that do not fit the model ({len(wrong)}): {'; '.join(wrong[:NAMED])}{more}"
     )
 
 
 def table(rows: list[Row]) -> str:
-  """The rows as text: counts the parameters that were taken, and lists all others."""
+  """The rows as text: the number of parameters that were taken, and a list of all others."""
   taken = sum(row.what == "taken" for row in rows)
   others = [row for row in rows if row.what != "taken"]
   width = max((len(row.name) for row in others), default=0)
@@ -232,12 +253,14 @@ def table(rows: list[Row]) -> str:
 
 
 def _resized(params, name, array, target, grid, rule):
-  table = name.endswith("pos_embedding")
-  before = target.shape[1] - grid[0] * grid[1] if table else 0
-  old = patch_grid(params, before)
-  if table:
+  """Position embeddings resized to the shape of `target`, and a description of the change."""
+  rows, columns = grid
+  if name.endswith("pos_embedding"):
+    before = target.shape[1] - rows * columns
+    old = patch_grid(params, before)
     resized = resize_table(array, old, grid, before=before, rule=rule)
   else:
-    resized = resize_axis(array, grid[0] if name.endswith("row") else grid[1], rule)
-  shape = lambda sides: f"{sides[0]} x {sides[1]}"
-  return resized, f"{shape(old)} -> {shape(grid)} patches"
+    old = patch_grid(params, 0)
+    size = rows if name.endswith("row") else columns
+    resized = resize_axis(array, size, rule)
+  return resized, f"{old[0]} x {old[1]} -> {rows} x {columns} patches"

@@ -1,7 +1,7 @@
-"""Fixed position embeddings in files: other libraries read them as a table, this one computes them.
+"""Fixed position embeddings in files: other libraries read a table, this project computes it.
 
-A file holds the table, so that whoever reads the arrays alone computes the same; the card says
-that it is fixed.
+A file holds the table, so that a reader of the arrays alone computes the same; the card says that
+the table is fixed.
 """
 
 import numpy as np
@@ -10,11 +10,12 @@ from vit_jax.models.positions import FIXED, PositionEmbedding
 from vit_jax.models.recognition import module_of
 from vit_jax.weights.card import Card
 
-_MODULE, _TABLE = "posembed_input", "pos_embedding"
+_MODULE = "posembed_input"
+_TABLE = "pos_embedding"
 
 
 def with_table(params: dict, card: Card) -> dict:
-  """The parameters with the table that fixed positions of the card's model stand for, if any.
+  """The parameters with the table of fixed position embeddings, if the card's model has them.
 
   Raises:
     ValueError: the size of the images is not known.
@@ -32,7 +33,7 @@ def with_table(params: dict, card: Card) -> dict:
 
 
 def without_table(params: dict, card: Card | None) -> dict:
-  """The parameters without a table that the card says is fixed.
+  """The parameters without the table, if the card says that it is fixed.
 
   Raises:
     ValueError: the table is another one.
@@ -41,11 +42,14 @@ def without_table(params: dict, card: Card | None) -> dict:
     return params
   encoder = {name: x for name, x in params["Transformer"].items() if name != _MODULE}
   bare = params | {"Transformer": encoder}
-  table, there = (
-    np.asarray(tree["Transformer"][_MODULE][_TABLE]) for tree in (with_table(bare, card), params)
-  )
-  if table.shape != there.shape or not np.allclose(table, there, atol=1e-5):
+  computed = _table_in(with_table(bare, card))
+  stored = _table_in(params)
+  if computed.shape != stored.shape or not np.allclose(computed, stored, atol=1e-5):
     raise ValueError(
       f"its card says positions={card.model.positions!r}, and it holds other position embeddings"
     )
   return bare
+
+
+def _table_in(params: dict) -> np.ndarray:
+  return np.asarray(params["Transformer"][_MODULE][_TABLE])

@@ -1,4 +1,4 @@
-"""What a way to store weights consists of."""
+"""The interface of a format of weights."""
 
 import dataclasses
 import pathlib
@@ -15,7 +15,7 @@ class Weights:
 
   Attributes:
     params: NumPy arrays, blocks unstacked.
-    card: how images are prepared, and the classes; None: unknown.
+    card: the model card, with the preparation of images and the classes; None: unknown.
     settings: for a checkpoint, the settings that its run recorded.
   """
 
@@ -25,20 +25,22 @@ class Weights:
 
   def class_names(self) -> tuple[str, ...]:
     """Names of the head's outputs; () if they are unknown."""
-    return self.card.class_names if self.card else ()
+    if self.card is None:
+      return ()
+    return self.card.class_names
 
 
 @dataclasses.dataclass(frozen=True)
 class ArrayNames:
-  """The names that another library gives the arrays of its models: a line in the registry.
+  """The names of another library for the arrays of its models: a line in the registry.
 
   Attributes:
-    name: what the library is called.
-    recognised: (names) -> whether they are its.
+    name: the name of the library.
+    recognised: (names) -> whether they belong to the library.
     load: (arrays by name, attention heads or 0, whether this project wrote the file) -> our
-      parameters; ValueError: they are of a model that is none of ours.
+      parameters; ValueError: this project has no such model.
     save: (our parameters) -> arrays by name; ValueError: the library has no such model.
-    card: (path, our parameters, names) -> what the library's models have in common.
+    card: (path, our parameters, names) -> a card with what the library's models have in common.
   """
 
   name: str
@@ -50,24 +52,24 @@ class ArrayNames:
 
 @dataclasses.dataclass(frozen=True)
 class WeightFormat:
-  """One way to store weights: a file that ends in a `WeightFormat`, and a line in the registry.
+  """A format of weights: a module that ends in a `WeightFormat`, and a line in the registry.
 
-  Of several that recognise a path, the first line counts. All may raise ValueError: the content is
-  not of this format, or the format cannot express the model; errors of `load` need not name the
-  file.
+  If several formats recognise a path, the first line wins. All functions may raise ValueError: the
+  content does not have this format, or the format cannot express the model. Errors of `load` need
+  not name the file.
 
   Attributes:
-    words: what is stored, for messages.
+    words: the name of the format in messages.
     load: reads the parameters: a tree of NumPy arrays in float32, blocks unstacked.
     save: writes parameters with blocks unstacked, and in a folder their card, which may be None;
-      None: this format is only read.
-    suffix: of its files; "": it is a folder.
-    recognises: whether an existing path has this format; None: by the suffix.
-    card: what is known about the weights at a path. Gets their parameters too, or None, for what
-      is recorded alone. Default: what its card beside it says.
-    beside: names of files beside a file of weights that `card` and `load` read too.
-    notes: what whoever exports such parameters should know of the result.
-    refusal: why weights of the same library at a path are not read; "": there are none.
+      None: this format can only be read.
+    suffix: of its files; "": the format is a folder.
+    recognises: whether an existing path has this format; None: the suffix decides.
+    card: (path, parameters) -> the card of weights; with None for the parameters, only what is
+      recorded. Default: the card beside the file.
+    beside: names of files beside a weight file that `card` and `load` read too.
+    notes: (parameters) -> notes for the user who exports them.
+    refusal: (path) -> why weights of the same library there cannot be read; "": there are none.
   """
 
   words: str

@@ -24,7 +24,9 @@ def _load(path: pathlib.Path) -> dict:
   with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
     check_claims(file, len(data))
     tree = flax.serialization.msgpack_restore(data)
-  flat = flatten(tree) if isinstance(tree, dict) else {"": tree}
+  flat = {"": tree}
+  if isinstance(tree, dict):
+    flat = flatten(tree)
   if not all(isinstance(array, np.ndarray) for array in flat.values()):
     raise ValueError("it does not hold a tree of arrays")
   return published.from_published(flat)
@@ -35,10 +37,10 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
 
 
 def check_claims(file, size: int):
-  """Goes through a file of `size` bytes, before memory is allocated for what it claims to hold.
+  """Checks the structure of a file of `size` bytes, before memory is allocated for its arrays.
 
   Raises:
-    ValueError: it holds something else than maps of arrays, or too many.
+    ValueError: it holds something other than maps of arrays, or too many.
   """
   unpacker = msgpack.Unpacker(
     file,

@@ -13,7 +13,7 @@ from vit_jax.weights.card import Card
 from vit_jax.weights.format import WeightFormat
 
 LAYER = "representation layer"
-# Parts that timm's reader of .npz does not look for (timm 1.0.31), and what is in their names.
+# Layers that timm's reader of .npz ignores (timm 1.0.31), and a substring of their names.
 LOST = {
   LAYER: "/pre_logits/",
   "LayerScale": "/LayerScale_",
@@ -45,18 +45,20 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
 
 def _notes(params: dict) -> list[str]:
   names = flatten(params)
-  lost = [words for words, part in LOST.items() if any(part in f"/{name}" for name in names)]
+  lost = [words for words, key in LOST.items() if any(key in f"/{name}" for name in names)]
   if not lost:
     return []
-  dropped = f"Other readers of .npz, such as timm, drop its {' and '.join(lost)} without a warning."
-  return [dropped if lost == [LAYER] else f"{dropped} For timm, export .safetensors."]
+  note = f"Other readers of .npz, such as timm, drop its {' and '.join(lost)} without a warning."
+  if lost != [LAYER]:
+    note += " For timm, export .safetensors."
+  return [note]
 
 
 def check_claims(path: pathlib.Path):
-  """Checks what a file claims to hold against its size, before memory is allocated.
+  """Checks the sizes that a file declares, before memory is allocated for its arrays.
 
   Raises:
-    ValueError: it claims more than it holds or than is allowed, or holds something else.
+    ValueError: it declares more than it holds or than is allowed, or holds something else.
   """
   with zipfile.ZipFile(path) as archive:
     entries = archive.infolist()
@@ -64,7 +66,8 @@ def check_claims(path: pathlib.Path):
     arrays.check_count(len(entries))
     if len(names) < len(entries):
       raise ValueError("two of its arrays have the same name")
-    total, size = sum(entry.file_size for entry in entries), path.stat().st_size
+    total = sum(entry.file_size for entry in entries)
+    size = path.stat().st_size
     if total > min(arrays.MAX_BYTES, MAX_EXPANSION * size):
       raise ValueError(
         f"it expands from {size:,} to {total:,} bytes; the most is {MAX_EXPANSION} times its size, "
@@ -85,7 +88,8 @@ def _check_header(file, name: str, size: int):
   shape, _, dtype = HEADERS[version](file)
   if dtype.hasobject:
     raise ValueError(f"{name} holds pickled objects, which are never unpickled")
-  claimed, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+  claimed = math.prod(shape) * dtype.itemsize
+  there = size - file.tell()
   if min(shape, default=0) < 0 or claimed != there:
     raise ValueError(
       f"{name} claims shape {shape} of {dtype}, {claimed:,} bytes, but has {there:,}"

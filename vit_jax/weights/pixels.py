@@ -1,4 +1,4 @@
-"""Parameters for pixels of another mean and deviation, made to take this project's, -1 to 1."""
+"""Converts parameters for pixels of another mean and deviation to this project's range, -1 to 1."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ import numpy as np
 
 
 def folded(params: dict, mean: Sequence[float], deviation: Sequence[float]) -> dict:
-  """The same function of pixels from -1 to 1: mean and deviation go into the patch embedding.
+  """Parameters of the same model for pixels from -1 to 1; only the patch embedding changes.
 
   Args:
     params: of a model that takes (pixel - mean) / deviation, for pixels from 0 to 1.
     mean, deviation: of each colour.
 
   Raises:
-    ValueError: the model begins with something else than a patch embedding of colours.
+    ValueError: the model begins with something other than a patch embedding of colours.
   """
   mean, deviation = (np.asarray(values, float) for values in (mean, deviation))
   if (mean == 0.5).all() and (deviation == 0.5).all():

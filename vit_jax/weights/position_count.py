@@ -1,7 +1,7 @@
-"""Which tokens the position embeddings of a file are for, which their number alone does not tell.
+"""Finds out which tokens the position embeddings of a file are for; their number is ambiguous.
 
-With T tokens before the patches, such as the class token, N position embeddings are of T tokens and
-N - T patches or, in some of timm's models, of N patches. Images are square in this project.
+With T tokens before the patches, such as the class token, N position embeddings are for T tokens
+and N - T patches or, in some of timm's models, for N patches. Images are square in this project.
 """
 
 import logging
@@ -12,19 +12,22 @@ import numpy as np
 from vit_jax.models.recognition import module_of
 
 _log = logging.getLogger(__name__)
-_ENCODER, _MODULE, _TABLE = "Transformer", "posembed_input", "pos_embedding"
-WIDEST = 2  # longer by shorter side of images that a warning is worth
+_ENCODER = "Transformer"
+_MODULE = "posembed_input"
+_TABLE = "pos_embedding"
+WIDEST = 2  # largest aspect ratio of images that causes a warning
 
 
 def for_all_tokens(params: dict, side: int, *, sure: bool = False) -> dict:
-  """The parameters with position embeddings of zeros for the tokens before the patches.
+  """Adds position embeddings of zeros for the tokens before the patches, if they have none.
 
-  Those with embeddings for all tokens, or without embeddings, stay as they are.
+  Parameters with embeddings for all tokens, or without embeddings, stay as they are.
 
   Args:
     params: of a ViT, or of another model.
     side: of the square images that the embeddings are for, pixels; 0: unknown.
-    sure: whether the images are known to be square. Otherwise a warning names another reading.
+    sure: whether the images are known to be square. Otherwise a warning names the other
+      interpretation.
 
   Raises:
     ValueError: the number of embeddings has several meanings, or none.
@@ -34,7 +37,9 @@ def for_all_tokens(params: dict, side: int, *, sure: bool = False) -> dict:
     return params
   module = module_of(params)
   before = module.tokens_before()
-  patches = math.prod(module.grid(side, side)) if side else 0
+  patches = 0
+  if side:
+    patches = math.prod(module.grid(side, side))
   if _of_patches(table.shape[1], before, patches, sure=sure) == table.shape[1]:
     table = np.pad(table, ((0, 0), (before, 0), (0, 0)))
   encoder = params[_ENCODER] | {_MODULE: {_TABLE: table}}
@@ -55,7 +60,7 @@ def check_square(height: int, width: int):
 
 
 def with_registers(table: np.ndarray, registers: int) -> np.ndarray:
-  """A table of class token and patches, with zeros for the registers that stand between them.
+  """A table for class token and patches, with zeros for the registers between them added.
 
   Args:
     table: (1, 1 + N, D).
@@ -69,7 +74,7 @@ def with_registers(table: np.ndarray, registers: int) -> np.ndarray:
 
 
 def _of_patches(count: int, before: int, patches: int, *, sure: bool) -> int:
-  """How many of the embeddings are of patches: `count`, or all but `before`.
+  """The number of embeddings that are for patches: `count`, or all but `before`.
 
   Args:
     count: of the embeddings.
@@ -97,12 +102,13 @@ def _of_patches(count: int, before: int, patches: int, *, sure: bool) -> int:
 
 
 def _other_reading(count: int, before: int, patches: int):
-  """Warns of embeddings of patches alone that may as well be of all tokens of wider images.
+  """Warns that embeddings for patches alone may also be for all tokens of wider images.
 
   Raises:
     ValueError: the images that the file is for have another number of patches.
   """
-  side, other = math.isqrt(count), _grid(count - before)
+  side = math.isqrt(count)
+  other = _grid(count - before)
   if other[1] > WIDEST * other[0]:
     return
   words = (
@@ -120,7 +126,9 @@ def _other_reading(count: int, before: int, patches: int):
 
 
 def _tokens(count: int) -> str:
-  return "the class token" if count == 1 else f"{count} tokens"
+  if count == 1:
+    return "the class token"
+  return f"{count} tokens"
 
 
 def _grid(number: int) -> tuple[int, int]:

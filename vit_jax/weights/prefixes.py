@@ -1,7 +1,7 @@
-"""What trainers put before the names of a model's arrays: module., _orig_mod., backbone., ...
+"""Prefixes that trainers add to the names of a model's arrays: module., _orig_mod., backbone., ...
 
-Where the model begins is told by its first layer, whatever the prefix is. Arrays without the prefix
-belong to other parts of the trainer's model and are left out, such as a projection head.
+The first layer of the model shows the prefix. Arrays without the prefix belong to other modules of
+the trainer, such as a projection head, and are left out.
 """
 
 import re
@@ -14,11 +14,11 @@ _FIRST = (
   re.compile(r"(.*\.)?(?:patch_embed\.proj|embeddings\.patch_embeddings\.projection)\.weight"),
   re.compile(r"(.*\.)?stem\.conv\.weight"),
 )
-_PART = re.compile(r"(^|.*\.)vit\.")  # belongs to the names of transformers
+_TRANSFORMERS = re.compile(r"(^|.*\.)vit\.")  # this "vit." belongs to the names of transformers
 
 
 def renamed(names: Collection[str]) -> dict[str, str]:
-  """{name without the prefix: name} of the arrays of a model; all as they are without a prefix.
+  """{name without the prefix: name} of a model's arrays; without a prefix the names are the same.
 
   Raises:
     ValueError: there are several models.
@@ -30,7 +30,7 @@ def renamed(names: Collection[str]) -> dict[str, str]:
       f"{listed(prefixes)}; keep the arrays of one of them (the command that converts a "
       "pickled file takes such a name at its end)"
     )
-  prefix = prefixes[0] if prefixes else ""
+  prefix = next(iter(prefixes), "")
   return {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
 
 
@@ -55,5 +55,5 @@ def _prefixes(names) -> list[str]:
   for first in _FIRST:
     found = {match[1] or "" for match in map(first.fullmatch, names) if match}
     if found:
-      return sorted({_PART.sub(r"\1", prefix) for prefix in found})
+      return sorted({_TRANSFORMERS.sub(r"\1", prefix) for prefix in found})
   return []

@@ -14,8 +14,8 @@ from vit_jax.weights import arrays
 from vit_jax.weights.translation import OURS, SAME, THEIRS, Layout, Row, Table
 
 STATE = ("chrono/", "extra/")  # of big_vision's training program
-# Prefixes of parameters, and the prefixes of other arrays beside them, which are left out: state,
-# the optimizer's too, and a text tower.
+# {prefix of the parameters: prefixes of other arrays, which are left out}. The others are the state
+# of training and of the optimizer, and a text tower.
 PREFIXES = {
   "opt/target/": ("opt/state/", *STATE),
   "params/img/": ("params/", "opt/", *STATE),
@@ -29,19 +29,25 @@ LINEN = (
 )
 POSITIONS = "Transformer/posembed_input/pos_embedding"
 _HEAD = Layout(lambda x: x[None, None], lambda x, heads: x.reshape(x.shape[-2:]))
-_UNIT, _CONVOLUTION = "resnet/block{1}/unit{01}", "standardized_conv2d/kernel"
+_UNIT = "resnet/block{1}/unit{01}"
+_CONVOLUTION = "standardized_conv2d/kernel"
 
 
 def _norm(name: str) -> tuple[Row, Row]:
   return (f"{name}/scale", f"{name}/gamma", SAME), (f"{name}/bias", f"{name}/beta", SAME)
 
 
+def _convolution(layer: str) -> Row:
+  name = f"{layer}/{_CONVOLUTION}"
+  return name, name, SAME
+
+
 _BIT = Table(
-  *(
-    (f"{part}/{_CONVOLUTION}", f"{part}/{_CONVOLUTION}", SAME)
-    for part in ("resnet/root_block", *(f"{_UNIT}/{layer}" for layer in ("a", "b", "c", "a/proj")))
-  ),
-  *(row for part in ("a", "b", "c") for row in _norm(f"{_UNIT}/{part}/group_norm")),
+  _convolution("resnet/root_block"),
+  *(_convolution(f"{_UNIT}/{layer}") for layer in ("a", "b", "c", "a/proj")),
+  *_norm(f"{_UNIT}/a/group_norm"),
+  *_norm(f"{_UNIT}/b/group_norm"),
+  *_norm(f"{_UNIT}/c/group_norm"),
   *_norm("resnet/group_norm"),
   ("head/kernel", "resnet/head/conv2d/kernel", _HEAD),
   ("head/bias", "resnet/head/conv2d/bias", SAME),
@@ -69,7 +75,9 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
   renamed = {}
   for name, array in flat.items():
     spelled, array = _spelled(name, array, linen=linen)
-    translated = _BIT.ours({spelled: array}) if _BIT.rows_of(spelled, THEIRS) else {spelled: array}
+    translated = {spelled: array}
+    if _BIT.rows_of(spelled, THEIRS):
+      translated = _BIT.ours(translated)
     for ours in translated.keys() & renamed:
       raise ValueError(f"two arrays mean {ours}; one of them is called {name}")
     renamed |= translated
@@ -81,9 +89,11 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
 
 
 def to_published(params: dict) -> dict[str, np.ndarray]:
-  """Makes {"a/b": array} from our tree, blocks unstacked, in the spelling that all readers take."""
+  """Makes {"a/b": array} from our tree, blocks unstacked, in the spelling that all readers know."""
   flat = flatten(unstack_blocks(params))
-  return flat if _BIT.lacking(flat, OURS) else _BIT.theirs(flat)
+  if _BIT.lacking(flat, OURS):
+    return flat
+  return _BIT.theirs(flat)
 
 
 def _without_prefix(flat):
@@ -108,7 +118,8 @@ def _named_type(array):
 
 def _spelled(name, array, *, linen):
   """The usual spelling of a name, and its array in the usual shape."""
-  if linen and (block := re.match(STACKED_BLOCK, name)):
+  block = re.match(STACKED_BLOCK, name)
+  if linen and block:
     rest = name.removeprefix(block[0])
     for theirs, ours in LINEN:
       if rest.startswith(theirs):
@@ -121,7 +132,7 @@ def _spelled(name, array, *, linen):
 
 
 def with_tokens(positions, before: int):
-  """Adds zeros for the tokens before the patches, where embeddings are of the patches alone."""
+  """Adds zeros for the tokens before the patches to embeddings for the patches alone."""
   if positions.ndim != 3:
     return positions
   return np.pad(positions, ((0, 0), (before, 0), (0, 0)))

@@ -1,4 +1,4 @@
-"""Rules for JSON beside weights, of this project and of others: what each key must be."""
+"""Rules for the values in JSON files beside weights, of this project and of others."""
 
 import pathlib
 import typing
@@ -9,17 +9,19 @@ MAX_BYTES = 64 * 2**20
 
 
 class Rule(typing.NamedTuple):
-  """What a value must be, as a test and in words."""
+  """A condition on a value, as a test and in words."""
 
   test: typing.Callable[[typing.Any], bool]
   words: str
 
   def broken(self, key: str, value) -> str:
-    """Says that the value of `key` breaks the rule; "" if it does not."""
-    return "" if self.test(value) else f"{key} is {repr(value)[:100]} and must be {self.words}"
+    """A message if the value of `key` breaks the rule; "" if it does not."""
+    if self.test(value):
+      return ""
+    return f"{key} is {repr(value)[:100]} and must be {self.words}"
 
 
-Rules = dict[str, tuple[Rule, typing.Any]]  # for each key its rule, and what a missing one means
+Rules = dict[str, tuple[Rule, typing.Any]]  # {key: (rule, default if the key is missing)}
 
 
 def one_of(*values) -> Rule:
@@ -38,13 +40,16 @@ def number(low: float, high: float) -> Rule:
 
 
 def three(rule: Rule) -> Rule:
-  """The rule that a value is a list of three values with a rule."""
-  test = lambda x: isinstance(x, list) and len(x) == 3 and all(map(rule.test, x))
+  """The rule that a value is a list of three values that each follow `rule`."""
+
+  def test(x) -> bool:
+    return isinstance(x, list) and len(x) == 3 and all(map(rule.test, x))
+
   return Rule(test, f"three numbers, each {rule.words}")
 
 
 def or_none(rule: Rule) -> Rule:
-  """The rule that a value has a rule, or is missing."""
+  """The rule that a value follows `rule`, or is None."""
   return Rule(lambda x: x is None or rule.test(x), f"{rule.words}, or null")
 
 
@@ -72,12 +77,13 @@ def checked(values: dict, rules: Rules, path: pathlib.Path) -> dict:
     ValueError: they ask for something that this project does not compute; names the keys.
   """
   values = {key: default for key, (_, default) in rules.items()} | values
-  wrong = [text for key, (rule, _) in rules.items() if (text := rule.broken(key, values[key]))]
+  messages = [rule.broken(key, values[key]) for key, (rule, _) in rules.items()]
+  wrong = list(filter(None, messages))
   if wrong:
     raise ValueError(f"{path} asks for what this project does not compute: {'; '.join(wrong)}.")
   return values
 
 
 def read_by_rules(path: pathlib.Path, rules: Rules) -> dict:
-  """As `checked`, of the JSON in a file."""
+  """As `checked`, for the JSON in a file."""
   return checked(read_json(path), rules, path)

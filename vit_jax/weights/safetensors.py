@@ -1,6 +1,6 @@
-"""Weights as safetensors, under timm's names; under the published ones where timm has no place.
+"""Weights as safetensors, under timm's names, or the published names if timm has no such model.
 
-A file of this project repeats its card inside, so that it stays complete without the one beside it.
+A file of this project also holds its card, so that it is complete without the card beside it.
 """
 
 import contextlib
@@ -22,7 +22,9 @@ from vit_jax.weights.card import Card
 from vit_jax.weights.format import ArrayNames, WeightFormat
 
 DTYPES = ("F64", "F32", "F16", "BF16")
-CARD, HEADS = "vit_jax_card", "vit_jax_heads"  # keys of a file's metadata
+# Keys of a file's metadata.
+CARD = "vit_jax_card"
+HEADS = "vit_jax_heads"
 MAX_HEADS = 10**4
 MAX_HEADER = 2**24  # bytes; the card of ImageNet-21k takes 1 MB
 TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
@@ -30,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 
 def _load(path: pathlib.Path) -> dict:
-  flat, metadata = _arrays(path), _header(path)[1]
+  flat = _arrays(path)
+  _, metadata = _header(path)
   if library := _named_by(flat):
     return library.load(arrays.checked(flat), _heads(metadata), _ours(metadata))
   if any(name.startswith(TRANSFORMERS) for name in flat):
@@ -39,16 +42,19 @@ def _load(path: pathlib.Path) -> dict:
 
 
 def _save(path: pathlib.Path, params: dict, known: Card | None):
-  metadata = {CARD: json.dumps(card.values_of(known))} if known else {}
+  metadata = {}
+  if known:
+    metadata[CARD] = json.dumps(card.values_of(known))
   flat = None
   with contextlib.suppress(ValueError):  # the library has no such model
     flat = _written_names().save(params)
-    metadata |= {HEADS: str(heads)} if (heads := _heads_in(params)) else {}
+    if heads := _heads_in(params):
+      metadata[HEADS] = str(heads)
   save_arrays(path, flat or published.to_published(params), metadata)
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:
-  """The card inside, or else the one beside, or else what timm's names tell."""
+  """The card in the file, else the card beside it, else one from timm's names."""
   with arrays.reading(path, ".safetensors"):
     names, metadata = _header(path)
     if CARD in metadata:
@@ -91,11 +97,11 @@ def load_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def is_ours(path: pathlib.Path) -> bool:
-  """Whether this project wrote a file, so that it says itself how its model computes."""
+  """Whether this project wrote a file, which then says how its model computes."""
   try:
     with arrays.reading(path, "safetensors"):
       return _ours(_header(path)[1])
-  except ValueError:  # whoever reads its arrays will say why
+  except ValueError:  # reading the arrays will raise the same error
     return False
 
 
@@ -136,12 +142,13 @@ def _heads(metadata) -> int:
 
 
 def _arrays(path) -> dict[str, np.ndarray]:
-  """Reads the arrays of a file under their names without prefix, after their types."""
+  """Reads the arrays of a file under their names without prefix; checks their types first."""
   with _opened(path) as file:
     arrays.check_count(len(file.keys()))
     names = prefixes.renamed(file.keys())
     for name in names.values():
-      if (kind := file.get_slice(name).get_dtype()) not in DTYPES:
+      kind = file.get_slice(name).get_dtype()
+      if kind not in DTYPES:
         raise ValueError(f"{name} holds {kind}; weights are floating-point numbers")
     if words := prefixes.words(file.keys(), names):
       _log.warning(words)
@@ -150,7 +157,7 @@ def _arrays(path) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def _opened(path) -> Iterator[safetensors.safe_open]:
-  """The open file, after the size that it claims for its header."""
+  """Opens the file after a check of the size that it declares for its header."""
   arrays.check_bytes(path)
   with path.open("rb") as file:
     size = int.from_bytes(file.read(8), "little")

@@ -16,8 +16,8 @@ from vit_jax.weights import arrays, card, workdir
 from vit_jax.weights.fixed_positions import with_table, without_table
 from vit_jax.weights.format import WeightFormat, Weights
 
-CONFIG = "config.json"  # what other libraries write beside weights
-NEEDED = (".json", ".safetensors", ".md")  # of a folder: what formats read, or do not replace
+CONFIG = "config.json"  # written by other libraries beside weights
+NEEDED = (".json", ".safetensors", ".md")  # files in a folder that formats read, or keep
 
 
 def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
@@ -49,10 +49,10 @@ def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
 
 @contextlib.contextmanager
 def _here(path: Path, *beside: Path) -> Iterator[pathlib.Path]:
-  """A path for libraries, which read files of this machine: `path`, or a copy with its card.
+  """A local path, as libraries read only local files: `path` itself, or a copy with its card.
 
-  The files `beside` it are copied too, where they exist. Of a folder, only files right in it are
-  copied, and only if formats read such.
+  The files `beside` it are copied too, if they exist. From a folder only the files at its top level
+  are copied that formats read.
   """
   if isinstance(path, pathlib.Path):
     yield path
@@ -64,8 +64,8 @@ def _here(path: Path, *beside: Path) -> Iterator[pathlib.Path]:
       paths = [inner for inner in below if inner.suffix in NEEDED and files.is_file(inner)]
       files.copy_files(path, place, [inner.name for inner in paths], most=arrays.MAX_BYTES)
     else:
-      those = path, card.path_beside(path), *beside
-      names = [inner.name for inner in those if files.is_file(inner)]
+      candidates = path, card.path_beside(path), *beside
+      names = [inner.name for inner in candidates if files.is_file(inner)]
       files.copy_files(path.parent, place.parent, names, most=arrays.MAX_BYTES)
     yield place
 
@@ -75,7 +75,8 @@ def _read(form: WeightFormat, place: pathlib.Path, path: Path) -> Weights:
     params = form.load(place)
     known = form.card(place, params)
     weights = Weights(without_table(params, known), known)
-    names, bias = weights.class_names(), flatten(params).get("head/bias")
+    names = weights.class_names()
+    bias = flatten(params).get("head/bias")
     if names and bias is not None and len(names) != bias.size:
       raise ValueError(
         f"its card names {len(names)} classes; the head of the weights has {bias.size}"
@@ -84,13 +85,13 @@ def _read(form: WeightFormat, place: pathlib.Path, path: Path) -> Weights:
 
 
 def trained_on(path: Path, *, step: int = 0) -> History:
-  """What the weights at `path` were trained on, read without their parameters; () if unknown.
+  """The datasets that the weights at `path` were trained on; () if unknown. Reads no parameters.
 
   Args:
-    path, step: as in `read`; there may be nothing.
+    path, step: as in `read`; nothing need be there.
 
   Raises:
-    ValueError, OSError: what tells it is damaged.
+    ValueError, OSError: the card or the checkpoint is damaged.
   """
   if workdir.is_at(path):
     return workdir.trained_on(path, step)
@@ -100,11 +101,13 @@ def trained_on(path: Path, *, step: int = 0) -> History:
       return ()
     with arrays.reading(path, form.words):
       recorded = form.card(place, None)
-    return recorded.trained_on if recorded else ()
+    if recorded is None:
+      return ()
+    return recorded.trained_on
 
 
 def write(path: Path, weights: Weights, name: str = ""):
-  """Writes parameters and their card; without a card, one with what the parameters tell.
+  """Writes parameters and their card; without a card, one is made from the parameters.
 
   Args:
     path: a file or folder; `format_to_write` says in which format.
@@ -116,7 +119,8 @@ def write(path: Path, weights: Weights, name: str = ""):
     ValueError: the format cannot express the model.
     OSError: the file cannot be written.
   """
-  form, known = format_to_write(path, name), weights.card or card.inferred(weights.params)
+  form = format_to_write(path, name)
+  known = weights.card or card.inferred(weights.params)
   files.make_folder(path.parent)
   with files.one_writer(path), _here(path) as place:
     form.save(place, with_table(unstack_blocks(weights.params), known), known)
@@ -130,7 +134,7 @@ def write(path: Path, weights: Weights, name: str = ""):
 
 
 def _format_of(place: pathlib.Path, path: Path) -> WeightFormat:
-  """The format of what was at a path and is at a place of this machine.
+  """The format of the weights at `path`, of which `place` is the local copy.
 
   Raises:
     ConfigError: nothing is there, or it is of no known format.
@@ -162,8 +166,10 @@ def format_to_write(path: Path, name: str = "") -> WeightFormat:
     if name in ("", key) and form.suffix == path.suffix:
       return form
   known = ", ".join(f"{path.with_suffix(form.suffix)} ({key})" for key, form in formats.items())
-  form = f"the format {name!r}" if name else "a format of weights"
-  raise ConfigError(f"{path} is no name for {form}; these can be written: {known}.")
+  wanted = "a format of weights"
+  if name:
+    wanted = f"the format {name!r}"
+  raise ConfigError(f"{path} is no name for {wanted}; these can be written: {known}.")
 
 
 def _formats() -> dict[str, WeightFormat]:

@@ -1,4 +1,4 @@
-"""Translates parameters to PyTorch's names and layouts and back, by a table with a row for each."""
+"""Translates parameters to PyTorch's names and layouts and back, by a table of names."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"\{([0-9]+)\}")
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How an array is laid out there, and back here by the number of attention heads."""
+  """Converts an array to PyTorch's layout, and back for a number of attention heads."""
 
   there: Callable[[np.ndarray], np.ndarray]
   here: Callable[[np.ndarray, int], np.ndarray]
@@ -36,7 +36,9 @@ FROM_HEADS = Layout(  # (heads, in, out) here, (out, heads * in) there
 
 
 Row = tuple[str, str, Layout]
-OURS, THEIRS = 0, 1  # the names in a row
+# Indices of the names in a row.
+OURS = 0
+THEIRS = 1
 
 
 def norm(ours: str, theirs: str) -> tuple[Row, Row]:
@@ -61,8 +63,8 @@ class Table:
   """Rows (our name, their name, layout), for translation in both directions.
 
   A number in a name is written {0} if it counts from 0, {1} if from 1, {01} if from 1 in two
-  digits. Rows with the same name of theirs are the parts of one array, joined along its
-  first axis in the order of the rows.
+  digits. Several rows with the same "their name" describe one array there: it is the concatenation
+  of our arrays along the first axis, in the order of the rows.
   """
 
   def __init__(self, *rows: Row):
@@ -79,19 +81,19 @@ class Table:
     """
     if lacking := self.lacking(flat, OURS):
       raise KeyError(lacking[0])
-    parts = {}
+    pieces = {}
     for ours, theirs, layout in self.rows:
       for name in filter(_pattern(ours).fullmatch, flat):
         array = layout.there(np.asarray(flat[name]))
-        parts.setdefault(_renamed(name, ours, theirs), []).append(array)
-    return {name: np.concatenate(x) if len(x) > 1 else x[0] for name, x in parts.items()}
+        pieces.setdefault(_renamed(name, ours, theirs), []).append(array)
+    return {name: _joined(arrays) for name, arrays in pieces.items()}
 
   def rows_of(self, name: str, side: int) -> list[Row]:
     """The rows for a name; `side` is OURS or THEIRS."""
     return [row for row in self.rows if _pattern(row[side]).fullmatch(name)]
 
   def lacking(self, names: Iterable[str], side: int) -> list[str]:
-    """The names for which it has no row, sorted."""
+    """The names for which the table has no row, sorted."""
     return sorted(name for name in names if not self.rows_of(name, side))
 
   def ours(self, flat: dict[str, np.ndarray], heads: int = 0) -> dict[str, np.ndarray]:
@@ -106,12 +108,13 @@ class Table:
       rows = self.rows_of(name, THEIRS)
       if not rows:
         raise KeyError(name)
-      for (ours, theirs, layout), part in zip(rows, _split(name, array, len(rows)), strict=True):
+      pieces = _split(name, array, len(rows))
+      for (ours, theirs, layout), piece in zip(rows, pieces, strict=True):
         renamed = _renamed(name, theirs, ours)
         if renamed in translated:
           raise ValueError(f"two arrays mean {renamed}; one of them is called {name}")
         try:
-          translated[renamed] = layout.here(part, heads)
+          translated[renamed] = layout.here(piece, heads)
         except (ValueError, IndexError) as error:
           raise ValueError(f"{name} cannot have the shape {array.shape}") from error
     return translated
@@ -123,9 +126,17 @@ def nearest(tables: Sequence[Table], names: Iterable[str], side: int) -> Table:
 
 
 def _split(name, array, count):
-  if count > 1 and (not array.ndim or len(array) % count):
+  if count == 1:
+    return [array]
+  if not array.ndim or len(array) % count:
     raise ValueError(f"{name} is {array.shape} and must hold {count} equal parts")
-  return np.split(array, count) if count > 1 else [array]
+  return np.split(array, count)
+
+
+def _joined(arrays):
+  if len(arrays) == 1:
+    return arrays[0]
+  return np.concatenate(arrays)
 
 
 @functools.cache

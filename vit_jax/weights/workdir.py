@@ -39,14 +39,18 @@ def read_checkpoint(path: pathlib.Path, step: int, average: bool) -> Weights:
   if step and step not in steps:
     known = ", ".join(map(str, steps))
     raise ConfigError(f"{path} has no checkpoint of step {step}; its steps are {known}.")
-  chosen = steps[0] if folder != path.absolute() else step
+  chosen = step
+  if folder != path.absolute():  # `path` names one of the checkpoints
+    chosen = steps[0]
   return of_run(folder, chosen, average)[1]
 
 
 def trained_on(path: pathlib.Path, step: int) -> History:
   """As `source.trained_on`."""
   _, meta = checkpoint.described(path, step)
-  return history.read_history(meta.get("trained_on")) if meta else ()
+  if not meta:
+    return ()
+  return history.read_history(meta.get("trained_on"))
 
 
 def of_run(folder: pathlib.Path, step: int, average: bool) -> tuple[pathlib.Path, Weights]:
@@ -92,9 +96,9 @@ def card_of(meta: Mapping, *, average: bool) -> Card:
 
 
 def model_of(settings: Mapping) -> Model:
-  """The architecture that a run recorded, all fields given; of an earlier one, as its name says.
+  """The architecture that a run recorded, with all fields; older runs recorded only its name.
 
   Raises:
-    ConfigError, ValueError: it is none of this version.
+    ConfigError, ValueError: this version has no such architecture.
   """
   return models.expanded(from_dict({"model": updated(settings)["model"]}).model)

@@ -1,4 +1,4 @@
-"""LAMB: Adam, with each array's update as large as the array asks for."""
+"""LAMB: Adam with a trust ratio for each array."""
 
 import dataclasses
 import re
@@ -49,11 +49,13 @@ class LAMB(Optimizer):
     return optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)
 
   def adapt(self):
-    """The ratio of norms, for each block of stacked ones by itself."""
+    """The trust ratio of each array that decays; each stacked block has its own."""
     import jax
     import optax
 
     from vit_jax.learning.optim import by_block, decay_factors
 
-    decays = lambda params: jax.tree.map(bool, decay_factors(params, self.decay_rules))
+    def decays(params):
+      return jax.tree.map(bool, decay_factors(params, self.decay_rules))
+
     return optax.masked(by_block(optax.scale_by_trust_ratio()), decays)

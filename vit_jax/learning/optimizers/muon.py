@@ -56,24 +56,26 @@ def labels(params):
 
   def label(path, x):
     name = name_of(path)
-    return "matrices" if name.endswith("/kernel") and block_of(name, x) is not None else "others"
+    if name.endswith("/kernel") and block_of(name, x) is not None:
+      return "matrices"
+    return "others"
 
   return jax.tree_util.tree_map_with_path(label, params)
 
 
 def by_size(updates, rms: float):
-  """The orthogonal updates, times rms sqrt(max(n, m)) for matrices (n, m)."""
+  """The orthogonal updates (n, m), multiplied by rms sqrt(max(n, m))."""
   import jax
 
   def scaled(u, axes):
-    sizes = (math.prod(u.shape[i] for i in part) for part in axes)
-    return rms * max(sizes) ** 0.5 * u
+    sides = (math.prod(u.shape[i] for i in group) for group in axes)
+    return rms * max(sides) ** 0.5 * u
 
   return jax.tree.map(scaled, updates, matrices(updates))
 
 
 def matrices(params):
-  """For each kernel of a block, which of its axes are the rows of a matrix and which the columns.
+  """For each kernel of a block, the axes that are the rows of a matrix, and those that are columns.
 
   An attention's output sums over heads and channels; all other kernels sum over their first axis.
   """
@@ -85,9 +87,12 @@ def matrices(params):
 
   def axes(path, x):
     name = name_of(path)
-    first = int(f"{STACKED}/" in name)  # the axis of stacked blocks is none of the matrix
-    split = x.ndim - 1 if name.endswith("out/kernel") else first + 1
-    rows, columns = range(first, split), range(split, x.ndim)
-    return optax.contrib.MuonDimensionNumbers(tuple(rows), tuple(columns))
+    first = int(f"{STACKED}/" in name)  # the axis of stacked blocks is not an axis of the matrix
+    split = first + 1
+    if name.endswith("out/kernel"):
+      split = x.ndim - 1
+    rows = tuple(range(first, split))
+    columns = tuple(range(split, x.ndim))
+    return optax.contrib.MuonDimensionNumbers(rows, columns)
 
   return jax.tree_util.tree_map_with_path(axes, params)

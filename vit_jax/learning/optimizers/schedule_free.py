@@ -36,7 +36,7 @@ class ScheduleFree(Optimizer):
     return True
 
   def check(self, config):
-    """Refuses a rate that decays: the average is there in place of it."""
+    """Refuses a learning rate that decays, as averaging takes the place of decay."""
     if config.schedule.decay != "constant":
       raise ConfigError(
         f"config.schedule.decay={config.schedule.decay!r} does not suit config.optimizer.kind="
@@ -51,10 +51,11 @@ class ScheduleFree(Optimizer):
     return optax.scale_by_rms(self.beta2, self.epsilon, eps_in_sqrt=False, bias_correction=True)
 
   def around(self, update):
-    """The change of y."""
+    """Turns the updates of AdamW into changes of y."""
     import optax
 
-    free = lambda rate: optax.contrib.schedule_free(update, rate, self.beta1)
+    def free(rate):
+      return optax.contrib.schedule_free(update, rate, self.beta1)
 
     def changed(grads, state, params, **given):
       return free(given["learning_rate"]).update(grads, state, params, **given)
