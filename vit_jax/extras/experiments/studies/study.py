@@ -9,7 +9,7 @@ from typing import Any
 
 from vit_jax.config import ConfigError
 
-EPOCH = "epoch"  # what a figure is drawn along that has a point for each evaluation
+EPOCH = "epoch"  # the x axis of a figure that has a point for each evaluation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +72,9 @@ class Stage:
 
   def chain(self) -> list["Stage"]:
     """This stage and all before it, the first one first."""
-    return [*(self.after.chain() if self.after else []), self]
+    if self.after is None:
+      return [self]
+    return [*self.after.chain(), self]
 
   def has_trials(self) -> bool:
     """Whether settings are chosen."""
@@ -137,7 +139,9 @@ class Drawing:
 
   def along(self) -> tuple[str, ...]:
     """The columns of `x`."""
-    return (self.x,) if isinstance(self.x, str) else self.x
+    if isinstance(self.x, str):
+      return (self.x,)
+    return self.x
 
 
 @dataclasses.dataclass(frozen=True)
