@@ -134,7 +134,7 @@ class Watchdog:
     self._done.set()
     # After an error, leave the file, so that the other hosts notice.
     if error is None and self._processes > 1:
-      self._heartbeats.join(MAX_PERIOD)  # or it might write the file once more
+      self._heartbeats.join(MAX_PERIOD)  # or it might write the file again
       with contextlib.suppress(OSError):  # The folder may be gone; the run is done anyway.
         files.remove(self._folder / str(self._process))
         if not files.matching(self._folder):

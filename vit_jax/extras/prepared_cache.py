@@ -31,7 +31,7 @@ from vit_jax.training.run import TrainingView
 
 _FORMAT = 1  # version of the record format
 _FILE = 1024  # images per file; a preparation that is stopped loses at most one file per thread
-_MAX_BYTES = 2**20  # of cache.json
+_MAX_BYTES = 2**20  # limit for cache.json
 _SAMPLE = 64  # images used to estimate the size
 # Height, width, number of labels, bytes of the name. Height 0 means a broken image, stored as an
 # encoded file (width 0) or as an array in .npy format (width 1).
@@ -179,7 +179,7 @@ def prepare(
   order = random.sample(sorted(missing), len(missing))
   with concurrent.futures.ThreadPoolExecutor(threads) as pool:
     collections.deque(map(done, pool.map(make, order)), maxlen=0)
-  for leftover in cache.root.glob("*.partial"):  # of processes that were killed
+  for leftover in cache.root.glob("*.partial"):  # left by killed processes
     leftover.unlink(missing_ok=True)
 
 

@@ -30,7 +30,7 @@ from vit_jax.registry import EVALUATIONS, TRAINING_VIEWS
 from vit_jax.storage.tree import flatten
 from vit_jax.training.facts import LATER, module_of
 
-MAX_FACTOR = 1e4  # of a rule of weight decay
+MAX_FACTOR = 1e4  # for weight decay, in a decay rule
 
 OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 
@@ -115,24 +115,27 @@ def blaming_view(config: Config, name: str, data: Data) -> Iterator[None]:
 
 
 def check_batch(batch_size: int, *, parts: int):
-  """Checks that the batch can be divided into the parts of accumulation."""
+  """Checks that the batch can be divided into the microbatches of config.accumulation."""
   if batch_size % parts:
-    below = batch_size - batch_size % parts
     raise ConfigError(
       f"config.batch_size={batch_size} is not divisible by "
-      f"config.accumulation={parts}; nearest: "
-      f"{', '.join(str(b) for b in (below, below + parts) if b)}."
+      f"config.accumulation={parts}; nearest: {_nearest_multiples(batch_size, parts)}."
     )
 
 
 def check_repeats(batch_size: int, repeats: int):
   """Checks that a batch holds each of its images the same number of times."""
   if batch_size % repeats:
-    below = batch_size - batch_size % repeats
     raise ConfigError(
       f"config.batch_size={batch_size} is not divisible by config.data.repeats={repeats}; nearest: "
-      f"{', '.join(str(b) for b in (below, below + repeats) if b)}."
+      f"{_nearest_multiples(batch_size, repeats)}."
     )
+
+
+def _nearest_multiples(number: int, of: int) -> str:
+  """The multiples of `of` just below and above `number`, without 0."""
+  below = number - number % of
+  return ", ".join(str(multiple) for multiple in (below, below + of) if multiple)
 
 
 def check_evaluation(config: Config):
@@ -295,7 +298,7 @@ def check_patterns(config: Config):
   if (pattern, rules) == (usual.trainable, usual.decay_rules) and not with_blocks:
     return
   shapes = shapes_of(config)
-  if with_blocks and not any(f"{STACKED}" in name for name in shapes):
+  if with_blocks and not any(STACKED in name for name in shapes):
     cause = "layer_decay"
     if settings.needs_blocks:
       cause = f"kind={settings.kind!r}"
@@ -303,11 +306,16 @@ def check_patterns(config: Config):
       f"config.optimizer.{cause} is for models with blocks of a Transformer, and "
       f"{config.model.name} has none; leave it out."
     )
-  trains = lambda name: bool(re.fullmatch(pattern, name))
-  check_blocks(f"config.optimizer.trainable={shown(pattern)}", trains, shapes)
-  decays = lambda name: optim.decay_factor(name, rules)
-  check_blocks(f"config.optimizer.decay_rules={shown(rules)}", decays, shapes)
-  if not any(map(trains, shapes)):
+
+  def trained(name):
+    return bool(re.fullmatch(pattern, name))
+
+  def decay(name):
+    return optim.decay_factor(name, rules)
+
+  check_blocks(f"config.optimizer.trainable={shown(pattern)}", trained, shapes)
+  check_blocks(f"config.optimizer.decay_rules={shown(rules)}", decay, shapes)
+  if not any(map(trained, shapes)):
     raise ConfigError(
       f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
       f"nearest: {similar(pattern, shapes)}."

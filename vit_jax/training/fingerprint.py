@@ -48,7 +48,7 @@ def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]
 
 @contextlib.contextmanager
 def refusal_told(config: Config, hosts: Hosts) -> Iterator[None]:
-  """If this process is refused before it has connected, tells the others why, if they answer."""
+  """Reports an error inside, before this process has connected, to the others if they answer."""
   try:
     yield
   except (ConfigError, RunError) as error:

@@ -24,7 +24,7 @@ class LoopState:
   Attributes:
     step: number of steps that are done.
     state: the state after them.
-    stopping: whether the run was asked to stop; it goes on when it is started again.
+    stopping: whether the run was asked to stop; the next start resumes it.
     ending: whether the run has reached its end.
   """
 

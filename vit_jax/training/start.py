@@ -117,7 +117,7 @@ def read_recorded(folder: Path) -> Recorded:
 
 
 def history_of(place: str, step: int = 0) -> History:
-  """What weights were trained on; () if it is not known.
+  """The datasets that weights were trained on; () if not known.
 
   Args:
     place: config.init_from, or a workdir; "": no weights.
@@ -137,7 +137,7 @@ def history_of(place: str, step: int = 0) -> History:
 
 
 def trained_on(config: Config, run: Recorded) -> History:
-  """What the parameters of a run were trained on before: its own, or those that it starts from.
+  """The datasets that parameters were trained on: from a run's record, or from config.init_from.
 
   Raises:
     ConfigError: as `history_of`.

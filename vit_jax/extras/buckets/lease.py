@@ -118,7 +118,7 @@ class Lease:
           self._lost = True
 
   def held(self) -> bool:
-    """As `base.Lock`."""
+    """Whether this process still holds the lock."""
     if time.monotonic() - self._renewed > 3 * RENEW:  # this process slept, or the network is gone
       self._renew()
     return not self._lost

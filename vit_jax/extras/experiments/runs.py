@@ -18,7 +18,7 @@ from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
-MAX_BYTES = 2**24  # of a JSON file
+MAX_BYTES = 2**24  # limit for JSON files
 
 
 @dataclasses.dataclass(frozen=True)

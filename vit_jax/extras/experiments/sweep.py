@@ -3,7 +3,7 @@
 Each learning rate of a grid is used to train on a part of the training set; the run is scored on
 the rest, the development part. The rate with the best development accuracy is then used to train
 on the whole training set with several seeds, and only these runs are scored on the test set. A rule
-that needs no search, such as BiT's, can be tried beside the rates.
+that needs no search, such as BiT's, can be tried as well.
 
 A sweep is a study whose candidates are tried with a recipe of their own; each set that the final
 recipe scores is a cell, and all cells share the runs.

@@ -94,23 +94,23 @@ def study(
   instead = ", and give --source, --seeds, or --learning-rates and --steps"
   own = OWN if candidates else OWN[:2]
   settings = {"init_from": source, **settings_of(overrides, own, instead)}
-  recipe = lambda task, argument: f"configs/vtab.py:{model},{task}{argument}"
+  prefix = f"configs/vtab.py:{model}"
   choice = Choice(
     tuple(candidates) or ({},),
     settings,
-    tuple(recipe(task, ",development") for task in tasks),
+    tuple(f"{prefix},{task},development" for task in tasks),
     Score("val200/top1"),
   )
-  argument = ""
+  suffix = ""
   scored = "test"
   if smoke:
-    argument = ",smoke"
+    suffix = ",smoke"
     scored = "val200"
   rows = {row["task"].lower(): row for row in results.read_rows(pathlib.Path(TABLE_9))}
   cells = []
   for task in tasks:
     label = rows[task]["task"]
-    stage = Stage(recipe(task, argument), settings, task, choice=choice)
+    stage = Stage(f"{prefix},{task}{suffix}", settings, task, choice=choice)
     cells.append(Cell(label, stage, {"task": label, "group": rows[task]["group"]}))
   paper = None
   if pretraining:

@@ -90,7 +90,7 @@ def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) 
   """Does the jobs that are not done; a job that fails costs only those that need it.
 
   Args:
-    store: tells which are done and what they chose.
+    store: knows which are done and what they chose.
     some: the jobs.
     jobs: most processes at a time.
     progress: says what happens.

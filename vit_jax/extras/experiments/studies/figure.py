@@ -13,7 +13,7 @@ from vit_jax.storage.paths import Path
 
 PAPER = "score in the paper"  # results.md says what was measured
 MAX_TEXT = 40  # characters of a value
-NAMES = {  # of columns whose names are not words separated by "_"
+NAMES = {  # labels of columns whose names are not words separated by "_"
   "positions": "position embedding",
   "position_place": "added at",
   "exaflops": "exaFLOPs",
@@ -25,12 +25,12 @@ COLUMN = 15  # lines per column of a legend
 
 
 def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[Path], *, percent: bool = False):
-  """Draws means with deviations as error bars; the paper's scores are beside them.
+  """Draws means with deviations as error bars, and the paper's scores in panels next to them.
 
   Args:
-    rows: of results.csv or curves.csv, as text.
+    rows: the rows of results.csv or curves.csv, as text.
     drawing: which columns are drawn.
-    paths: files to write; the ending tells the format.
+    paths: files to write; the ending gives the format.
     percent: whether scores are accuracies, fractions of 1.
   """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end

@@ -15,10 +15,10 @@ class Cost:
   """The cost of one run.
 
   Attributes:
-    steps: its length; None if that depends on data that is not there.
+    steps: its length; None if it depends on missing data.
     batch_size: images a step.
-    flops: of training on one image.
-    seconds: of compiling and training on the devices at hand; None if that is not measured.
+    flops: FLOPs to train on one image.
+    seconds: seconds to compile and train on these devices; None if not measured.
   """
 
   steps: int | None

@@ -35,7 +35,7 @@ class Estimate(NamedTuple):
 
 
 def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
-  """The plan in words or as JSON; with `measure`, steps are timed on the devices at hand."""
+  """The plan in words or as JSON; with `measure`, steps are timed on these devices."""
   plugins = runner.store.plugins()
   costs = runs.in_new_process(runner.checked_costs, plugins=plugins, measure=measure)
   estimates = lines(runner.study, costs)

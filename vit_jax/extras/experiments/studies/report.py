@@ -27,7 +27,7 @@ class CellResult:
   Attributes:
     cell: its label.
     factors: what varies, as text.
-    mean: of the scores.
+    mean: the mean score.
     deviation: standard deviation of a sample (division by n - 1); None for one seed.
     seeds: the number of scores.
     chosen: the chosen settings, as JSON; "{}" if nothing is chosen.

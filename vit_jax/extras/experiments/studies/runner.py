@@ -38,7 +38,7 @@ class StudyRunner:
 
     Args:
       data: all data is opened and checked too.
-      measure: a few steps are timed on the devices at hand.
+      measure: a few steps are timed on these devices.
 
     Raises:
       ConfigError: the study is wrong, or data is missing or used twice.
@@ -126,7 +126,11 @@ class StudyRunner:
 
   def results(self, costs: dict[str, Cost]) -> list[CellResult]:
     """Writes the results of all that is done."""
-    cost_of = lambda job: costs[repr(job.with_option(self.store.chosen(job.stage)))]
+
+    def cost_of(job):
+      option = self.store.chosen(job.stage)
+      return costs[repr(job.with_option(option))]
+
     rows = results.rows(self.study, self.store, cost_of)
     trials = results.trials(self.study, self.store)
     curves = []

@@ -83,8 +83,7 @@ def run_seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float 
   near = speeds.get(key)
   if key not in speeds:
     others = [speed for speed in speeds.values() if speed]
-    distance = lambda speed: abs(math.log(speed.flops / cost.flops))
-    near = min(others, key=distance, default=None)
+    near = min(others, key=lambda speed: abs(math.log(speed.flops / cost.flops)), default=None)
   if near is None:
     return None
   return near.compiling + cost.steps * cost.batch_size * near.image * cost.flops / near.flops

@@ -1,4 +1,4 @@
-"""The parts of a study; configs/studies/NAME.py builds one from them. Imports no JAX."""
+"""The building blocks of a study; configs/studies/NAME.py builds one from them. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ class Score:
   """How a run is scored.
 
   Attributes:
-    metric: of any evaluation, such as "test/top1" or "imagenet/5shot".
+    metric: a metric of any evaluation, such as "test/top1" or "imagenet/5shot".
     take: "last", the metric after the last step, or "best", the best one of all evaluations.
     better: "larger" or "smaller"; checked against the metric's own rule.
   """
@@ -94,7 +94,7 @@ class Stage:
 
 
 def file_name(recipe: str) -> str:
-  """The name of a recipe, NAME.py:ARG, as a part of the name of a folder."""
+  """The name of a recipe, NAME.py:ARG, for use in the name of a folder."""
   path, _, argument = recipe.partition(":")
   return re.sub(r"[^\w.+-]+", "_", f"{pathlib.PurePath(path).stem}-{argument}")[:70]
 
@@ -128,7 +128,7 @@ class Drawing:
       above each other are not joined.
     panel: a factor; each of its values has a panel of its own. Empty: one panel.
     log: whether the axis of `x` is logarithmic. It is linear if a value is not above 0.
-    label: of the axis of the score.
+    label: the label of the score's axis.
   """
 
   x: str | tuple[str, ...]
@@ -152,7 +152,7 @@ class Paper:
     file: a CSV file. A row belongs to the cell whose factors it has.
     column: holds the score.
     caption: what was measured.
-    rows: {column: value} of the rows that are meant, beside the factors of the cells.
+    rows: {column: value} that selects rows, in addition to the factors of the cells.
   """
 
   file: str

@@ -29,7 +29,7 @@ def pretraining_of(model: str, dataset: str, argument: str = "") -> str:
   Args:
     model: such as "R50x1+ViT-B/16".
     dataset: "jft", "i21k" or "i1k".
-    argument: of the recipe, such as the number of epochs.
+    argument: the argument of the recipe, such as the number of epochs.
   """
   name = model.lower().replace("-", "_").replace("+", "_").replace("/", "")
   recipe = f"configs/{name}_{dataset}.py"
