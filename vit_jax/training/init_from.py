@@ -195,7 +195,7 @@ def put(
 
   params = nest({name: replaced(name, fresh) for name, fresh in initialised.items()})
 
-  def copied(old, new):  # because donated buffers must not be shared
+  def copied(old, new):  # the average needs copies: donated buffers must not be shared
     return None if old is None else jnp.copy(new)
 
   ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)

@@ -38,7 +38,7 @@ def fewest_parts(config: Config, make: Callable[[Config], Run]) -> tuple[int, st
 
 
 def step_bytes(run: Run) -> float:
-  """The bytes that a compiled step needs on a device; infinite if it does not compile in memory.
+  """The bytes that a compiled step needs on a device; infinite if it does not fit.
 
   Raises:
     JaxRuntimeError: the step cannot be compiled for another reason.

@@ -124,7 +124,9 @@ def missing_classes(source: sources.Source) -> list[str]:
   missing = set(range(len(source.class_names)))
   if len(source) > MAX_SEARCHED:
     return []
-  for index in np.random.default_rng(0).permutation(len(source)):  # soon some of every class
+  for index in np.random.default_rng(0).permutation(
+    len(source)
+  ):  # in random order, every class appears soon
     missing -= set(source.labels(int(index)))
     if not missing:
       return []

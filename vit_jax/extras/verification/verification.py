@@ -46,7 +46,7 @@ DETERMINISTIC = re.compile(
 
 
 class Verification(Callback):
-  """Computes steps twice where config.verify_every asks for it."""
+  """Verifies every `config.verify_every`-th step by computing it twice."""
 
   def __init__(self, run: Run, session: Session):
     self._run = run

@@ -53,7 +53,7 @@ class Request:
     return accepted(self.run)
 
   def scored(self, remark: str = "") -> ScoredRun:
-    """The run with what it is scored by; a remark follows its name in messages."""
+    """The run with its metric; in messages, `remark` follows the name of the recipe."""
     metric = ""
     if self.score:
       metric = self.score.metric

@@ -201,7 +201,7 @@ def best_of(scores: list[float], stage: Stage) -> int:
 
 
 def first_option(stage: Stage) -> Option:
-  """The candidate that stands for the chosen one before there is one."""
+  """The candidate to use before one is chosen."""
   return stage.choice.options[0]
 
 
