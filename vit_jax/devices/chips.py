@@ -1,7 +1,7 @@
 """Peak speed, memory and clock of accelerators, from the manufacturers' data sheets.
 
-Size and rate of GPUs' memories are what the devices report (XLA's descriptions of them,
-xla/backends/gpu/target_config/specs), which is a little less than the data sheets' round figures.
+Memory size and bandwidth of GPUs are as the devices report them (XLA's descriptions in
+xla/backends/gpu/target_config/specs), a little less than the data sheets' round figures.
 """
 
 from typing import NamedTuple
@@ -32,8 +32,8 @@ class Chip(NamedTuple):
   network_bandwidth: float | None = None
 
 
-# The keys are whole `jax.Device.device_kind`s: another form of a chip, or a part of one (MIG), has
-# other numbers. The H100 of 80 GB HBM3 is the SXM form.
+# The keys are whole `jax.Device.device_kind`s: another form factor of a chip, or a slice of one
+# (MIG), has other numbers. The H100 with 80 GB HBM3 is the SXM form factor.
 CHIPS = {
   "TPU v2": Chip(22.5e12, 8 * GIB, 0.7e9, 350e9),
   "TPU v3": Chip(61.5e12, 16 * GIB, 0.94e9, 450e9),

@@ -1,7 +1,7 @@
-"""Whether all processes of a run run the same, asked before they compute together.
+"""Checks that all processes of a run agree, before they compute together.
 
-They tell one another by the store of JAX's coordinator, which needs no device: a computation that
-processes share may stall, or go on with wrong numbers, where they differ.
+Where they differ, a shared computation may stall, or go on with wrong numbers. They exchange facts
+through the key-value store of JAX's coordinator, which needs no device.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
-from jax._src import distributed  # JAX has no public way to the store of its coordinator
+from jax._src import distributed  # JAX has no public API for its coordinator's store
 
 from vit_jax.process.errors import ConfigError, RunError
 from vit_jax.process.text import shortened
@@ -19,16 +19,16 @@ from vit_jax.process.text import shortened
 UNKNOWN = "not known"  # a fact that is not compared
 MOST = 4  # differences in a message
 LONGEST = 10.0**6  # seconds to wait, if the watchdog has no limit
-SLACK = 60  # seconds in which the first process tells what it waited for in vain
+SLACK = 60  # more seconds for the first process to report a timeout
 
 
 class Told(NamedTuple):
-  """What a process tells the others.
+  """A message from a process to the others.
 
   Attributes:
-    host: its machine.
-    refusal: why it ends; "": it goes on.
-    facts: what must be the same in all processes.
+    host: the name of its machine.
+    refusal: why it ends; "" if it goes on.
+    facts: values that must be the same in all processes.
   """
 
   host: str
@@ -37,12 +37,12 @@ class Told(NamedTuple):
 
 
 def compare(topic: str, facts: Mapping[str, str], *, seconds: float = 0, refusal: str = ""):
-  """Checks that all processes tell the same facts; each of them calls it, or is waited for.
+  """Checks that all processes have the same facts; every process must call it.
 
   Args:
-    topic: a word for these facts; each is compared once.
+    topic: a word for these facts; each topic is compared once.
     facts: values by name, as a message gives them.
-    seconds: to wait for the other processes; 0: without a limit.
+    seconds: how long to wait for the other processes; 0: without a limit.
     refusal: why this process does not go on; the others then end too.
 
   Raises:
@@ -67,9 +67,9 @@ def compare(topic: str, facts: Mapping[str, str], *, seconds: float = 0, refusal
 
 @contextlib.contextmanager
 def told(topic: str, *, seconds: float) -> Iterator[None]:
-  """If this process is refused inside, the others end too when they compare these facts.
+  """If an error is raised inside, the other processes end too when they compare these facts.
 
-  The arguments are those of `compare`.
+  The arguments are as for `compare`.
   """
   try:
     yield
@@ -87,14 +87,15 @@ def _of(topic: str, whose, state, seconds: float) -> str:
   try:
     return state.client.blocking_key_value_get(_key(topic, whose), int(seconds * 1000))
   except jax.errors.JaxRuntimeError as error:
+    silent = 0 if whose == "verdict" else whose
     raise RunError(
-      f"Process {0 if whose == 'verdict' else whose} has not answered within {seconds:g} s "
+      f"Process {silent} has not answered within {seconds:g} s "
       "(config.stall_seconds); see what it prints, and start the same command again on all hosts."
     ) from error
 
 
 def _verdict(topic: str, state, seconds: float) -> tuple[str, bool]:
-  """What is wrong, as a sentence, or "", and whether it is that a process is silent."""
+  """A sentence that says what is wrong, or "", and whether a process is silent."""
   told = []
   try:
     for process in range(state.num_processes):
@@ -105,20 +106,22 @@ def _verdict(topic: str, state, seconds: float) -> tuple[str, bool]:
 
 
 def differences(told: Sequence[Told]) -> str:
-  """What keeps processes from running together, as a sentence; "" if nothing does."""
-  refused = [(i, one) for i, one in enumerate(told) if one.refusal]
-  if refused:
-    process, one = refused[0]
-    return f"Process {process} on host {one.host} does not start: {one.refusal}"
-  names = dict.fromkeys(name for one in told for name in one.facts)
-  values = lambda name: {one.facts.get(name) for one in told} - {UNKNOWN}
-  differing = [name for name in names if len(values(name)) > 1]
+  """A sentence that says why processes cannot run together; "" if they can."""
+  for process, one in enumerate(told):
+    if one.refusal:
+      return f"Process {process} on host {one.host} does not start: {one.refusal}"
+  differing = []
+  for name in dict.fromkeys(name for one in told for name in one.facts):
+    values = {one.facts.get(name) for one in told} - {UNKNOWN}
+    if len(values) > 1:
+      differing.append(name)
   if not differing:
     return ""
   words = "; ".join(f"{name} is {_values(name, told)}" for name in differing[:MOST])
-  more = f"; {len(differing) - MOST} more differ" if len(differing) > MOST else ""
+  if len(differing) > MOST:
+    words += f"; {len(differing) - MOST} more differ"
   return (
-    f"The processes of this run are not alike: {words}{more}. Give every host the same command, "
+    f"The processes of this run are not alike: {words}. Give every host the same command, "
     "code, versions, variables and data, and start all of them again."
   )
 
@@ -128,14 +131,17 @@ def _values(name: str, told: Sequence[Told]) -> str:
   processes = {}
   for process, one in enumerate(told):
     processes.setdefault(one.facts.get(name), []).append(process)
-  return " and ".join(
-    f"{'not there' if value is None else shortened(value)} in {_named(who, told)}"
-    for value, who in processes.items()
-  )
+  words = []
+  for value, who in processes.items():
+    shown = "not there" if value is None else shortened(value)
+    words.append(f"{shown} in {_named(who, told)}")
+  return " and ".join(words)
 
 
 def _named(processes: Sequence[int], told: Sequence[Told]) -> str:
   if len(processes) == 1:
     return f"process {processes[0]} ({told[processes[0]].host})"
   few = ", ".join(map(str, processes[:MOST]))
-  return f"processes {few}" if len(processes) <= MOST else f"processes {few} and more"
+  if len(processes) > MOST:
+    return f"processes {few} and more"
+  return f"processes {few}"

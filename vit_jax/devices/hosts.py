@@ -22,19 +22,19 @@ from vit_jax.process.text import shown
 MAX_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
 JOINING = 300  # seconds
-MAX_SILENCE = 300  # seconds; longer than the watchdog's limit, because its message says more
+MAX_SILENCE = 300  # seconds; above the watchdog's limit, because the watchdog's message says more
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _handlers = []  # the C library holds only their addresses: they must never be freed
 
-# If a computation between hosts fails, JAX's message begins with one of these codes. The class of
+# If a computation across hosts fails, JAX's message begins with one of these codes. The class of
 # the error varies.
 _FAILED = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-  """How the processes of a run find each other, where the machine does not tell them.
+  """How the processes of a run find each other, if the environment does not tell them.
 
   Attributes:
     coordinator: HOST:PORT of the first process; empty on Cloud TPU, under SLURM, and for a run of
@@ -53,8 +53,8 @@ def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
 
   The other processes may begin up to `seconds` later.
 
-  On a Cloud TPU, and under SLURM with more than one task, the machine tells which processes there
-  are. JAX ends all processes when one of them sends no heartbeat for the time of `heartbeat`.
+  On a Cloud TPU, and under SLURM with more than one task, the environment tells which processes
+  there are. JAX ends all processes when one of them sends no heartbeat for the time of `heartbeat`.
 
   Raises:
     ConfigError: the flags do not describe a group of processes.
@@ -98,7 +98,7 @@ def claim(hosts: Hosts):
     ConfigError: a process of this number, with this coordinator, runs on this machine.
   """
   claimed = socket.socket(socket.AF_UNIX)
-  try:  # Linux frees a name that begins with NUL however the process ends
+  try:  # Linux frees a name that begins with NUL, no matter how the process ends
     claimed.bind(f"\0vit_jax {hosts.coordinator} {hosts.process}")
   except OSError as error:
     claimed.close()
@@ -108,14 +108,14 @@ def claim(hosts: Hosts):
         "already; give each process of a run its own number, and each run its own port."
       ) from error
     return  # another system, without such names
-  atexit.register(claimed.close)  # until then it must not be freed: its end ends the claim
+  atexit.register(claimed.close)  # keeps the socket, and so the claim, until then
 
 
 def bind_address(coordinator: str) -> str | None:
   """Where process 0 listens: only at the coordinator's address, if this machine has it.
 
-  None stands for every address of the machine: for an address that is translated on the way, and
-  for a name that means this machine only here, as in many a file /etc/hosts.
+  None means every address of the machine: if the coordinator's address is translated on the way, or
+  if its name stands for a loopback address only here, as in many /etc/hosts files.
   """
   host, _, port = coordinator.rpartition(":")
   name = host.strip("[]")
@@ -128,23 +128,26 @@ def bind_address(coordinator: str) -> str | None:
   local = ipaddress.ip_address(place[0].partition("%")[0]).is_loopback
   if local and name not in ("localhost", place[0]):
     return None
-  return f"[{place[0]}]:{port}" if family == socket.AF_INET6 else f"{place[0]}:{port}"
+  if family == socket.AF_INET6:
+    return f"[{place[0]}]:{port}"
+  return f"{place[0]}:{port}"
 
 
 def check_port(coordinator: str, address: str | None):
-  """Checks that process 0 can listen, where JAX would end by a signal of the system (SIGSEGV).
+  """Checks that process 0 can listen; otherwise JAX would crash (SIGSEGV).
 
   Args:
     coordinator: HOST:PORT of process 0.
     address: where it listens; None: at every address of the machine.
 
   Raises:
-    ConfigError: another program has the port, or it is not for this user.
+    ConfigError: another program has the port, or this user may not use it.
   """
   host, _, port = (address or f"[::]:{coordinator.rpartition(':')[2]}").rpartition(":")
   family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
   if address is None and not socket.has_dualstack_ipv6():
-    host, family = "0.0.0.0", socket.AF_INET
+    host = "0.0.0.0"
+    family = socket.AF_INET
   with socket.socket(family) as probe:
     for option in ("SO_REUSEADDR", "SO_REUSEPORT"):  # as JAX's library listens
       if hasattr(socket, option):
@@ -243,7 +246,7 @@ def before_abort(speak: Callable[[], None]):
 
 
 def is_of_others(error: Exception) -> bool:
-  """Whether a computation failed; in a run of several processes, another process may be the cause.
+  """Whether a computation failed; with several processes, another process may be the cause.
 
   JAX raises such errors as ValueError too. tensorstore raises ValueError for files; its messages
   contain the error code of the operating system.

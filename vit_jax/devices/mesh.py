@@ -20,12 +20,17 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
     ConfigError: the shape does not match the number of devices, or the batch cannot be split.
   """
   # Sorted by process, so that the rows of the batch that a process feeds are consecutive
-  # (`host_rows`), and that one process has the devices along "model". jax.make_mesh sorts by the
-  # place of chips in the slice, where hosts interleave.
-  devices = jax.devices() if devices is None else devices
+  # (`host_rows`), and the devices along "model" belong to one process. jax.make_mesh sorts by the
+  # position of chips in the slice, where hosts interleave.
+  if devices is None:
+    devices = jax.devices()
   ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
-  count, fsdp, model = len(devices), config.fsdp, config.model
-  data = count // (fsdp * model) if config.data == cfg.AUTO else config.data
+  count = len(devices)
+  fsdp = config.fsdp
+  model = config.model
+  data = config.data
+  if data == cfg.AUTO:
+    data = count // (fsdp * model)
   if data * fsdp * model != count:
     raise cfg.ConfigError(
       f"config.mesh: data={config.data} x fsdp={fsdp} x model={model} does not match the {count} "
@@ -39,20 +44,22 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
       f"config.mesh.model={model}: devices that compute the same images must be of one process, "
       f"and each has {each} of them; give a divisor of {each}, or start one process a machine."
     )
-  groups = data * fsdp
-  if batch_size % (groups * accumulation):
-    below = batch_size - batch_size % (groups * accumulation)
-    of = f" in groups of config.mesh.model={model}" if model > 1 else ""
+  unit = data * fsdp * accumulation
+  if batch_size % unit:
+    below = batch_size - batch_size % unit
+    nearest = ", ".join(str(size) for size in (below, below + unit) if size)
+    over = f"{count} devices"
+    if model > 1:
+      over += f" in groups of config.mesh.model={model}"
     raise cfg.ConfigError(
-      f"config.batch_size={batch_size} cannot be split over {count} devices{of} and "
-      f"config.accumulation={accumulation}; nearest: "
-      f"{', '.join(str(b) for b in (below, below + groups * accumulation) if b)}."
+      f"config.batch_size={batch_size} cannot be split over {over} and "
+      f"config.accumulation={accumulation}; nearest: {nearest}."
     )
   return Mesh(grid, (*ROWS, "model"), axis_types=(AxisType.Auto,) * 3)
 
 
 def groups(mesh: Mesh) -> int:
-  """The number of equal parts that a batch is split into."""
+  """The number of equal shares that a batch is split into."""
   return math.prod(mesh.shape[axis] for axis in ROWS)
 
 
@@ -67,7 +74,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def on(mesh: Mesh, function):
-  """Wraps a function so that it is traced with `mesh`, over which models split activations."""
+  """Wraps a function so that it is traced with `mesh`; models split activations over it."""
 
   @functools.wraps(function)
   def traced(*args, **kwargs):
@@ -102,10 +109,10 @@ def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
 
 
 def rows_of(mesh: Mesh, batch_size: int, process: int) -> int:
-  """Which part of a batch, of equal parts, lies on the devices of `process`.
+  """Which of the equal shares of a batch lies on the devices of `process`, as its index.
 
   Raises:
-    RunError: the rows are not consecutive, or are not an equal part.
+    RunError: the rows are not consecutive, or are not an equal share.
   """
   indices = batch_sharding(mesh).devices_indices_map((batch_size,))
   mine = [index[0] for device, index in indices.items() if device.process_index == process]

@@ -1,10 +1,9 @@
-"""How parameters, and what follows them, are split over the axes "fsdp" and "model" of a mesh.
+"""How parameters and optimizer states are split over the axes "fsdp" and "model" of a mesh.
 
-A rule is a regular expression for the whole name of a parameter, and the axes of the mesh that its
-last dimensions are split over, None for a dimension that the rule leaves open. The first rule that
-matches is the one that counts. If it does not name "fsdp", the longest open dimension that fsdp
-divides is split over it, of arrays of at least `MIN_SHARDED_SIZE` elements; a rule that names no
-axis at all is `LARGEST`.
+A rule is a regular expression for the whole name of a parameter, and the mesh axes that its last
+dimensions are split over, None for a dimension that the rule leaves open. The first rule that
+matches counts. If it does not name "fsdp", and the array has at least `MIN_SHARDED_SIZE` elements,
+the longest open dimension that fsdp divides is split over it. A rule without axes is `LARGEST`.
 """
 
 import math
@@ -33,19 +32,19 @@ ALL_LARGEST: Rules = ((".*", LARGEST),)
 
 
 def shardings(mesh: Mesh, state, params: dict, rules: Rules = ALL_LARGEST):
-  """The sharding of every array of a state: its parameters, moments, averages and what else it has.
+  """The sharding of every array of a state: parameters, moments, averages and everything else.
 
-  An array is split as the parameter whose name ends its own name, if they have the same shape;
-  others are split by `LARGEST`.
+  If an array's name ends with the name of a parameter of the same shape, it is split like that
+  parameter; other arrays are split by `LARGEST`.
 
   Args:
     mesh: the devices.
     state: a tree of anything with a shape.
     params: the parameters, as arrays or as shapes.
-    rules: of the parameters.
+    rules: the rules for the parameters.
 
   Raises:
-    ConfigError: as of `check`, or a rule does not suit its parameter.
+    ConfigError: as `check`, or a rule does not fit its parameter.
   """
   sizes = {axis: mesh.shape[axis] for axis in AXES}
   shapes = {name: x.shape for name, x in flatten(params).items()}
@@ -53,11 +52,12 @@ def shardings(mesh: Mesh, state, params: dict, rules: Rules = ALL_LARGEST):
   specs = {n: spec(n, shape, axes_of(n, shape, rules), sizes) for n, shape in shapes.items()}
 
   def sharding(path, x) -> NamedSharding:
-    parts = [jax.tree_util.keystr((key,), simple=True) for key in path]
-    endings = ("/".join(parts[first:]) for first in range(len(parts)))
-    followed = next((name for name in endings if shapes.get(name) == x.shape), None)
-    found = specs[followed] if followed else spec("/".join(parts), x.shape, LARGEST, sizes)
-    return NamedSharding(mesh, found)
+    keys = [jax.tree_util.keystr((key,), simple=True) for key in path]
+    for first in range(len(keys)):
+      ending = "/".join(keys[first:])
+      if shapes.get(ending) == x.shape:
+        return NamedSharding(mesh, specs[ending])
+    return NamedSharding(mesh, spec("/".join(keys), x.shape, LARGEST, sizes))
 
   return jax.tree_util.tree_map_with_path(sharding, state)
 
@@ -66,13 +66,14 @@ def check(shapes: Mapping[str, tuple[int, ...]], rules: Rules, model: int):
   """Checks that parameters can be split over `model` devices along that axis.
 
   Raises:
-    ConfigError: as of `axes_of`, or config.mesh.model does not divide what is split over it, or
-      splits nothing.
+    ConfigError: as `axes_of`, or config.mesh.model does not divide a dimension that is split over
+      it, or splits nothing.
   """
   split = {}
   for name, shape in shapes.items():
     axes = axes_of(name, shape, rules)
-    split |= {name: shape[axes.index("model") - len(axes)]} if "model" in axes else {}
+    if "model" in axes:
+      split[name] = shape[axes.index("model") - len(axes)]
   common = math.gcd(*split.values())
   if model > 1 and not split:
     raise ConfigError(
@@ -91,8 +92,8 @@ def axes_of(name: str, shape: tuple[int, ...], rules: Rules) -> Axes:
   """The axes for a parameter, by the first rule that matches its name.
 
   Raises:
-    ConfigError: no rule does, or it names more dimensions than the parameter has, or others than
-      `AXES`, each once.
+    ConfigError: no rule matches, or the rule names more dimensions than the parameter has, an axis
+      that is not in `AXES`, or an axis twice.
   """
   axes = next((axes for pattern, axes in rules if re.fullmatch(pattern, name)), None)
   if axes is None:
@@ -113,16 +114,16 @@ def spec(name: str, shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]
   """How an array is split.
 
   Args:
-    name: of the array.
-    shape: of the array.
-    axes: of its rule, which suits it.
+    name: the name of the array.
+    shape: the shape of the array.
+    axes: the axes of its rule, as `axes_of` returns them.
     sizes: {axis of the mesh: devices along it}.
 
   Raises:
     ConfigError: the devices along an axis do not divide the dimension that the rule gives them.
   """
-  named = [None] * (len(shape) - len(axes))
-  named += [axis if sizes.get(axis, 1) > 1 else None for axis in axes]
+  named = [None] * (len(shape) - len(axes)) + list(axes)
+  named = [axis if sizes.get(axis, 1) > 1 else None for axis in named]
   for dimension, axis in enumerate(named):
     if axis and shape[dimension] % sizes[axis]:
       raise ConfigError(
@@ -132,7 +133,9 @@ def spec(name: str, shape: tuple[int, ...], axes: Axes, sizes: Mapping[str, int]
   free = [d for d, axis in enumerate(named) if axis is None and shape[d] % sizes["fsdp"] == 0]
   if sizes["fsdp"] > 1 and "fsdp" not in axes and math.prod(shape) >= MIN_SHARDED_SIZE and free:
     named[max(free, key=lambda dimension: shape[dimension])] = "fsdp"
-  return P(*named) if any(named) else P()
+  if not any(named):
+    return P()
+  return P(*named)
 
 
 def unsplit(arrays: Mapping[str, jax.ShapeDtypeStruct], fsdp: int) -> list[str]:
@@ -142,28 +145,35 @@ def unsplit(arrays: Mapping[str, jax.ShapeDtypeStruct], fsdp: int) -> list[str]:
     arrays: {name: anything with a shape and a sharding}.
     fsdp: devices along that axis.
   """
-  large = lambda x: math.prod(x.shape) >= MIN_SHARDED_SIZE
-  return [n for n, x in arrays.items() if fsdp > 1 and large(x) and "fsdp" not in x.sharding.spec]
+  if fsdp <= 1:
+    return []
+  large = {n: x for n, x in arrays.items() if math.prod(x.shape) >= MIN_SHARDED_SIZE}
+  return [name for name, x in large.items() if "fsdp" not in x.sharding.spec]
 
 
 def holders(mesh: Mesh, spec: P) -> np.ndarray:
-  """For each device, in the order of the mesh, the first one that holds the same share of an array.
+  """For each device, the index of the first device that holds the same share of an array.
 
   Args:
     mesh: the devices.
     spec: how the array is split.
 
   Returns:
-    (devices,) whole numbers, places in the order of the mesh.
+    (devices,) integers, indices in the order of the mesh.
   """
-  used = {axis for axes in spec if axes for axis in ((axes,) if isinstance(axes, str) else axes)}
-  places = np.arange(mesh.size).reshape(mesh.devices.shape)
-  first = places[tuple(slice(None) if axis in used else slice(1) for axis in mesh.axis_names)]
-  return np.broadcast_to(first, places.shape).ravel()
+  used = set()
+  for axes in spec:
+    if isinstance(axes, str):
+      used.add(axes)
+    elif axes:
+      used.update(axes)
+  indices = np.arange(mesh.size).reshape(mesh.devices.shape)
+  first = indices[tuple(slice(None) if axis in used else slice(1) for axis in mesh.axis_names)]
+  return np.broadcast_to(first, indices.shape).ravel()
 
 
 def parameter_table(arrays: dict) -> str:
-  """A table of how every array is split, and the bytes that lie on each device.
+  """A table of how every array is split, and the bytes on each device.
 
   Args:
     arrays: {name: anything with a shape, a dtype and a sharding}.
@@ -175,6 +185,9 @@ def parameter_table(arrays: dict) -> str:
 
 
 def bytes_per_device(tree) -> int:
-  """The bytes of a tree of arrays, or of their shapes with shardings, that lie on each device."""
-  size = lambda x: math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+  """The bytes on each device of a tree of arrays, or of their shapes with shardings."""
+
+  def size(x):
+    return math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+
   return sum(map(size, jax.tree.leaves(tree)))

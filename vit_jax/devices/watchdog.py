@@ -1,9 +1,9 @@
 """Ends a run that makes no progress, and names the process that holds it up.
 
-When one of many hosts stalls, the others wait in a collective for ever. Therefore each process has
+When one of many hosts stalls, the others wait in a collective forever. Therefore each process has
 two more threads. One watches the progress of the process. The other writes the progress to
-WORKDIR/heartbeats/PROCESS, in a folder that all hosts share, and reads the files of the others. The
-threads are two because access to a shared folder can hang.
+WORKDIR/heartbeats/PROCESS, in a folder that all hosts share, and reads the files of the others.
+There are two threads because access to a shared folder can hang.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from vit_jax.process import inflight, limits
 from vit_jax.storage import files
 
 FOLDER = "heartbeats"
-MAX_BYTES = 2**16  # of a heartbeat
+MAX_BYTES = 2**16  # of a heartbeat file
 MAX_PERIOD = 10.0  # seconds between two checks
 SILENCE = 120.0  # seconds; a shared folder may show new content a minute late
 TOO_LITTLE_TO_TRAIN = (
@@ -44,10 +44,10 @@ class Heartbeat(NamedTuple):
   """The last heartbeat of one process.
 
   Attributes:
-    beats: how far the process was (all processes beat in the same places); 0: no heartbeat yet.
+    beats: the progress of the process (all processes beat at the same places); 0: no heartbeat yet.
     words: the host, and what the process was doing.
-    since: when this process saw the heartbeat first, by the monotonic clock.
-    times: how many different heartbeats were seen; a single one may be of an earlier run.
+    since: when this process first saw the heartbeat, by the monotonic clock.
+    times: how many different heartbeats were seen; a single one may be from an earlier run.
     text: the heartbeat as it was written.
   """
 
@@ -65,7 +65,7 @@ def watching(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
 
 
 def of_evaluation(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
-  """As `watching`, with heartbeats of its own: others may train or evaluate in the folder."""
+  """Like `watching`, but in a folder of its own: others may train or evaluate in the workdir."""
   name = np.uint32(secrets.randbits(32))
   if jax.process_count() > 1:
     name = multihost_utils.broadcast_one_to_all(name)
@@ -108,9 +108,12 @@ class Watchdog:
       processes: the number of processes.
       advice: a sentence on what to do after this process was ended.
     """
-    self._folder, self._advice = folder, advice
-    self._limit, self._silence = limit, silence
-    self._process, self._processes = process, processes
+    self._folder = folder
+    self._advice = advice
+    self._limit = limit
+    self._silence = silence
+    self._process = process
+    self._processes = processes
     self._period = min(limit / 4 or MAX_PERIOD, silence / 8 or MAX_PERIOD, MAX_PERIOD)
     self._done = threading.Event()
     self._heartbeats = threading.Thread(target=self._correspond, name="heartbeats", daemon=True)
@@ -131,7 +134,7 @@ class Watchdog:
     self._done.set()
     # After an error, leave the file, so that the other hosts notice.
     if error is None and self._processes > 1:
-      self._heartbeats.join(MAX_PERIOD)  # or it might write the file once more
+      self._heartbeats.join(MAX_PERIOD)  # or it might write the file again
       with contextlib.suppress(OSError):  # The folder may be gone; the run is done anyway.
         files.remove(self._folder / str(self._process))
         if not files.matching(self._folder):
@@ -139,7 +142,9 @@ class Watchdog:
 
   def beat(self, doing: str):
     """Notes progress: the run has reached `doing`, such as "step 12"."""
-    self._beats, self._doing, self._since = self._beats + 1, doing, time.monotonic()
+    self._beats += 1
+    self._doing = doing
+    self._since = time.monotonic()
 
   def _watch(self):
     while not self._done.wait(self._period):
@@ -179,9 +184,12 @@ class Watchdog:
         path = self._folder / str(process)
         text = files.read_bytes(path, most=MAX_BYTES).decode()
         heartbeat = json.loads(text)
-        beats, words = int(heartbeat["beats"]), str(heartbeat["words"])
+        beats = int(heartbeat["beats"])
+        words = str(heartbeat["words"])
       except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or no heartbeat
-        text, beats, words = "", 0, "no heartbeat"
+        text = ""
+        beats = 0
+        words = "no heartbeat"
       except OSError:  # a problem of the folder, not of the process
         continue
       last = self._signs.get(process)
@@ -190,11 +198,12 @@ class Watchdog:
         self._signs[process] = Heartbeat(beats, words, time.monotonic(), times, text)
 
   def _gone(self) -> list[int]:
-    """The processes whose heartbeat has stopped, while the folder works.
+    """The processes whose heartbeat has stopped; [] if the folder itself does not answer.
 
-    The first heartbeat seen may be of an earlier run. A process that ended well leaves no file.
+    The first heartbeat seen may be from an earlier run. A process that ended well leaves no file.
     """
-    now, signs = time.monotonic(), dict(self._signs)
+    now = time.monotonic()
+    signs = dict(self._signs)
     mine = signs.get(self._process)
     if not self._silence or not mine or now - mine.since > self._silence / 2:
       return []
@@ -206,7 +215,7 @@ class Watchdog:
 
   @contextlib.contextmanager
   def guarded(self, *, too_little: str = TOO_LITTLE_TO_TRAIN):
-    """Ends this process if a computation inside fails that processes share.
+    """Ends this process if a shared computation inside fails.
 
     Another process may be gone, and JAX would wait for it.
 
@@ -222,7 +231,9 @@ class Watchdog:
       if not is_of_others(error):
         raise
       if "RESOURCE_EXHAUSTED" in str(error):
-        limit = limits.of_memory() if jax.default_backend() == "cpu" else ""
+        limit = ""
+        if jax.default_backend() == "cpu":
+          limit = limits.of_memory()
         raise RunError(
           f"The devices ran out of memory at {self._doing}. {limit}{too_little} JAX says: {error}"
         ) from error
@@ -246,7 +257,8 @@ class Watchdog:
       self._end(what, silence=(LOOKS - 1.5) * self._period)
 
   def _end(self, what: str, *, silence: float):
-    now, signs = time.monotonic(), dict(sorted(dict(self._signs).items()))
+    now = time.monotonic()
+    signs = dict(sorted(dict(self._signs).items()))
     known = [
       f"  process {process}: {sign.words}; heard {now - sign.since:.0f} s ago"
       for process, sign in signs.items()
@@ -260,18 +272,19 @@ class Watchdog:
 
 
 def _images() -> list[str]:
-  """What the threads that read images of this process are busy with, as lines."""
+  """Lines that name the images that this process was reading."""
   images = inflight.in_words()
-  head = "Images in work; remove one that is here again after the next start:"
-  return [head, *images] if images else []
+  if not images:
+    return []
+  return ["Images in work; remove one that is here again after the next start:", *images]
 
 
 def culprit(signs: dict[int, Heartbeat], process: int, now: float, silence: float) -> str:
   """A sentence that names the process that holds the others up; "" for a run of one process.
 
   Names the process that has been silent for longest, if for over `silence` seconds: processes that
-  it stopped fell silent later. Otherwise names the processes that are furthest behind. A process
-  that ended well holds up nobody. `process` is the one that asks, whose own sign must be new.
+  it stalled fell silent later. Otherwise names the processes that are furthest behind. A process
+  that ended well holds up nobody. The heartbeat of `process`, which asks, must be recent.
   """
   if len(signs) < 2:
     return ""
@@ -282,7 +295,8 @@ def culprit(signs: dict[int, Heartbeat], process: int, now: float, silence: floa
   seconds = now - signs[longest].since
   if seconds > silence:
     return f"Silent for longest: process {longest} ({signs[longest].words}; {seconds:.0f} s)."
-  least, most = (function(sign.beats for sign in signs.values()) for function in (min, max))
+  least = min(sign.beats for sign in signs.values())
+  most = max(sign.beats for sign in signs.values())
   if least == most:
     return "No process is silent or behind the others."
   behind = [f"process {p} ({sign.words})" for p, sign in signs.items() if sign.beats == least]

@@ -1,7 +1,7 @@
 """A cache of decoded training images: a folder of ArrayRecord files with small uint8 images.
 
-`prepare` (tools/cache.py) makes a cache before the run, and `Cached` reads it. If there is enough
-memory, the operating system keeps the files there, and reads the disk only once.
+`prepare` (tools/cache.py) makes a cache before the run, and `Cached` reads it. If memory suffices,
+the operating system caches the files, so that the disk is read only once.
 """
 
 import collections
@@ -30,11 +30,11 @@ from vit_jax.training import checks
 from vit_jax.training.run import TrainingView
 
 _FORMAT = 1  # version of the record format
-_FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
-_MAX_BYTES = 2**20  # of cache.json
+_FILE = 1024  # images per file; a preparation that is stopped loses at most one file per thread
+_MAX_BYTES = 2**20  # limit for cache.json
 _SAMPLE = 64  # images used to estimate the size
-# Height, width, number of labels, bytes of the name. Height 0 means a broken image: width 0 an
-# encoded file, and width 1 an array as .npy.
+# Height, width, number of labels, bytes of the name. Height 0 means a broken image, stored as an
+# encoded file (width 0) or as an array in .npy format (width 1).
 _HEAD = struct.Struct("<4I")
 _LABELS = np.dtype("<i8")
 
@@ -74,15 +74,16 @@ class PreparedCache(TrainingView):
 
 
 def _check_side(data: Data):
-  """Refuses a cache whose images every crop would enlarge."""
+  """Refuses a cache with images so small that every crop would enlarge them."""
   resized = data.resized_side()
   least = resized or data.image_size
   if data.cache_side >= least:
     return
   cause = f"image_size={least}"
-  if resized:
-    ratio = f"train_resize_ratio={data.train_resize_ratio:g}"
-    cause = f"train_resize={data.train_resize}" if data.train_resize else ratio
+  if resized and data.train_resize:
+    cause = f"train_resize={data.train_resize}"
+  elif resized:
+    cause = f"train_resize_ratio={data.train_resize_ratio:g}"
   raise ConfigError(
     f"config.data.cache_side={data.cache_side} is smaller than the {least} pixels of "
     f"config.data.{cause}, so every crop would be enlarged; make it at least {least}, or "
@@ -99,7 +100,7 @@ class Cached(View):
   Args:
     source: the source from which the cache was made; only its classes, names and identity are used.
     directory: the folder of the cache.
-    side, max_pixels: as for `prepare`.
+    side, max_pixels: as in `prepare`.
 
   Raises:
     SourceError: the cache does not exist, is incomplete, or was made from other images.
@@ -117,11 +118,11 @@ class Cached(View):
     cache.check()
     if missing := cache.missing():
       raise SourceError(
-        f'The cache in "{cache.root}" lacks {len(missing)} of its {len(cache.parts())} files;'
+        f'The cache in "{cache.root}" lacks {len(missing)} of its {len(cache.files())} files;'
         " finish it with `python tools/cache.py` and the flags of this run."
       )
     remedy = "delete it and run tools/cache.py, which makes the missing files"
-    self._records = records.Records(cache.parts(), remedy=remedy)
+    self._records = records.Records(cache.files(), remedy=remedy)
 
   def __getitem__(self, index: int) -> Example:
     return decode(self._records[index])
@@ -163,22 +164,22 @@ def prepare(
   cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
   cache.claim()
   missing = cache.missing()
-  count = sum(part.count for part in missing.values())
+  count = sum(file.count for file in missing.values())
   size = count and count * cache.bytes_each()
   started(count, size, _checked_space(cache.root, count=count, size=size))
 
   def make(first: int) -> int:
-    part = missing[first]
-    if not os.path.exists(part.path):  # another process may have made it
-      rows = range(first, first + part.count)
+    file = missing[first]
+    if not os.path.exists(file.path):  # another process may have made it
+      rows = range(first, first + file.count)
       # Fast compression hardly reduces pixels. Uncompressed files have Riegeli's checksums too.
-      records.write(part.path, map(cache.record, rows), compressed=False)
-    return part.count
+      records.write(file.path, map(cache.record, rows), compressed=False)
+    return file.count
 
   order = random.sample(sorted(missing), len(missing))
   with concurrent.futures.ThreadPoolExecutor(threads) as pool:
     collections.deque(map(done, pool.map(make, order)), maxlen=0)
-  for leftover in cache.root.glob("*.partial"):  # of processes that were killed
+  for leftover in cache.root.glob("*.partial"):  # left by killed processes
     leftover.unlink(missing_ok=True)
 
 
@@ -238,25 +239,29 @@ class _Cache:
           f" {there.get(key)!r}, this run's {value!r}; give another folder, or delete this one."
         )
 
-  def parts(self) -> list[records.Span]:
-    """The files."""
-    count = len(self.source)
-    files = -(-count // _FILE)
-    path = lambda i: str(self.root / f"images-{i:06}-of-{files:06}.array_record")
-    return [records.Span(path(i), 0, min(_FILE, count - i * _FILE)) for i in range(files)]
+  def files(self) -> list[records.Span]:
+    """The files, each with its number of images."""
+    images_left = len(self.source)
+    number = -(-images_left // _FILE)  # rounded up
+    result = []
+    for i in range(number):
+      path = self.root / f"images-{i:06}-of-{number:06}.array_record"
+      result.append(records.Span(str(path), 0, min(_FILE, images_left)))
+      images_left -= _FILE
+    return result
 
   def missing(self) -> dict[int, records.Span]:
     """The missing files, by the position of their first image."""
-    there = set(os.listdir(self.root))
-    parts = enumerate(self.parts())
-    return {i * _FILE: part for i, part in parts if os.path.basename(part.path) not in there}
+    present = set(os.listdir(self.root))
+    files = enumerate(self.files())
+    return {i * _FILE: file for i, file in files if os.path.basename(file.path) not in present}
 
   def record(self, index: int) -> bytes:
     """The record of an example."""
     return encode(self.source[index], side=self.side, max_pixels=self.max_pixels)
 
   def bytes_each(self) -> int:
-    """Mean size of a record, from a sample."""
+    """Mean size of a record in bytes, from a sample."""
     sample = range(0, len(self.source), max(1, len(self.source) // _SAMPLE))
     return round(sum(len(self.record(i)) for i in sample) / len(sample))
 
@@ -276,10 +281,15 @@ def encode(example: Example, *, side: int, max_pixels: int) -> bytes:
   """The record of an example: `_HEAD`, the labels, the name, and the pixels or the broken image."""
   try:
     pixels = images.shrink(example.image, side=side, max_pixels=max_pixels)
-    height, width, body = *pixels.shape[:2], pixels.tobytes()
+    height, width = pixels.shape[:2]
+    body = pixels.tobytes()
   except images.BadImage:
-    array = isinstance(example.image, np.ndarray)
-    height, width, body = 0, int(array), _npy(example.image) if array else example.image
+    height = 0
+    width = 0
+    body = example.image
+    if isinstance(example.image, np.ndarray):
+      width = 1
+      body = _npy(example.image)
   name = example.name.encode(errors="surrogateescape")
   head = _HEAD.pack(height, width, len(example.labels), len(name))
   return head + np.array(example.labels, _LABELS).tobytes() + name + body

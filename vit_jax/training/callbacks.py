@@ -1,4 +1,4 @@
-"""What happens beside the steps of a run: metrics, evaluations, a profile."""
+"""The callbacks of the core: metrics, evaluations, a profile."""
 
 import dataclasses
 
@@ -34,18 +34,18 @@ class TrainingError(RunError):
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-  """What is open while a run trains.
+  """The objects that are open while a run trains.
 
   Attributes:
     folder: the workdir.
-    checkpoints: of the run.
+    checkpoints: saves and restores the state.
     writer: writes metrics, and tells the user.
     monitor: measures speed and time.
     watchdog: is told of progress.
     stop: tells whether the run was asked to stop.
     early_stopping: follows the evaluations.
-    left: whether any steps were left to train when it was opened.
-    since: the metrics since the last line.
+    left: whether any steps were left to train when the session was opened.
+    since: sums the metrics since the last logged line.
   """
 
   folder: Path
@@ -62,12 +62,13 @@ class Session:
 class Metrics(Callback):
   """Reads the metrics of each step, ends the run if a limit is passed, and logs the metrics.
 
-  Of the loss and of the metrics of the objective it logs the mean over the steps since the last
-  line, and those of the line's own batch as batch/NAME.
+  The loss and the objective's metrics are logged as means over the steps since the last line, and
+  their values for the line's own batch as batch/NAME.
   """
 
   def __init__(self, run: Run, session: Session):
-    self._run, self._session = run, session
+    self._run = run
+    self._session = session
     self._pending: tuple[int, dict] | None = None
 
   def dispatched(self, step, metrics):
@@ -84,21 +85,22 @@ class Metrics(Callback):
     self._session.writer.complete(lambda: self._session.watchdog.beat("writing metrics"))
 
   def read_metrics(self):
-    """Reads the metrics that are not read yet, and waits for the end of their step.
+    """Reads the pending metrics, which waits for the end of their step.
 
     Raises:
       TrainingError: losses that are not finite, or too many broken images.
     """
     if self._pending is None:
       return
-    (step, metrics), self._pending = self._pending, None
-    metrics, steps = jax.device_get(metrics), self._run.steps
+    step, metrics = self._pending
+    self._pending = None
+    metrics = jax.device_get(metrics)
     self._check_finite(step, metrics)
     self._check_examples(step, int(metrics["bad_examples"]))
     of_batch = {name: float(metrics[name]) for name in metrics if of_one_batch(name)}
     if not metrics["skipped"]:
       self._session.since.add(of_batch)
-    if due(step, steps.log) or step == steps.total:
+    if due(step, self._run.steps.log) or step == self._run.steps.total:
       self._log(step, metrics, of_batch)
 
   def _log(self, step, metrics, of_batch):
@@ -113,36 +115,46 @@ class Metrics(Callback):
     writer.progress(metrics_log.progress_line(step, self._run.steps.total, line))
 
   def _check_finite(self, step, metrics):
-    """Ends the run if an update is not finite, unless the settings allow to leave it out."""
-    left_out, settings = int(metrics["skipped"]), self._run.config.non_finite
-    applied = np.isfinite(metrics["update_norm"])
-    if not left_out and applied:
+    """Ends the run if an update is not finite, unless the settings allow to skip it."""
+    skipped = int(metrics["skipped"])
+    settings = self._run.config.non_finite
+    finite = np.isfinite(metrics["update_norm"])
+    if not skipped and finite:
       return
     what = (
       f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}, update norm "
-      f"{metrics['update_norm']}" + ("; the update was left out" if left_out else "")
+      f"{metrics['update_norm']}"
     )
-    if applied and settings.action == "skip" and left_out <= settings.limit:
+    if skipped:
+      what += "; the update was left out"
+    if finite and settings.action == "skip" and skipped <= settings.limit:
       self._session.writer.say(
-        f"Not finite at {what} ({left_out} of at most {settings.limit} in a row)."
+        f"Not finite at {what} ({skipped} of at most {settings.limit} in a row)."
       )
       return
     last = self._session.checkpoints.last_step()
     good = f"{self._session.folder}/checkpoints/{last}" if last else "none yet"
-    also = {
-      "stop": ", or set config.non_finite.action=skip",
-      "skip": ", or raise config.non_finite.limit",
-    }
-    advice = "Lower config.schedule.learning_rate" + (also[settings.action] if left_out else "")
-    if self._run.attention == "cudnn":
-      advice += ", or set config.model.attention=xla, if it is cuDNN's attention that fails"
+    advice = self._advice(settings.action, skipped)
     raise TrainingError(
       f"Not finite at {what}. Last good checkpoint: {good}. {advice}; then start again."
     )
 
+  def _advice(self, action, skipped):
+    advice = "Lower config.schedule.learning_rate"
+    if skipped:
+      also = {
+        "stop": ", or set config.non_finite.action=skip",
+        "skip": ", or raise config.non_finite.limit",
+      }
+      advice += also[action]
+    if self._run.attention == "cudnn":
+      advice += ", or set config.model.attention=xla, if it is cuDNN's attention that fails"
+    return advice
+
   def _check_examples(self, step, bad):
     """Checks the share of broken images, of at least 1,000: one early broken image is harmless."""
-    seen, share = self._run.resume_point.up_to(step), self._run.config.data.bad_limit
+    seen = self._run.resume_point.up_to(step)
+    share = self._run.config.data.bad_limit
     if bad > share * max(seen, 1000):
       raise TrainingError(
         f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or "
@@ -152,19 +164,21 @@ class Metrics(Callback):
 
 
 class Evaluation(Callback):
-  """Evaluates when that is due, logs the metrics, and ends the run when early stopping says so.
+  """Evaluates when due, logs the metrics, and ends the run when early stopping says so.
 
-  The state is saved before. A set that cannot be scored is named and counted, and the run goes on.
+  The state has been saved by then. A set that cannot be scored is named and counted, and the run
+  goes on.
   """
 
   def __init__(self, run: Run, session: Session):
-    self._run, self._session = run, session
+    self._run = run
+    self._session = session
     self._context = EvalContext(run.model, run.config.loss, run.reader)
 
   def start(self, moment):
-    """Makes the evaluation that was due before the run was stopped."""
-    step, folder = moment.step, self._session.folder
-    if step and not agreement.broadcast_bool(step in results.steps_in(folder)):
+    """Makes the evaluation that was due when the run was stopped."""
+    step = moment.step
+    if step and not agreement.broadcast_bool(step in results.steps_in(self._session.folder)):
       self._evaluate_if_due(moment)
     moment.ending = moment.ending or self._session.early_stopping.should_stop
 
@@ -173,14 +187,15 @@ class Evaluation(Callback):
     return due(step, self._run.steps.evaluate)
 
   def after_step(self, moment):
-    """Evaluates, unless the run was asked to stop: the next start does it then."""
+    """Evaluates, unless the run was asked to stop: then the next start evaluates."""
     if not moment.stopping:
       self._evaluate_if_due(moment)
     moment.ending = moment.ending or self._session.early_stopping.should_stop
 
   def _evaluate_if_due(self, moment):
-    step, total = moment.step, self._run.steps.total
-    if not self._run.data.evaluations or not (self.wants(step) or step == total):
+    step = moment.step
+    last = step == self._run.steps.total
+    if not self._run.data.evaluations or not (self.wants(step) or last):
       return
     try:
       with self._session.monitor.paused("evaluation"):
@@ -189,7 +204,9 @@ class Evaluation(Callback):
       moment.stopping = True
       return
     averaged = bool(moment.state.ema and scored)
-    metrics = evaluations.metrics_of(scored) | ({catalogue.AVERAGE: 1} if averaged else {})
+    metrics = evaluations.metrics_of(scored)
+    if averaged:
+      metrics[catalogue.AVERAGE] = 1
     self._session.early_stopping.note(step, metrics)
     unscored = {f"{name}/{metrics_log.UNSCORED}": 1 for name in failed}
     self._session.writer.write(step, metrics | unscored)
@@ -197,24 +214,26 @@ class Evaluation(Callback):
       self._say(step, metrics, scored, averaged)
     for reason in failed.values():
       self._session.writer.say(f"Step {step}: {reason.rstrip('.')}. The run goes on.")
-    if step == total or self._session.early_stopping.should_stop:
+    if last or self._session.early_stopping.should_stop:
       with self._session.monitor.paused("plots"):
         self._write_details(scored, {"step": step, "average": averaged})
 
   def _scored(self, moment):
-    session, step = self._session, moment.step
+    session = self._session
+    step = moment.step
 
     def stop():
       session.watchdog.beat(f"the evaluation after step {step}")
       return session.stop.alone()
 
-    # Others keep no predictions.
+    # Only an evaluation that may be the last one keeps its predictions.
     perhaps_last = step == self._run.steps.total or session.early_stopping.may_stop
     context = dataclasses.replace(self._context, stop=stop, detailed=perhaps_last)
     return evaluations.score_each(self._run.data.evaluations, context, for_evaluation(moment.state))
 
   def _say(self, step, metrics, scored, averaged):
-    writer, total = self._session.writer, self._run.steps.total
+    writer = self._session.writer
+    total = self._run.steps.total
     for name, result in scored:
       for key, picture in result.pictures.items():
         writer.picture(step, f"{name}/{key}", tiles.png(picture))
@@ -224,12 +243,12 @@ class Evaluation(Callback):
       writer.say(warning)
 
   def _write_details(self, scored, origin: dict):
-    """Writes the details of the last evaluation, on the first process; a failure is a warning."""
+    """Writes the details of the last evaluation, on the first process; a failure only warns."""
     if jax.process_index() != 0:
       return
     try:
       results.write_details(self._session.folder, scored, origin)
-    except Exception as error:  # the metrics are written: the run must go on
+    except Exception as error:  # the metrics are written, so the run must go on
       reason = one_line(f"{type(error).__name__}: {error}")
       self._session.writer.say(
         f"The details of the evaluation cannot be written ({reason}). The run goes on."
@@ -237,16 +256,19 @@ class Evaluation(Callback):
 
 
 class Profile(Callback):
-  """A trace of a window of steps; steps are counted from the first step of this process."""
+  """Traces a window of steps; steps are counted from the first step of this process."""
 
   def __init__(self, run: Run, session: Session):
-    self._settings, self._done = run.config.profile, run.resume_point.step
-    self._folder, self._say = session.folder / "profile", session.writer.say
+    self._settings = run.config.profile
+    self._done = run.resume_point.step
+    self._folder = session.folder / "profile"
+    self._say = session.writer.say
     self._place = self._folder  # where JAX writes it
 
   def before_step(self, step):
     """Starts the trace if the window begins with `step`; ends it if `step` comes after it."""
-    first, count = self._settings.first_step, self._settings.steps
+    first = self._settings.first_step
+    count = self._settings.steps
     if count and step - self._done == first:
       self._place = files.place_to_fill(self._folder)
       jax.profiler.start_trace(self._place)
@@ -259,7 +281,9 @@ class Profile(Callback):
       self._stop(moment.step)
 
   def _stop(self, step):
-    first, count, taken = self._settings.first_step, self._settings.steps, step - self._done
+    first = self._settings.first_step
+    count = self._settings.steps
+    taken = step - self._done
     if count and taken < first:
       self._say(
         f"No profile: config.profile.first_step={first} was not reached; give a smaller one."

@@ -1,4 +1,4 @@
-"""The callback that decides when `storage.saving` saves, and when to try again after a failure."""
+"""The callback that decides when to save a checkpoint, and when to retry after a failure."""
 
 import dataclasses
 
@@ -16,22 +16,24 @@ from vit_jax.training.steps import due
 
 
 class Checkpointing(Callback):
-  """Saves states, and tries again for a while if that fails; the run goes on meanwhile.
+  """Saves states, and retries for a while if that fails; the run goes on meanwhile.
 
-  A later try saves the state of its own step. All processes decide alike, at the same steps: the
-  first one's clock counts.
+  A retry saves the state of its own step. All processes decide alike, at the same steps, by the
+  clock of the first process.
   """
 
   def __init__(self, run: Run, session: Session, retry: Retry | None = None):
-    self.session, self._steps, self._meta = session, run.steps, run.description()
+    self.session = session
+    self._steps = run.steps
+    self._meta = run.description()
     self._scores = bool(run.data.evaluations)
     self._retry = retry or Retry(run.config.checkpoint.retry_seconds)
     self._due = self._scored = False
 
   def wants(self, step):
-    """Whether to save after `step`: where that is due, and before each evaluation.
+    """Whether to save after `step`: when a save is due, and before each evaluation.
 
-    Several processes ask how a save went only where one is due and where metrics are logged.
+    Several processes check on an earlier save only when a save is due or metrics are logged.
 
     Raises:
       SaveError: a save failed, and there is no time left to try again.
@@ -48,7 +50,7 @@ class Checkpointing(Callback):
     return self._due
 
   def after_step(self, moment):
-    """Saves what is due, and the last state; waits for a state that is scored next."""
+    """Saves if a save is due, and at the end; waits if the state is evaluated next."""
     if moment.stopping:
       self.session.writer.say(
         f"Stopping after step {moment.step}; saving ... (a second Ctrl-C ends it at once, unsaved)"
@@ -73,7 +75,7 @@ class Checkpointing(Callback):
     Args:
       state: the state.
       best: the step of the best evaluation.
-      last: whether the run ends here; then it waits until the state is saved.
+      last: whether the run ends here; then waits until the state is saved.
 
     Raises:
       SaveError: as `wants`.
@@ -109,12 +111,13 @@ class Checkpointing(Callback):
     return not self._retry.failing
 
   def _note_outcome(self):
-    failure, failing = self.session.checkpoints.outcome(), self._retry.failing
+    failure = self.session.checkpoints.outcome()
+    was_failing = self._retry.failing
     if failure is None:
       return
     if not failure:
       self._retry.succeeded()
-      if failing:
+      if was_failing:
         self.session.writer.say("A checkpoint is saved again.")
       return
     if not agreement.broadcast_bool(self._retry.failed()):
@@ -122,7 +125,7 @@ class Checkpointing(Callback):
         f"{failure}.{self._retry.in_words()} Make room, bring the folder back or make it "
         "writable, and start the same command again."
       )
-    if not failing:
+    if not was_failing:
       self.session.writer.say(
         f"{one_line(failure)}. The run goes on, and tries again for {self._retry.seconds:g} s "
         "(config.checkpoint.retry_seconds)."

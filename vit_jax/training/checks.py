@@ -30,7 +30,7 @@ from vit_jax.registry import EVALUATIONS, TRAINING_VIEWS
 from vit_jax.storage.tree import flatten
 from vit_jax.training.facts import LATER, module_of
 
-MAX_FACTOR = 1e4  # of a rule of weight decay
+MAX_FACTOR = 1e4  # for weight decay, in a decay rule
 
 OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 
@@ -42,7 +42,7 @@ NO_DATA = (
 
 
 def check_before_data(asked: Config, config: Config):
-  """As `check`, before the data is opened; what follows from the data is checked with it.
+  """As `check`, before the data is opened; settings that depend on the data are checked later.
 
   Raises:
     ConfigError: also if there is no training data, or no length of training.
@@ -57,7 +57,7 @@ def check(asked: Config, config: Config):
 
   Args:
     asked: the settings as they were given.
-    config: the same, with what they leave to rules.
+    config: the same, with the values that rules decide.
 
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
@@ -95,7 +95,7 @@ def check_split(config: Config):
 
 
 def check_views(config: Config):
-  """Checks the crops of the images of a batch that are not those of config.data."""
+  """Checks the crops of the objective's views, whose settings may differ from config.data."""
   for name, view in config.objective.views(config.data).items():
     with blaming_view(config, name, view.data):
       check_crops(view.data)
@@ -103,7 +103,7 @@ def check_views(config: Config):
 
 @contextlib.contextmanager
 def blaming_view(config: Config, name: str, data: Data) -> Iterator[None]:
-  """Names the images of a batch in the message, if their settings are not those of config.data."""
+  """Names the view in an error, if its settings differ from config.data."""
   try:
     yield
   except ConfigError as error:
@@ -115,24 +115,27 @@ def blaming_view(config: Config, name: str, data: Data) -> Iterator[None]:
 
 
 def check_batch(batch_size: int, *, parts: int):
-  """Checks that the batch can be divided into the parts of accumulation."""
+  """Checks that the batch can be divided into the microbatches of config.accumulation."""
   if batch_size % parts:
-    below = batch_size - batch_size % parts
     raise ConfigError(
       f"config.batch_size={batch_size} is not divisible by "
-      f"config.accumulation={parts}; nearest: "
-      f"{', '.join(str(b) for b in (below, below + parts) if b)}."
+      f"config.accumulation={parts}; nearest: {_nearest_multiples(batch_size, parts)}."
     )
 
 
 def check_repeats(batch_size: int, repeats: int):
   """Checks that a batch holds each of its images the same number of times."""
   if batch_size % repeats:
-    below = batch_size - batch_size % repeats
     raise ConfigError(
       f"config.batch_size={batch_size} is not divisible by config.data.repeats={repeats}; nearest: "
-      f"{', '.join(str(b) for b in (below, below + repeats) if b)}."
+      f"{_nearest_multiples(batch_size, repeats)}."
     )
+
+
+def _nearest_multiples(number: int, of: int) -> str:
+  """The multiples of `of` just below and above `number`, without 0."""
+  below = number - number % of
+  return ", ".join(str(multiple) for multiple in (below, below + of) if multiple)
 
 
 def check_evaluation(config: Config):
@@ -143,14 +146,16 @@ def check_evaluation(config: Config):
   """
   if config.model.name != AUTO and evaluated_model.alone(config):
     size = config.data.image_size
-    check_model(config.model, 0 if size == AUTO else size)
+    if size == AUTO:
+      size = 0
+    check_model(config.model, size)
   if config.batch_size != AUTO:
     check_batch(config.batch_size, parts=config.parts)
   check_evaluations(config)
 
 
 def check_mode(config: Config):
-  """Refuses settings of --mode=evaluate in a training."""
+  """Refuses settings of --mode=evaluate in a training run."""
   if config.evaluate_step:
     raise ConfigError(
       f"config.evaluate_step={config.evaluate_step} has no effect in training; add "
@@ -159,7 +164,7 @@ def check_mode(config: Config):
 
 
 def check_without_head(given: Collection[str]):
-  """Refuses settings of the command line that count only where a head is scored."""
+  """Refuses settings of the command line that have an effect only if a head is scored."""
   for key in OF_HEADS:
     if key in given:
       raise ConfigError(
@@ -168,7 +173,7 @@ def check_without_head(given: Collection[str]):
 
 
 def check_evaluations(config: Config):
-  """Checks what each evaluation asks of its settings and of the run's."""
+  """Checks the settings of each evaluation, also against those of the run."""
   for name, spec in config.evaluate.items():
     if name in catalogue.OF_TRAINING:
       raise ConfigError(
@@ -193,7 +198,8 @@ def check_heads(config: Config):
 
 def check_given(config: Config):
   """Checks that there is training data and a length of training."""
-  data, duration = config.data, config.duration
+  data = config.data
+  duration = config.duration
   check_mix(data)
   source = data.mixed() or data.train.source
   if not source and not duration.given():
@@ -233,7 +239,8 @@ def check_crops(data: Data):
 
 def check_mix(data: Data):
   """Checks that a mix is given in place of config.data.train, not beside it."""
-  usual, key = Dataset(), "config.data.train"
+  usual = Dataset()
+  key = "config.data.train"
   changed = [name for name, value in vars(data.train).items() if value != getattr(usual, name)]
   if data.mixed() and changed:
     given = ", ".join(f"{key}.{name}={shown(getattr(data.train, name))}" for name in changed)
@@ -261,7 +268,7 @@ def check_schedule(schedule: Schedule):
 
 
 def check_early_stopping(settings: EarlyStopping, metrics: list[str]):
-  """Checks that `metrics`, which the evaluations give, hold the one that early stopping watches."""
+  """Checks that the metric of early stopping is one of `metrics`, which the evaluations give."""
   metric = settings.metric
   if metric and metric not in metrics:
     known = ", ".join(metrics) or "none: no set of config.evaluate has a source"
@@ -272,34 +279,43 @@ def check_early_stopping(settings: EarlyStopping, metrics: list[str]):
 
 
 def shapes_of(config: Config) -> dict[str, tuple[int, ...]]:
-  """The shapes of a new run's parameters; its head has one class, as the data may tell how many."""
+  """The shapes of a new run's parameters; the head has one class, as the number may be unknown."""
   whole = with_value(config, "model", config.model.with_classes(1))
   return {name: leaf.shape for name, leaf in flatten(objectives.shapes(whole)).items()}
 
 
 def check_patterns(config: Config):
   """Checks the settings that are regexes of parameter names, against the parameters of the run."""
-  settings, usual = config.optimizer, Optimizer()
+  settings = config.optimizer
+  usual = Optimizer()
   for rule in settings.decay_rules:
     check_decay_rule(rule)
   if not is_regex(settings.trainable):
     raise ConfigError(f"config.optimizer.trainable={shown(settings.trainable)} is not a regex.")
-  pattern, rules = settings.trainable, settings.decay_rules
+  pattern = settings.trainable
+  rules = settings.decay_rules
   with_blocks = settings.needs_blocks or settings.layer_decay < 1
   if (pattern, rules) == (usual.trainable, usual.decay_rules) and not with_blocks:
     return
   shapes = shapes_of(config)
-  if with_blocks and not any(f"{STACKED}" in name for name in shapes):
-    cause = f"kind={settings.kind!r}" if settings.needs_blocks else "layer_decay"
+  if with_blocks and not any(STACKED in name for name in shapes):
+    cause = "layer_decay"
+    if settings.needs_blocks:
+      cause = f"kind={settings.kind!r}"
     raise ConfigError(
       f"config.optimizer.{cause} is for models with blocks of a Transformer, and "
       f"{config.model.name} has none; leave it out."
     )
-  trains = lambda name: bool(re.fullmatch(pattern, name))
-  check_blocks(f"config.optimizer.trainable={shown(pattern)}", trains, shapes)
-  decays = lambda name: optim.decay_factor(name, rules)
-  check_blocks(f"config.optimizer.decay_rules={shown(rules)}", decays, shapes)
-  if not any(map(trains, shapes)):
+
+  def trained(name):
+    return bool(re.fullmatch(pattern, name))
+
+  def decay(name):
+    return optim.decay_factor(name, rules)
+
+  check_blocks(f"config.optimizer.trainable={shown(pattern)}", trained, shapes)
+  check_blocks(f"config.optimizer.decay_rules={shown(rules)}", decay, shapes)
+  if not any(map(trained, shapes)):
     raise ConfigError(
       f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
       f"nearest: {similar(pattern, shapes)}."
@@ -308,8 +324,9 @@ def check_patterns(config: Config):
 
 def check_decay_rule(rule):
   """Checks that a rule of weight decay is (regex, factor)."""
-  pair = rule if isinstance(rule, tuple) and len(rule) == 2 else (None, None)
-  pattern, factor = pair
+  pattern = factor = None
+  if isinstance(rule, tuple) and len(rule) == 2:
+    pattern, factor = rule
   number = isinstance(factor, (int, float)) and 0.0 <= factor <= MAX_FACTOR
   if not (is_regex(pattern) and number):
     raise ConfigError(
@@ -319,7 +336,7 @@ def check_decay_rule(rule):
 
 
 def is_regex(pattern) -> bool:
-  """Whether this is a text that can be matched as a regex."""
+  """Whether this is a string that compiles as a regex."""
   try:
     return isinstance(pattern, str) and bool(re.compile(pattern))
   except re.error:
@@ -329,20 +346,21 @@ def is_regex(pattern) -> bool:
 def check_blocks(setting: str, value: Callable, shapes: Mapping[str, tuple[int, ...]]):
   """Checks that a setting is the same for an array of stacked blocks as for each of its blocks.
 
-  With config.model.scan=True only the array has a name, so what the setting says of a block's own
-  name would not be done.
+  With config.model.scan=True only the array has a name, so a setting for the name of one block
+  would have no effect.
 
   Args:
     setting: the setting and its value, for the message.
-    value: what the setting says of a parameter's name.
-    shapes: of the parameters.
+    value: the setting's value for a parameter, by its name.
+    shapes: the shapes of the parameters.
 
   Raises:
     ConfigError: it differs.
   """
   for name, shape in shapes.items():
-    blocks = range(shape[0]) if f"{STACKED}/" in name else ()
-    for block in blocks:
+    if f"{STACKED}/" not in name:
+      continue
+    for block in range(shape[0]):
       alone = name.replace(f"{STACKED}/", f"{STACKED}_{block}/")
       if value(alone) != value(name):
         raise ConfigError(

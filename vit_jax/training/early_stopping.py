@@ -20,7 +20,7 @@ class Best:
   """The best evaluation so far.
 
   Attributes:
-    step: the step after which it was made; 0: there is none yet.
+    step: the step of that evaluation; 0: there is none yet.
     value: the value of the metric.
     since: the number of evaluations after it; none of them was better.
     seen: the step of the last evaluation that counts.
@@ -65,9 +65,9 @@ def recorded(meta: Mapping, metric: str) -> Best:
 
 
 def best_of(lines: list[dict], metric: str, best: Best = NONE) -> Best:
-  """The best evaluation of `best` and lines of metrics.jsonl after it.
+  """The best evaluation among `best` and the later lines of metrics.jsonl.
 
-  The lines hold NaN and infinity as words.
+  The lines hold NaN and infinity as strings.
   """
   for line in lines:
     if metric in line:
@@ -91,23 +91,26 @@ class EarlyStopping:
 
   def __init__(self, settings: Settings, best: Best):
     """Continues from the best evaluation so far."""
-    self._settings, self.best = settings, best
+    self._settings = settings
+    self.best = best
 
   @classmethod
   def of_run(cls, settings: Settings, folder: Path, best: Best) -> "EarlyStopping":
     """Continues from the best of the checkpoint, and from later evaluations in metrics.jsonl.
 
-    The first process looks for these. Checkpoints of earlier versions have no best.
+    The first process reads them. Checkpoints of earlier versions have no best.
     """
-    read = settings.metric and jax.process_index() == 0
-    lines = metrics_log.read_lines(folder) if read else []
-    return cls(settings, agreed(best_of(lines, settings.metric, best)))
+    if settings.metric and jax.process_index() == 0:
+      best = best_of(metrics_log.read_lines(folder), settings.metric, best)
+    return cls(settings, agreed(best))
 
   def description(self) -> dict:
-    """What a checkpoint's description holds of it; `recorded` reads it."""
+    """The best evaluation for a checkpoint's description; `recorded` reads it."""
+    if not self._settings.metric:
+      return {}
     best = dataclasses.replace(self.best, value=float(self.best.value))
     best = json_text.finite(dataclasses.asdict(best))
-    return {"best": best | {"metric": self._settings.metric}} if self._settings.metric else {}
+    return {"best": best | {"metric": self._settings.metric}}
 
   def note(self, step: int, metrics: dict[str, float]):
     """Updates the best with the metrics of the evaluation after `step`."""
@@ -127,7 +130,8 @@ class EarlyStopping:
 
   def in_words(self, folder: Path) -> list[str]:
     """Says whether the run stopped early, and where the best state is; [] without a metric."""
-    metric, best = self._settings.metric, self.best
+    metric = self._settings.metric
+    best = self.best
     if not metric:
       return []
     ended = f"Stopped early: {best.since} evaluations in a row gave no better {metric}."
@@ -147,5 +151,6 @@ class EarlyStopping:
 
   def flag(self, folder: Path) -> str:
     """The flag that makes tools/export.py take the best checkpoint; "" if there is none."""
-    kept = self.best.step in checkpoint.available(folder)
-    return f" --step {self.best.step}" if kept else ""
+    if self.best.step not in checkpoint.available(folder):
+      return ""
+    return f" --step {self.best.step}"

@@ -1,4 +1,4 @@
-"""What rules of settings read of a run (vit_jax/config/facts.py): weights, data, devices."""
+"""The facts of a run that rules of settings read: weights, data, devices (config/facts.py)."""
 
 import dataclasses
 import functools
@@ -25,7 +25,11 @@ from vit_jax.weights.card import Card
 # Settings that checks do not need, or that wait for the devices.
 LATER = frozenset(
   {
-    *("model.num_classes", "loss.kind", "model.compute_dtype", "model.attention", "mesh.data"),
+    "model.num_classes",
+    "loss.kind",
+    "model.compute_dtype",
+    "model.attention",
+    "mesh.data",
     "accumulation",
   }
 )
@@ -37,7 +41,7 @@ class Start:
 
   Attributes:
     card: how images are prepared, and the model, all fields given.
-    weights: the parameters; None: they are a run's, whose description alone was read.
+    weights: the parameters; None for a workdir, of which only the description was read.
   """
 
   card: Card
@@ -45,7 +49,7 @@ class Start:
 
 
 def start_of(init_from: str) -> Start:
-  """What is known of the weights in config.init_from.
+  """Reads the card of the weights in config.init_from, and the weights unless they are a run's.
 
   Raises:
     ConfigError: they cannot be read, or are of a model without a name.
@@ -68,16 +72,27 @@ def start_of(init_from: str) -> Start:
 
 
 def of_start() -> Facts:
-  """What is known before data is opened: the weights to start from, and what names stand for.
+  """The facts before data is opened: the weights to start from, and the architectures by name.
 
-  The weights are read once, when a rule needs them; `start` gives all that is known of them.
+  The weights are read once, when a rule needs them; `start` gives the whole `Start`.
   """
   read = functools.lru_cache(maxsize=1)(start_of)
-  start = lambda config: read(config.init_from) if config.init_from else None
+
+  def start(config):
+    return read(config.init_from) if config.init_from else None
+
+  def card(config):
+    known = start(config)
+    return known and known.card
+
+  def architecture(config):
+    known = start(config)
+    return known and known.card.model
+
   return {
     "start": start,
-    "card": lambda config: (known := start(config)) and known.card,
-    "architecture": lambda config: (known := start(config)) and known.card.model,
+    "card": card,
+    "architecture": architecture,
     "scored_at_once": lambda config: 0,
     "representation": lambda config: config.objective.representation,
     "fields": lambda config: fields_of(config.model.name),
@@ -86,25 +101,31 @@ def of_start() -> Facts:
 
 
 def of_evaluation(place: str) -> Facts:
-  """What is known of an evaluation before its weights are read.
+  """The facts of an evaluation before its weights are read.
 
   Args:
     place: config.init_from, or a workdir; "": no weights.
   """
 
   def scored_at_once(config):
-    meta = checkpoint.described(path_of(place), config.evaluate_step)[1] if place else {}
-    of_run = meta.get("config", {}).get("batch_size", 0)
-    return of_run if isinstance(of_run, int) and of_run else SCORED_AT_ONCE
+    meta = {}
+    if place:
+      _, meta = checkpoint.described(path_of(place), config.evaluate_step)
+    batch_size = meta.get("config", {}).get("batch_size", 0)
+    if isinstance(batch_size, int) and batch_size:
+      return batch_size
+    return SCORED_AT_ONCE
 
   return {"scored_at_once": scored_at_once}
 
 
 def of_data(training: Training, config: Config) -> Facts:
-  """What opened training data tells; `config` as for `open_training`."""
-  source, labelled = training.source, config.objective.needs_labels
+  """The facts of opened training data; `config` as for `open_training`."""
+  source = training.source
   side = functools.cache(lambda: sample.median_side(source, max_pixels=config.data.max_pixels))
-  labels = Labels(source.class_names, source.multi_label) if labelled else Labels()
+  labels = Labels()
+  if config.objective.needs_labels:
+    labels = Labels(source.class_names, source.multi_label)
   return {
     "images": lambda config: len(source),
     "labels": lambda config: labels,
@@ -113,17 +134,20 @@ def of_data(training: Training, config: Config) -> Facts:
 
 
 def of_devices(devices: Sequence[jax.Device] = ()) -> Facts:
-  """What the devices tell, or all that are there; looks at them when a rule needs them."""
-  mine = lambda: devices or jax.devices()
+  """The facts of `devices`, by default of all; the devices are asked when a rule needs them."""
+
+  def present():
+    return devices or jax.devices()
+
   return {
-    "device": lambda config: mine()[0],
-    "devices": lambda config: len(mine()),
-    "attention": lambda config: attention_on(config, mine()[0]),
+    "device": lambda config: present()[0],
+    "devices": lambda config: len(present()),
+    "attention": lambda config: attention_on(config, present()[0]),
   }
 
 
 def module_of(model: Model) -> Network:
-  """The module that config.model describes; one class stands for a number that the data tells.
+  """The module that config.model describes; with one class if the number comes from the data.
 
   Raises:
     ConfigError: there is no such architecture.
@@ -134,7 +158,7 @@ def module_of(model: Model) -> Network:
 
 
 def fields_of(name: str) -> dict[str, Any]:
-  """What a model's name stands for.
+  """The fields of the model with this name.
 
   Raises:
     ConfigError: there is no such model.

@@ -1,6 +1,6 @@
-"""What decides the numbers of a run: settings, program, data.
+"""Everything that decides the numbers of a run: settings, program, data.
 
-A start compares it with the steps so far. Processes compare it when `connect` connects them.
+A resumed run compares it with the steps so far. Processes compare it when `connect` connects them.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]):
   """Connects the processes of this command, and compares them before they compute together.
 
-  `facts` gives what all of them must have in common; one process alone does not ask for it.
+  `facts` returns what all of them must have in common; a single process does not call it.
 
   Raises:
     ConfigError: they are not alike, or a process does not start.
@@ -48,7 +48,7 @@ def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]
 
 @contextlib.contextmanager
 def refusal_told(config: Config, hosts: Hosts) -> Iterator[None]:
-  """If this process is refused before it is connected, tells the others why, if they are there."""
+  """Reports an error inside, before this process has connected, to the others if they answer."""
   try:
     yield
   except (ConfigError, RunError) as error:
@@ -77,15 +77,22 @@ def keep_compiled_programs():
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
-# Places on one machine, whose content is compared in their stead, and what only decides speed.
+# Settings that may differ between hosts: local paths, whose content is compared instead, and those
+# that only affect speed.
 OWN = (
-  *("source", "exclude", "init_from", "class_names", "threads", "bucket_cache", "ahead"),
+  "source",
+  "exclude",
+  "init_from",
+  "class_names",
+  "threads",
+  "bucket_cache",
+  "ahead",
   *of_added("data", "of_host"),
 )
 
 
 def of_start(config: Config, step: int, data: Mapping[str, Identity]) -> dict[str, str]:
-  """What all processes must have in common before they touch a device, by name.
+  """The facts, by name, that all processes must have in common before they touch a device.
 
   Args:
     config: the settings, as the run has them.
@@ -106,7 +113,7 @@ def of_settings(config: Config) -> dict[str, str]:
 
 
 def _settings(values: Mapping, prefix: str = "") -> dict[str, str]:
-  """Settings as text, by their full names, without those that hosts may have of their own."""
+  """Settings as text, by their full names, without those that may differ between hosts."""
   result = {}
   for key, value in values.items():
     if isinstance(value, Mapping):
@@ -123,17 +130,18 @@ def of_devices() -> dict[str, str]:
 
 
 def of_weights(params: Mapping) -> dict[str, str]:
-  """A sum of the parameters that a run starts from; {}: it starts from none."""
+  """A checksum of the parameters that a run starts from; `params` is {} if it starts from none."""
   digest = hashlib.sha256()
   for name, array in sorted(flatten(params).items()):
     array = np.ascontiguousarray(array)
     digest.update(f"{name} {array.shape} {array.dtype} ".encode())
-    digest.update(memoryview(array).cast("B") if array.size else b"")
+    if array.size:
+      digest.update(memoryview(array).cast("B"))
   return {"the sum of the weights to start from": digest.hexdigest()[:16]}
 
 
 def of_head(names: Sequence[str]) -> dict[str, str]:
-  """A sum of the names of a head's classes, in their order."""
+  """A checksum of the names of a head's classes, in their order."""
   digest = hashlib.sha256(json.dumps([*names]).encode())
   return {"the sum of the names of the head's classes": digest.hexdigest()[:16]}
 
@@ -142,10 +150,12 @@ def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
   """How the program differs from that of the steps so far, as settings do; [] if not known."""
   if not before:
     return []
-  names = sorted(before.keys() | now.keys())
-  show = lambda values, name: repr(values[name]) if name in values else "not set"
-  return [
-    f"{name}: {show(before, name)} -> {show(now, name)}"
-    for name in names
-    if before.get(name) != now.get(name)
-  ]
+  lines = []
+  for name in sorted(before.keys() | now.keys()):
+    if before.get(name) != now.get(name):
+      lines.append(f"{name}: {_shown(before, name)} -> {_shown(now, name)}")
+  return lines
+
+
+def _shown(values: Mapping[str, str], name: str) -> str:
+  return repr(values[name]) if name in values else "not set"

@@ -21,7 +21,7 @@ from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import average
 
-RENEWED = ("new_head", "new_positions", "keep_representation")  # settings: what is not taken
+RENEWED = ("new_head", "new_positions", "keep_representation")  # settings that drop parameters
 AS_IT_IS = classes.HeadOrder(None, "")
 
 
@@ -30,7 +30,7 @@ class Initial:
   """The parameters that a run starts from.
 
   Attributes:
-    params: NumPy arrays in the tree of the run's model, without those to be initialised anew.
+    params: NumPy arrays in the tree of the run's model, without those to be initialised.
     report: a table of which parameters were taken, resized, dropped and new.
   """
 
@@ -42,7 +42,7 @@ def weights_of(config: Config) -> weights.Weights:
   """Reads config.init_from.
 
   Raises:
-    ConfigError: the path does not exist, or its content is not of the kind that its name says.
+    ConfigError: the path does not exist, or its content is not the kind of file its name says.
   """
   try:
     return weights.read(path_of(config.init_from))
@@ -62,15 +62,16 @@ def read_initial(
 
   Args:
     config: the settings.
-    objective: of the run.
-    class_names: of the training data.
+    objective: the objective of the run.
+    class_names: the classes of the training data.
     source: the weights, if they were read already.
 
   Raises:
-    ConfigError: the path does not exist, its content is not of the kind that its name says, the
+    ConfigError: the path does not exist, its content is not the kind of file its name says, the
       weights do not fit the model, or they were trained without a head and no new one is asked for.
   """
-  path, settings = path_of(config.init_from), config.model
+  path = path_of(config.init_from)
+  settings = config.model
   source = source or weights_of(config)
   try:
     model = inference.of_weights(source, settings)
@@ -87,7 +88,8 @@ def read_initial(
       position_resizing=config.position_resizing,
       **{name: getattr(config, name) for name in RENEWED},
     )
-    params = stack_blocks(params) if settings.scan else params
+    if settings.scan:
+      params = stack_blocks(params)
   except UnreachableError:
     raise
   except (ValueError, OSError, RunError) as error:
@@ -102,16 +104,16 @@ def read_initial(
 def head_order(
   setting: str, source: weights.Weights, class_names: Sequence[str]
 ) -> classes.HeadOrder:
-  """The order in which the head's outputs become the data's classes; silent if it is not kept.
+  """The order in which the head's outputs become the data's classes; `AS_IT_IS` for another head.
 
   Args:
     setting: config.class_names.
     source: the weights.
-    class_names: of the training data.
+    class_names: the classes of the training data.
 
   Raises:
-    ValueError: the head has other classes than the data, or `setting` names those of a head that
-      cannot be kept.
+    ValueError: the head has other classes than the data, or `setting` names the classes of a head
+      that cannot be kept.
   """
   bias = source.params.get("head", {}).get("bias")
   outputs = 0 if bias is None else len(bias)
@@ -130,15 +132,17 @@ def head_order(
       "--config.new_head=True; or, if the classes are the same under other names, say in which "
       "order with --config.class_names=FILE (a name a line), or =data for the data's own order."
     ) from error
-  advice = "; --config.new_head=True takes a new head" if not order.known else ""
+  if order.known:
+    return order
+  advice = "; --config.new_head=True takes a new head"
   return dataclasses.replace(order, description=order.description + advice)
 
 
 def check_head(params: dict):
-  """Checks that weights of self-supervision, which have no head, are not taken as a classifier.
+  """Refuses self-supervised weights, which have no head, where a classifier is needed.
 
   Raises:
-    ValueError: they are.
+    ValueError: the weights have no head.
   """
   if OBJECTIVE_PARAMS in params and "head" not in params:
     raise ValueError(
@@ -148,13 +152,13 @@ def check_head(params: dict):
 
 
 def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[dict, list]:
-  """Parameters in the shapes of the run's, and a row for each that says what was done.
+  """The parameters in the shapes of the run's, and a report row for each.
 
   Args:
     params: a tree in this project's names, with blocks unstacked.
-    objective: of the run.
-    side: of the images, pixels.
-    **options: of `weights.fit`: what becomes of the head and of the positions.
+    objective: the objective of the run.
+    side: the side of the images in pixels.
+    **options: passed to `weights.fit`: how to treat the head and the positions.
 
   Raises:
     ValueError: they do not fit.
@@ -170,18 +174,19 @@ def put(
   optimizer: optax.GradientTransformation,
   trainable: str,
 ) -> TrainState:
-  """Replaces parameters of a fresh state, and what is made from them, by the initial ones.
+  """Replaces the parameters of a fresh state, and everything derived from them.
 
-  Every process puts its own part of each array on its devices.
+  Every process puts its own share of each array on its devices.
 
   Args:
     initial: the parameters.
-    state: of the first step.
-    objective: of the run; what it carries on may be made from parameters.
-    optimizer: of the run; its state may hold parameters too.
+    state: the freshly initialised state.
+    objective: the objective of the run; its extra state may depend on the parameters.
+    optimizer: the optimizer of the run; its state may depend on the parameters too.
     trainable: config.optimizer.trainable.
   """
-  loaded, initialised = flatten(initial.params), flatten(state.params)
+  loaded = flatten(initial.params)
+  initialised = flatten(state.params)
 
   def replaced(name, fresh):
     if name not in loaded:
@@ -189,8 +194,10 @@ def put(
     return meshes.place(loaded[name], fresh.sharding)
 
   params = nest({name: replaced(name, fresh) for name, fresh in initialised.items()})
-  # The average gets copies, because donated buffers must not be shared.
-  copied = lambda old, new: None if old is None else jnp.copy(new)
+
+  def copied(old, new):  # the average needs copies: donated buffers must not be shared
+    return None if old is None else jnp.copy(new)
+
   ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)
 
   def made_from(params):

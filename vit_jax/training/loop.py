@@ -1,4 +1,4 @@
-"""The training loop: a fixed order of few calls. What happens beside the steps are callbacks."""
+"""The training loop: a fixed order of few calls; everything else is done by callbacks."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # a run holds data and models, which the loop only passes on
 
 @dataclasses.dataclass
 class LoopState:
-  """Where the loop is between two steps. A callback ends the run by `ending`.
+  """Where the loop is between two steps. A callback ends the run by setting `ending`.
 
   Attributes:
     step: number of steps that are done.
     state: the state after them.
-    stopping: whether the run was asked to stop; it goes on when it is started again.
+    stopping: whether the run was asked to stop; the next start resumes it.
     ending: whether the run has reached its end.
   """
 
@@ -40,47 +40,47 @@ class LoopState:
 
 
 class Callback:
-  """Something that happens beside the steps; a method that is not overridden does nothing.
+  """Hooks around the steps; a method that is not overridden does nothing.
 
-  It is made of the run and of what is open while it trains: `Run` and `callbacks.Session`. Every
-  process calls the same methods at the same steps. `registry.CALLBACKS` lists those of extras.
+  A callback is constructed from `Run` and `callbacks.Session`. Every process calls the same methods
+  at the same steps. `registry.CALLBACKS` lists the callbacks of extras.
   """
 
   @classmethod
   def check(cls, config: Config, device: jax.Device):
-    """Refuses settings that do not suit the devices; `device` is one of them."""
+    """Refuses settings that the devices do not support; `device` is one of them."""
 
   @classmethod
   def copies_of_state(cls, config: Config) -> int:
-    """How many copies of the state it has on the devices."""
+    """How many extra copies of the state it keeps on the devices."""
     return 0
 
   @classmethod
   def evaluated(cls, folder: Path):
-    """After --mode=evaluate has written its results to a workdir; on the first process."""
+    """Called after --mode=evaluate has written its results to a workdir; on the first process."""
 
   def update(self, update: Callable) -> Callable:
-    """What computes a step, (state, batch) -> (state, metrics), in place of `update`."""
+    """Wraps the function that computes a step, (state, batch) -> (state, metrics)."""
     return update
 
   def start(self, moment: LoopState):
-    """Before the first step of this command."""
+    """Called before the first step of this command."""
 
   def before_step(self, step: int):
-    """Before the batch of `step` is taken."""
+    """Called before the batch of `step` is taken."""
 
   def dispatched(self, step: int, metrics: dict[str, jax.Array]):
-    """While the devices compute `step`; to read `metrics` would wait for them."""
+    """Called while the devices compute `step`; reading `metrics` would wait for them."""
 
   def wants(self, step: int) -> bool:
-    """Whether `after_step` is to be called; asked at every step. At the last step it always is."""
+    """Whether to call `after_step` after `step`; after the last step it is always called."""
     return False
 
   def after_step(self, moment: LoopState):
-    """After a step for which any callback asked; the devices have no further work."""
+    """Called after a step that any callback wants; the devices have no further work."""
 
   def end(self, moment: LoopState):
-    """At the end of this command, also if it had no step to do."""
+    """Called at the end of this command, even if it had no step to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,12 +89,12 @@ class Loop:
 
   The order of one step:
     1. take the batch, which is already on the devices, and dispatch the step;
-    2. while the devices work, call `dispatched`: metrics of the step before are read there;
+    2. while the devices work, call `dispatched`, which reads the metrics of the previous step;
     3. ask every callback whether it wants the state, and agree with all hosts whether to stop;
-    4. if so, call `after_step`. Metrics come first, so that a state that is not finite is neither
-       saved nor evaluated; then the checkpoint; then the evaluation, which may fail and must not
-       cost the state.
-  At the end, `end` is called in the opposite order: what is told last knows all that was done.
+    4. if any callback wants it, or at the end, call `after_step`. Metrics come first, so that a
+       state that is not finite is neither saved nor evaluated; then the checkpoint; then the
+       evaluation, which may fail and must not cost the state.
+  At the end, `end` is called in reverse order.
   In 1 and 2 arrays move between host and devices only by explicit calls.
 
   Attributes:
@@ -119,7 +119,8 @@ class Loop:
     Returns:
       True at the end; False if the run was asked to stop before.
     """
-    done, total = self.run.resume_point.step, self.run.steps.total
+    done = self.run.resume_point.step
+    total = self.run.steps.total
     self.monitor.start(done)
     moment = LoopState(done, state, ending=done >= total)
     for callback in self.callbacks:
@@ -148,7 +149,7 @@ class Loop:
     with jax.transfer_guard("disallow"):
       with self.monitor.waiting():
         batch = next(batches)
-      # Not before the batch is there: a host that waits for its batch must count as behind.
+      # Beat after `next()`: a host blocked on input must look stalled.
       self.watchdog.beat(f"step {step}")
       with self.monitor.dispatching():
         state, metrics = self.update(state, batch)

@@ -1,4 +1,4 @@
-"""How many parts a batch must have, for a step to fit into the devices' memory."""
+"""How many microbatches a batch must be split into for a step to fit in device memory."""
 
 from collections.abc import Callable
 
@@ -16,29 +16,29 @@ GIB = 2**30
 
 
 def fewest_parts(config: Config, make: Callable[[Config], Run]) -> tuple[int, str]:
-  """The fewest parts of a batch with which a step fits, by the compiler's count; and that count.
+  """The fewest microbatches with which a step fits in memory, and its memory use in words.
 
-  Parts are computed one after another, so memory falls with their number. The programs are kept by
-  JAX's cache of compiled programs, so that the run compiles nothing again.
+  Microbatches are computed one after another, so more of them need less memory. JAX's compilation
+  cache keeps the programs, so the run does not compile them again.
 
   Args:
     config: the settings.
-    make: settings -> the run.
+    make: builds the run from the settings.
   """
-  parts = 1
+  microbatches = 1
   while True:
-    run = make(with_value(config, "accumulation", parts))
-    device = run.mesh.devices.flat[0]
-    needed, limit = step_bytes(run), memory_of(device)
+    run = make(with_value(config, "accumulation", microbatches))
+    needed = step_bytes(run)
+    limit = memory_of(run.mesh.devices.flat[0])
     fits = agreement.broadcast_bool(needed <= limit)
-    each = config.batch_size // (parts * meshes.groups(run.mesh))  # images of a device in a part
-    if fits or each % 2:
-      return parts, f"a step needs {in_gib(needed)} of a device's {in_gib(limit)}"
-    parts *= 2
+    images_per_device = config.batch_size // (microbatches * meshes.groups(run.mesh))
+    if fits or images_per_device % 2:
+      return microbatches, f"a step needs {in_gib(needed)} of a device's {in_gib(limit)}"
+    microbatches *= 2
 
 
 def step_bytes(run: Run) -> float:
-  """The memory of a compiled step on a device; infinite if the compiler finds it too large.
+  """The bytes that a compiled step needs on a device; infinite if it does not fit.
 
   Raises:
     JaxRuntimeError: the step cannot be compiled for another reason.
@@ -54,7 +54,7 @@ def step_bytes(run: Run) -> float:
 
 
 def copies_of_state(config: Config) -> int:
-  """How many copies of the state, which a step overwrites, callbacks have on the devices."""
+  """How many extra copies of the state callbacks keep on the devices."""
   return sum(kind.copies_of_state(config) for kind in CALLBACKS.values())
 
 
@@ -70,10 +70,11 @@ def peak_bytes(analysis) -> int:
 
 
 def memory_of(device: jax.Device) -> float:
-  """The bytes that a step may take on a device; devices of a CPU share the memory that is there."""
+  """The bytes that a step may take on a device; CPU devices share the memory of the machine."""
   if device.platform == "cpu":
     return memory.most() / jax.local_device_count()
-  if limit := (device.memory_stats() or {}).get("bytes_limit"):
+  statistics = device.memory_stats() or {}
+  if limit := statistics.get("bytes_limit"):
     return limit
   chip = chips.chip(device.device_kind)
   return chip.hbm_bytes if chip and chip.hbm_bytes else float("inf")
@@ -81,4 +82,6 @@ def memory_of(device: jax.Device) -> float:
 
 def in_gib(size: float) -> str:
   """A size of memory in words."""
-  return f"{size / GIB:.2f} GiB" if size < float("inf") else "more memory"
+  if size == float("inf"):
+    return "more memory"
+  return f"{size / GIB:.2f} GiB"

@@ -1,4 +1,4 @@
-"""The mean of what changes from batch to batch, over the steps since the last line of metrics."""
+"""Means of the metrics that vary by batch, over the steps since the last line of metrics."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from vit_jax.config import ConfigError
 from vit_jax.learning.objective import PREFIX
 
-BATCH = "batch/"  # of the names of metrics of one batch alone
+BATCH = "batch/"  # prefix for the metrics of a single batch
 
 
 def of_one_batch(name: str) -> bool:
-  """Whether a metric of a step changes from batch to batch, so that its mean says more."""
+  """Whether a metric of a step varies by batch, so that its mean says more."""
   return name == "loss" or name.startswith(PREFIX)
 
 
@@ -18,11 +18,11 @@ def of_one_batch(name: str) -> bool:
 class MetricAccumulator:
   """The sums of the metrics of the steps since the last line.
 
-  It is saved with each checkpoint, so that a run that goes on writes the same lines.
+  It is saved with each checkpoint, so that a resumed run writes the same lines.
 
   Attributes:
-    steps: how many; steps whose update was left out do not count.
-    sums: by the name of the metric.
+    steps: the number of steps, without those whose update was skipped.
+    sums: the sum of each metric, by name.
   """
 
   steps: int = 0
@@ -30,7 +30,7 @@ class MetricAccumulator:
 
   @classmethod
   def recorded(cls, meta: Mapping) -> "MetricAccumulator":
-    """That of the description of a checkpoint.
+    """Reads the accumulator from the description of a checkpoint.
 
     Raises:
       ConfigError: the description is damaged.
@@ -49,7 +49,8 @@ class MetricAccumulator:
     self.sums = {name: self.sums.get(name, 0.0) + value for name, value in metrics.items()}
 
   def take(self) -> dict[str, float]:
-    """The means, {} of no steps; the next line begins."""
+    """Returns the means, {} if there were no steps, and starts again from zero."""
     means = {name: value / self.steps for name, value in self.sums.items()}
-    self.steps, self.sums = 0, {}
+    self.steps = 0
+    self.sums = {}
     return means

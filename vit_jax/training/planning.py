@@ -1,4 +1,4 @@
-"""What is known of a run before it starts; recipes and costs need it, a run itself does not."""
+"""The facts of a run before it starts, for recipes and costs; a run itself does not need them."""
 
 from vit_jax.config import Config
 from vit_jax.config.resolve import Facts
@@ -9,10 +9,13 @@ from vit_jax.training.run import open_training
 
 
 def before_devices(config: Config) -> Facts:
-  """What the weights and the data tell; of data that is missing, its size, if a table has it."""
+  """The facts of the weights and of the data; for missing data only its size, if it is known."""
+  facts = of_start()
   try:
     training, _ = open_training(config)
   except SourceError:
     examples = examples_of(config)
-    return {**of_start(), **({"images": lambda config: examples} if examples else {})}
-  return {**of_start(), **of_data(training, config)}
+    if examples:
+      facts["images"] = lambda config: examples
+    return facts
+  return {**facts, **of_data(training, config)}

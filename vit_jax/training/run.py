@@ -1,4 +1,4 @@
-"""A training run: all that it consists of, made in one place; computes nothing."""
+"""A training run: everything it consists of, built in one place; computes nothing."""
 
 import contextlib
 import dataclasses
@@ -38,17 +38,17 @@ class Run:
   Attributes:
     config: the settings.
     data: opened sources.
-    resume_point: where this start of the run begins: the steps and images before it.
+    resume_point: the steps and images before this start of the run.
     changed: the settings that differ from those of the steps so far.
-    seconds: how long the steps and evaluations will take, as reckoned before; None: not reckoned.
+    seconds: estimated seconds for the steps and evaluations; None if not estimated.
     steps: durations.
     mesh: devices.
     reader: reads batches for the devices.
     model: Flax module.
     objective: what the model learns.
     optimizer: from gradients to changes of the parameters.
-    rate: number of steps before -> learning rate.
-    init: () -> fresh TrainState, traceable.
+    rate: the learning rate, by the number of earlier steps.
+    init: () -> a fresh TrainState; traceable.
     abstract: shapes and shardings of the TrainState.
   """
 
@@ -71,6 +71,7 @@ class Run:
   def update(self) -> Callable:
     """The compiled update, (state, batch) -> (state, metrics); the old state is donated."""
     on_gpu = self.mesh.devices.flat[0].platform == "gpu"
+    norms = train_step.BY_SHAPE if on_gpu else train_step.BY_ARRAY
     step = train_step.make(
       self.objective,
       self.optimizer,
@@ -78,23 +79,26 @@ class Run:
       self.config.optimizer,
       seed=self.config.seed,
       accumulation=self.config.parts,
-      norms=train_step.BY_SHAPE if on_gpu else train_step.BY_ARRAY,
+      norms=norms,
     )
     return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)
 
   @contextlib.contextmanager
   def batches(self) -> Iterator[Iterator[dict]]:
     """The training batches after the images so far, on the devices ahead of their steps."""
-    data, seed = self.data, self.config.seed
     batches = self.reader.training(
-      data.train, parts=data.parts, seed=seed, start=self.resume_point.images
+      self.data.train,
+      parts=self.data.parts,
+      seed=self.config.seed,
+      start=self.resume_point.images,
     )
     with self.reader.ahead(batches) as ahead:
       yield ahead
 
   def after(self, step: int, images: int, changed: Sequence[str]) -> "Run":
-    """The same run, to go on after these steps and images, with these settings changed."""
-    position, config = ImageCount(step, images, self.config.batch_size), self.config
+    """The same run, resumed after these steps and images; `changed` lists changed settings."""
+    config = self.config
+    position = ImageCount(step, images, config.batch_size)
     steps = durations.durations_in_steps(config, len(self.data.train), position)
     rate = learning_rate(config.schedule, steps)
     return dataclasses.replace(self, resume_point=position, steps=steps, rate=rate, changed=changed)
@@ -112,17 +116,20 @@ class Run:
     }
 
   def program(self) -> dict[str, str]:
-    """What decides the run's numbers beside its settings and data, such as versions."""
+    """Everything besides settings and data that decides the run's numbers, such as versions."""
     return program.fingerprint(plugins.names_in(self.config.plugins))
 
   @property
   def attention(self) -> str:
-    """Whose attention computes, "cudnn" or "xla"; "" if the model has none."""
-    return getattr(self.model, "attention", "") if getattr(self.model, "heads", 0) else ""
+    """The library that computes attention, "cudnn" or "xla"; "" if the model has none."""
+    if not getattr(self.model, "heads", 0):
+      return ""
+    return getattr(self.model, "attention", "")
 
   def abstract_batch(self) -> dict:
     """Shapes, types and shardings of a batch."""
-    sharding, size = meshes.batch_sharding(self.mesh), self.config.batch_size
+    sharding = meshes.batch_sharding(self.mesh)
+    size = self.config.batch_size
     named = {**self.reader.layout(self.data.train).fields, "mask": fields.Field()}
     shape = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
     return {name: shape((size, *field.shape), field.dtype) for name, field in named.items()}
@@ -152,8 +159,8 @@ def make(
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit the devices.
   """
-  split = dict(batch_size=config.batch_size, accumulation=config.parts)
-  mesh = meshes.make(config.mesh, devices=devices, **split)
+  batching = dict(batch_size=config.batch_size, accumulation=config.parts)
+  mesh = meshes.make(config.mesh, devices=devices, **batching)
   objective = objectives.of_config(config, mesh.devices.flat[0])
   position = ImageCount(step, images, config.batch_size)
   steps = durations.durations_in_steps(config, len(data.train), position)
@@ -173,7 +180,7 @@ def make(
     resume_point=position,
     steps=steps,
     mesh=mesh,
-    reader=Reader(config.data, mesh, objective=config.objective, **split),
+    reader=Reader(config.data, mesh, objective=config.objective, **batching),
     model=objective.model,
     objective=objective,
     optimizer=optimizer,
@@ -196,15 +203,15 @@ def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
 
 
 class TrainingView:
-  """What may stand between the training images and those who read them: a line in the registry."""
+  """Replaces the training images that the run reads; `registry.TRAINING_VIEWS` lists the views."""
 
   @staticmethod
   def check(config: Config):
-    """Refuses settings that it cannot serve."""
+    """Refuses settings that the view does not support."""
 
   @staticmethod
   def view(source: sources.Source, data: Data) -> sources.Source:
-    """The examples that are read in place of the source's; the source itself if it is not used."""
+    """The examples to read in place of the source's; the source itself if the view is off."""
     del data
     return source
 
@@ -219,7 +226,7 @@ class OpenedData:
     parts: the number of examples and the weight of each source of the training data.
     earlier: what the parameters were trained on before, with other data than this.
     current: what this run trains them on.
-    datasets: those of training and evaluation, as they were opened.
+    datasets: the opened datasets of training and evaluation.
   """
 
   train: sources.Source
@@ -231,12 +238,12 @@ class OpenedData:
 
   @functools.cached_property
   def identities(self) -> dict[str, Identity]:
-    """What tells the images of each dataset, by the name of its setting."""
+    """The identity of the images of each dataset, by the name of its setting."""
     return identity.of_all(self.datasets)
 
 
 def open_training(config: Config) -> tuple[Training, Opener]:
-  """Opens the training data, and the opener for what else the run reads; no device is touched.
+  """Opens the training data, and returns the opener for the other data; no device is touched.
 
   Raises:
     ConfigError: labels are missing, or sources of a mix have different classes.
@@ -264,17 +271,8 @@ def open_data(
   training, opener = opened or open_training(config)
   labelled = config.objective.needs_labels
   train = training.source
-  if labelled and config.model.num_classes not in (AUTO, len(train.class_names)):
-    raise ConfigError(
-      f"config.model.num_classes={config.model.num_classes}, but {training} has "
-      f"{len(train.class_names)} classes; use --config.model.num_classes={AUTO}, which "
-      "takes the number of the data." + " ".join(["", *datasets.notes(training.datasets)])
-    )
-  if labelled and len(train.class_names) == 1 and not train.multi_label:
-    raise ConfigError(
-      f"{training} has one class, {train.class_names[0]!r}, so there is nothing to learn; give a "
-      "folder with a folder for each class." + " ".join(["", *datasets.notes(training.datasets)])
-    )
+  if labelled:
+    _check_classes(config, training)
   config.objective.check_labels(str(training), train.multi_label)
   check_batch(config.batch_size, config.data.repeats, training)
   classes = train.class_names if labelled else None
@@ -284,25 +282,49 @@ def open_data(
   check_fields(config, training)
   for view in TRAINING_VIEWS.values():
     train = view.view(train, config.data)
-  needed = config.objective.fields(config.data)
-  train = Kept(train if labelled else sources.Unlabelled(train), needed)
-  opened = (*training.datasets, *evaluations.datasets)
-  return OpenedData(train, evaluations, training.parts, earlier, current, opened)
+  if not labelled:
+    train = sources.Unlabelled(train)
+  train = Kept(train, config.objective.fields(config.data))
+  all_datasets = (*training.datasets, *evaluations.datasets)
+  return OpenedData(train, evaluations, training.parts, earlier, current, all_datasets)
+
+
+def _check_classes(config: Config, training: Training):
+  train = training.source
+  if config.model.num_classes not in (AUTO, len(train.class_names)):
+    raise ConfigError(
+      f"config.model.num_classes={config.model.num_classes}, but {training} has "
+      f"{len(train.class_names)} classes; use --config.model.num_classes={AUTO}, which "
+      f"takes the number of the data.{_notes(training)}"
+    )
+  if len(train.class_names) == 1 and not train.multi_label:
+    raise ConfigError(
+      f"{training} has one class, {train.class_names[0]!r}, so there is nothing to learn; give a "
+      f"folder with a folder for each class.{_notes(training)}"
+    )
+
+
+def _notes(training: Training) -> str:
+  """The notes on the datasets, with a space before each."""
+  return " ".join(["", *datasets.notes(training.datasets)])
 
 
 def check_fields(config: Config, training: Training):
-  """Checks what the objective needs of the training data beside images and labels.
+  """Checks that the training data has what the objective needs besides images and labels.
 
   Raises:
     ConfigError: the data lacks it, or an augmentation does not keep it.
   """
-  needed, views = config.objective.fields(config.data), config.objective.views(config.data)
+  needed = config.objective.fields(config.data)
+  views = config.objective.views(config.data)
   asks = f"config.objective.kind={config.objective.kind}"
   fields.check(asks, needed, views)
   for named in training.datasets:
     fields.check_given(asks, needed, named.source.fields, str(named))
   dense = [name for name, field in needed.items() if field.dense]
-  moving = [step.kind for step in views["image"].data.augment if step.moves_pixels] if dense else []
+  if not dense:
+    return
+  moving = [step.kind for step in views["image"].data.augment if step.moves_pixels]
   if moving:
     raise ConfigError(
       f"config.data.augment, as {asks} applies it, has {moving[0]}, which moves pixels, and their "
@@ -311,11 +333,11 @@ def check_fields(config: Config, training: Training):
 
 
 def check_batch(size: int, repeats: int, training: Training):
-  """Checks that no source has fewer images than a batch takes of it: it would hold them twice.
+  """Checks that no source has fewer images than a batch takes of it: some would come up twice.
 
   Args:
     size: images of a batch.
-    repeats: times that a batch has each of them on purpose.
+    repeats: how often a batch repeats each image on purpose.
     training: the sources.
 
   Raises:
@@ -323,17 +345,20 @@ def check_batch(size: int, repeats: int, training: Training):
   """
   most = len(training.source) * repeats
   if size > most:
-    times = f", {repeats} times each" if repeats > 1 else ""
+    times = ""
+    if repeats > 1:
+      times = f", {repeats} times each"
     raise ConfigError(
       f"config.batch_size={size} is more than the {len(training.source)} training images of "
       f"{training}{times}; the most is {most}."
     )
-  weights = sum(part.weight for part in training.parts)
-  for named, part in zip(training.datasets, training.parts, strict=True):
-    taken = size // repeats * part.weight / weights
-    if taken > part.examples:
+  weights = sum(source.weight for source in training.parts)
+  for named, source in zip(training.datasets, training.parts, strict=True):
+    taken = size // repeats * source.weight / weights
+    if taken > source.examples:
+      largest = math.floor(source.examples * weights / source.weight) * repeats
       raise ConfigError(
-        f"{named} has {part.examples} images, and a batch takes {taken:.1f} of them at "
-        f"{named.key}.weight={part.weight:g}; lower this weight, or make config.batch_size at most "
-        f"{math.floor(part.examples * weights / part.weight) * repeats}."
+        f"{named} has {source.examples} images, and a batch takes {taken:.1f} of them at "
+        f"{named.key}.weight={source.weight:g}; lower this weight, or make config.batch_size at "
+        f"most {largest}."
       )

@@ -52,9 +52,11 @@ class DeviceTimer:
     self._queue.put(outputs)
 
   def seconds(self, now: float) -> float:
-    """Seconds that the devices have worked up to `now`, with the work that is still under way."""
+    """Seconds that the devices have worked up to `now`, including unfinished work."""
     with self._lock:
-      return self._before + (now - self._since if self._pending else 0.0)
+      if self._pending:
+        return self._before + (now - self._since)
+      return self._before
 
   def _follow(self):
     while (outputs := self._queue.get()) is not None:
@@ -115,14 +117,16 @@ class Monitor:
   def of_run(cls, run: "Run", devices: DeviceTimer, began: float | None) -> "Monitor":
     """The monitor of a run; `devices` and `began` as above."""
     # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
-    whole = run.trained_count() == run.parameter_count()
-    known = chip(jax.devices()[0].device_kind) if whole else None
+    peak_flops = None
+    if run.trained_count() == run.parameter_count():
+      known = chip(jax.devices()[0].device_kind)
+      peak_flops = known and known.peak_flops * run.mesh.size
     return cls(
       resume_point=run.resume_point,
       total_steps=run.steps.total,
       epoch_examples=len(run.data.train),
       flops_per_image=run.objective.training_flops(run.config.data.image_size),
-      peak_flops=known and known.peak_flops * run.mesh.size,
+      peak_flops=peak_flops,
       devices=devices,
       began=began,
     )
@@ -133,7 +137,10 @@ class Monitor:
     self._open_window(step)
 
   def _open_window(self, step):
-    self._step, self._since, self._waited, self._paused = step, self._clock(), 0.0, 0.0
+    self._step = step
+    self._since = self._clock()
+    self._waited = 0.0
+    self._paused = 0.0
 
   @contextlib.contextmanager
   def _without_work(self, cause):

@@ -1,4 +1,4 @@
-"""What a run starts from: its newest checkpoint, or the weights that config.init_from names."""
+"""The start of a run: from its newest checkpoint, or from the weights in config.init_from."""
 
 import dataclasses
 import functools
@@ -35,26 +35,34 @@ from vit_jax.training.steps import START, ImageCount, taken
 
 PATHS = ("init_from", "class_names")
 OF_THE_START = (
-  *(*PATHS, "new_head", "new_positions", "keep_representation"),
-  *("position_resizing", "model.head_bias", "model.head_std", "data.repeats"),
-  *("optimizer.ema", "optimizer.ema_corrected"),  # an average has one factor from its first step
+  *PATHS,
+  "new_head",
+  "new_positions",
+  "keep_representation",
+  "position_resizing",
+  "model.head_bias",
+  "model.head_std",
+  "data.repeats",
+  "optimizer.ema",  # an average has one factor from its first step
+  "optimizer.ema_corrected",
 )
-# Settings that count although no step is left; those of evaluations only if one is missing.
+# Settings that have an effect although no step is left; those of evaluations only if one is
+# missing.
 WITHOUT_STEPS = ("mesh", "early_stopping", "stall_seconds", *of_added("run", "without_steps"))
 OF_EVALUATIONS = ("evaluate", "batch_size", "accumulation", "data")
 
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-  """What the newest readable checkpoint of a workdir tells of its run.
+  """The record of a run in the newest readable checkpoint of its workdir.
 
   Attributes:
     folder: the workdir.
     step: number of steps that are done.
-    settings: of the last of them, plain; {}: there is no checkpoint, so the run is a new one.
+    settings: the settings of the last step, as a plain dict; {} for a new run.
     trained_on: what the parameters were trained on.
-    images: the training images of those steps; without a batch size of later ones.
-    data: what tells the images of its datasets, by the names of their settings; {}: not known.
+    images: the training images of those steps; the batch size of later steps is not set.
+    data: the identities of its datasets, by the names of their settings; {} if not known.
     meta: the whole description of the checkpoint.
   """
 
@@ -68,19 +76,21 @@ class Recorded:
 
   @property
   def new(self) -> bool:
-    """Whether there was no step of it yet."""
+    """Whether the run has no step yet."""
     return not self.settings
 
   @functools.cached_property
   def config(self) -> Config | None:
-    """The settings, all fields of the model given; None for a new run.
+    """The settings, with all fields of the model; None for a new run.
 
     Raises:
       ConfigError: they are not settings of this version, or of an earlier one.
     """
+    if self.new:
+      return None
     try:
-      config = None if self.new else from_dict(updated(self.settings))
-      if config is None or config.model.name == AUTO:
+      config = from_dict(updated(self.settings))
+      if config.model.name == AUTO:
         return config
       with models.named_as_settings():
         return with_value(config, "model", models.expanded(config.model))
@@ -89,7 +99,7 @@ class Recorded:
 
 
 def read_recorded(folder: Path) -> Recorded:
-  """What is known of the run in a workdir.
+  """Reads the record of the run in a workdir.
 
   Raises:
     ConfigError: the description of its checkpoint is damaged.
@@ -98,7 +108,7 @@ def read_recorded(folder: Path) -> Recorded:
   if not meta:
     return Recorded(folder)
   try:
-    images = ImageCount(step, taken(meta, step), batch_size=0)  # of now: not known yet
+    images = ImageCount(step, taken(meta, step), batch_size=0)  # not known yet
     trained_on = history.read_history(meta.get("trained_on"))
     data = identity.read_identities(meta.get("data"))
     return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
@@ -107,17 +117,19 @@ def read_recorded(folder: Path) -> Recorded:
 
 
 def history_of(place: str, step: int = 0) -> History:
-  """What weights were trained on; () if it is not known.
+  """The datasets that weights were trained on; () if not known.
 
   Args:
     place: config.init_from, or a workdir; "": no weights.
     step: which checkpoint of a workdir; 0: the newest.
 
   Raises:
-    ConfigError: the file that tells it is damaged.
+    ConfigError: the file with the history is damaged.
   """
+  if not place:
+    return ()
   try:
-    return weights.trained_on(path_of(place), step=step) if place else ()
+    return weights.trained_on(path_of(place), step=step)
   except UnreachableError:
     raise
   except (ValueError, OSError) as error:
@@ -125,22 +137,24 @@ def history_of(place: str, step: int = 0) -> History:
 
 
 def trained_on(config: Config, run: Recorded) -> History:
-  """What the parameters of a run were trained on before: its own, or those that it starts from.
+  """The datasets that parameters were trained on: from a run's record, or from config.init_from.
 
   Raises:
     ConfigError: as `history_of`.
   """
-  return history_of(config.init_from) if run.new else run.trained_on
+  if run.new:
+    return history_of(config.init_from)
+  return run.trained_on
 
 
 def as_begun(config: Config, run: Recorded) -> Config:
-  """The settings of a run that goes on, with what tells where it began as it was recorded.
+  """The settings of a resumed run, with the paths of its start as they were recorded.
 
-  Paths may be written otherwise. Attention that is AUTO stays XLA's, if the run was given that: it
-  was the default of earlier versions, whose runs then go on with the same bits on GPUs too.
+  The same path may be spelled differently now. AUTO attention stays XLA's if the run recorded that
+  as given: it was the default of earlier versions, and their runs keep the same bits on GPUs.
 
   Raises:
-    ConfigError: other weights are named than those that the run began with.
+    ConfigError: the run began with other weights.
   """
   if run.new:
     return config
@@ -152,17 +166,19 @@ def as_begun(config: Config, run: Recorded) -> Config:
   begun = config
   for key, old in same.items():
     begun = with_value(begun, key, old)
-  check_start(begun, run, ("init_from",))  # now: rules would look for what these weights tell
+  check_start(begun, run, ("init_from",))  # before rules read these weights
   return begun
 
 
 def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
-  """Checks that what only counts from the start of a run is as it was; or only some `keys`.
+  """Checks that settings with an effect only from the start are unchanged, of those in `keys`.
 
   Raises:
-    ConfigError: a setting is not.
+    ConfigError: a setting has changed.
   """
-  if late := [] if run.new else changed(run.settings, config, keys):
+  if run.new:
+    return
+  if late := changed(run.settings, config, keys):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
@@ -170,13 +186,13 @@ def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_ST
 
 
 def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, Identity]):
-  """Checks that what differs from the steps so far may differ, and has an effect.
+  """Checks that changes since the steps so far are allowed, and have an effect.
 
   Args:
     config: the settings.
-    run: what is recorded of the run.
+    run: the record of the run.
     total: number of steps of the whole run.
-    data: what tells the images of the datasets now.
+    data: the identities of the datasets now.
 
   Raises:
     ConfigError: names the settings, or the images.
@@ -190,7 +206,7 @@ def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, 
 
 
 def check_changes_count(config: Config, run: Recorded):
-  """Checks, in a run without a step left, that no changed setting needs one to have an effect.
+  """Checks that a run without a step left has no changed setting that would need one.
 
   Raises:
     ConfigError: names the settings.
@@ -208,7 +224,7 @@ def check_changes_count(config: Config, run: Recorded):
 
 
 def steps_left(run: Recorded, settings: EarlyStopping, total: int) -> bool:
-  """Whether the run has steps left; early stopping, with these settings, may have ended it."""
+  """Whether the run has steps left, unless early stopping with these settings has ended it."""
   lines = [line for line in metrics_log.read_lines(run.folder) if line["step"] <= run.step]
   best = early_stopping.recorded(run.meta, settings.metric)
   best = early_stopping.best_of(lines, settings.metric, best)
@@ -216,9 +232,13 @@ def steps_left(run: Recorded, settings: EarlyStopping, total: int) -> bool:
 
 
 def changed(settings: Mapping, config: Config, keys: Collection[str] = ("",)) -> list[str]:
-  """How settings differ from recorded ones, as `changes`; only `keys` and the groups `keys`."""
-  prefixes = tuple(f"config.{key}{end}" for key in keys for end in ("." if key else "", ":"))
-  return [line for line in changes(dict(settings), to_dict(config)) if line.startswith(prefixes)]
+  """How the settings or groups `keys` differ from recorded ones, as `changes` writes it."""
+  prefixes = []
+  for key in keys:
+    group = f"config.{key}." if key else "config."
+    prefixes += [group, f"config.{key}:"]
+  lines = changes(dict(settings), to_dict(config))
+  return [line for line in lines if line.startswith(tuple(prefixes))]
 
 
 OF_IMAGES = ("split", "image_key", "label_key", "exclude", "subset")  # settings of a dataset
@@ -227,28 +247,32 @@ OF_IMAGES = ("split", "image_key", "label_key", "exclude", "subset")  # settings
 def data_changes(
   settings: Mapping, known: Mapping[str, Identity], config: Config, data: Mapping[str, Identity]
 ) -> list[str]:
-  """How the images differ from those of the steps so far, where no setting asks for others.
+  """How the images differ from those of the steps so far, unless a changed setting explains it.
 
   Args:
-    settings: those of the steps so far.
-    known: what tells the images of their datasets.
+    settings: the settings of the steps so far.
+    known: the identities of their datasets.
     config: the settings now.
-    data: what tells the images of the datasets now.
+    data: the identities of the datasets now.
   """
-  asked = lambda key: changed(settings, config, [f"{key}.{name}" for name in OF_IMAGES])
-  known = identity.all_changes(known, data)
-  return [f"{key}: {how}" for key, how in known.items() if not asked(key.removeprefix("config."))]
+
+  def asked(key):
+    dataset = key.removeprefix("config.")
+    return changed(settings, config, [f"{dataset}.{name}" for name in OF_IMAGES])
+
+  differing = identity.all_changes(known, data)
+  return [f"{key}: {how}" for key, how in differing.items() if not asked(key)]
 
 
 def check_data(run: Recorded, config: Config, data: Mapping[str, Identity]):
-  """Checks that a run goes on with the images that it had, or that it is to take others.
+  """Checks that a run resumes with the same images, unless config.data.changed allows others.
 
   Raises:
-    ConfigError: the images are others, and config.data.changed is "refuse".
+    ConfigError: the images have changed, and config.data.changed is "refuse".
   """
-  if config.data.changed == "refuse" and (
-    said := data_changes(run.settings, run.data, config, data)
-  ):
+  if config.data.changed != "refuse":
+    return
+  if said := data_changes(run.settings, run.data, config, data):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, of other images: {'; '.join(said)}. Bring the "
       "images back as they were, go on with those of now by --config.data.changed=continue, or "
@@ -257,7 +281,7 @@ def check_data(run: Recorded, config: Config, data: Mapping[str, Identity]):
 
 
 class StartState(NamedTuple):
-  """The state from which a run starts or goes on.
+  """The state from which a run starts or resumes.
 
   Attributes:
     state: from the newest checkpoint, or freshly initialised.
@@ -265,8 +289,8 @@ class StartState(NamedTuple):
     images: training images of the steps that are done.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
-    best: the best evaluation so far, as the checkpoint has it.
-    lines: of metrics.jsonl when the checkpoint was saved; 0: not known.
+    best: the best evaluation so far, from the checkpoint.
+    lines: the lines of metrics.jsonl when the checkpoint was saved; 0 if not known.
   """
 
   state: TrainState
@@ -280,13 +304,15 @@ class StartState(NamedTuple):
 
 def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   """Restores the newest checkpoint, or makes a fresh state."""
-  config, names = to_dict(run.config), run.data.train.class_names
+  config = to_dict(run.config)
+  names = run.data.train.class_names
   state = checkpoints.restore(run.abstract, names, lambda saved: changes(saved, config))
   if state is None:
     return StartState(states.create(run.init, run.abstract), MetricAccumulator())
   step = int(state.step)
   meta = checkpoints.meta(step)
-  differing, since = changes(meta["config"], config), MetricAccumulator.recorded(meta)
+  differing = changes(meta["config"], config)
+  since = MetricAccumulator.recorded(meta)
   known = identity.read_identities(meta.get("data"))
   differing += data_changes(meta["config"], known, run.config, run.data.identities)
   differing += fingerprint.changes(meta.get("program", {}), run.program())

@@ -22,11 +22,11 @@ class Steps:
 class ImageCount(NamedTuple):
   """The training images that a run has taken, whatever batch size each of its starts had.
 
-  They are also the position of the next image in the stream of examples.
+  The count is also the position of the next image in the stream of examples.
 
   Attributes:
-    step, images: the images up to the step after which this start goes on.
-    batch_size: of the later steps.
+    step, images: the last step before this start, and the images up to it.
+    batch_size: the batch size of the later steps.
   """
 
   step: int
@@ -42,7 +42,7 @@ START = ImageCount(0, 0, 0)
 
 
 def taken(meta: Mapping, step: int) -> int:
-  """The images of a run up to `step`, by the description of the checkpoint of that step.
+  """The images of a run up to `step`, from the description of that step's checkpoint.
 
   Raises:
     ValueError: the description is damaged.
@@ -59,10 +59,10 @@ def durations_in_steps(
 ) -> Steps:
   """All durations of a run in steps.
 
-  In epochs or examples, the run and its warm-up end after as many images as are asked, whatever
-  batch sizes earlier starts had. A warm-up that is over moves by the same rule, so that the decay
-  stays where the images are, but keeps at least one step. In steps, both stay as they are. What is
-  repeated has the length that it has with the batch size of now.
+  If given in epochs or examples, the run and its warm-up end after that many images, whatever batch
+  sizes earlier starts had. A finished warm-up is moved by the same rule, so that the decay stays
+  aligned with the images, but keeps at least one step. If given in steps, both stay as they are.
+  Intervals between repeated actions use the current batch size.
 
   Args:
     config: the settings.
@@ -105,7 +105,9 @@ def durations_in_steps(
 
 def nearest_multiple(number: int, of: int) -> int:
   """The multiple of `of` nearest to `number`, at least `of`; `number` itself if either is 0."""
-  return max(round(number / of), 1) * of if number and of else number
+  if not number or not of:
+    return number
+  return max(round(number / of), 1) * of
 
 
 def due(step: int, every: int) -> bool:

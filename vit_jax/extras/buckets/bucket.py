@@ -1,14 +1,14 @@
-"""Runs in buckets, which have objects with keys and neither folders, renames nor locks.
+"""Storage in buckets, which have objects with keys but no folders, renames or locks.
 
-- A folder is there if the key of an object begins with its path and "/".
-- A file that grows is FILE.parts/NUMBER.NAME, one object for each piece. If FILE is there, it
-  counts, and parts beside it are what a killed process has left.
-- A folder that is being renamed or removed is hidden by an object FOLDER.hidden, which is made
-  before the first object of it is touched and goes after the last.
-- A lock is an object that its holder writes again and again (`lease.py`).
+- A folder exists if the key of an object begins with its path and "/".
+- A growing file is FILE.parts/NUMBER.NAME, one object for each part. If FILE exists, it counts, and
+  parts beside it are leftovers of a killed process.
+- A folder that is being renamed or removed is hidden by an object FOLDER.hidden, which is written
+  before its first object is touched and deleted after the last.
+- A lock is an object that its holder keeps rewriting (`lease.py`).
 
-A request that fails for a passing reason is tried again for some seconds. Then the error is the
-caller's, who may have more time (`process/retry.py`).
+A request that fails for a transient reason is retried for some seconds. Then the error goes to the
+caller, who may have more time (`process/retry.py`).
 """
 
 import collections
@@ -32,7 +32,8 @@ from vit_jax.storage import arrays
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, FileVersion, Storage
 from vit_jax.storage.paths import UrlPath
 
-PARTS, HIDDEN = ".parts", ".hidden"
+PARTS = ".parts"
+HIDDEN = ".hidden"
 
 
 def storage(service) -> Storage:
@@ -56,7 +57,7 @@ class _Buckets(Client):
 
   def kind(self, path) -> str:
     if not place(path)[1]:
-      self.anything_in(path)  # nothing, but not without a bucket
+      self.anything_in(path)  # raises if there is no bucket
       return FOLDER
     with contextlib.suppress(FileNotFoundError):
       self.stat(path)
@@ -66,7 +67,9 @@ class _Buckets(Client):
         self.stat(_mark(path))
         return NOTHING
       return FOLDER
-    return FILE if self.anything_in(path.with_name(path.name + PARTS)) else NOTHING
+    if self.anything_in(path.with_name(path.name + PARTS)):
+      return FILE
+    return NOTHING
 
   def stamp(self, path) -> FileVersion:
     found = self.stat(path)
@@ -137,7 +140,7 @@ class _Buckets(Client):
       self._rename_file(path, target)
       return
     mark = _mark(target)
-    self.write(mark, path.name.encode(), NEW)  # of several processes, one goes on
+    self.write(mark, path.name.encode(), NEW)  # only one of several processes succeeds
     below = []
     try:
       below = self.listed(target)
@@ -145,7 +148,7 @@ class _Buckets(Client):
         raise OSError(errno.ENOTEMPTY, "The folder is not empty", str(target))
       self._copy_all(path, target)
     except OSError:
-      with contextlib.suppress(OSError):  # else it stays hidden
+      with contextlib.suppress(OSError):  # if this fails, the folder stays hidden
         if not below:
           self.delete_all(target, self.listed(target))
         self.delete(mark)
@@ -154,8 +157,12 @@ class _Buckets(Client):
     self.remove(path)
 
   def _copy_all(self, path, target):
-    (_, old), (_, new) = place(path), place(target)
-    copy = lambda at: self.copy(path, at.key, new + at.key.removeprefix(old))
+    _, old = place(path)
+    _, new = place(target)
+
+    def copy(at):
+      self.copy(path, at.key, new + at.key.removeprefix(old))
+
     self.at_once(copy, self.listed(path))
 
   def _rename_file(self, path, target):
@@ -166,7 +173,7 @@ class _Buckets(Client):
   def remove(self, path):
     self.delete(path)
     Parts(self, path).remove()
-    with contextlib.suppress(OSError):  # as far as possible; what is left is hidden
+    with contextlib.suppress(OSError):  # as far as possible; leftovers stay hidden
       mark = _mark(path)
       if self._anything_below(path):
         self.write(mark, b"")
@@ -176,11 +183,11 @@ class _Buckets(Client):
   def _anything_below(self, path) -> bool:
     try:
       return self.anything_in(path)
-    except RefusedError:  # a key in it is no path
+    except RefusedError:  # a key in it is not a valid path
       return True
 
   def _delete_below(self, path):
-    """By TensorStore, which takes any key: obstore has none for objects that stand for folders."""
+    """Deletes with TensorStore, which takes any key; obstore cannot name folder marker objects."""
     try:
       store = ts.KvStore.open(self.kvstore(path), context=arrays.context()).result()
       store.delete_range(ts.KvStore.KeyRange()).result()
@@ -195,5 +202,5 @@ class _Buckets(Client):
 
 
 def _mark(folder) -> UrlPath:
-  """What hides a folder."""
+  """The tombstone that hides a folder."""
   return folder.with_name(folder.name + HIDDEN)

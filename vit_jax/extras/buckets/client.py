@@ -1,4 +1,4 @@
-"""Requests for objects by their paths, each made again if it fails for a passing reason."""
+"""Requests for objects by their paths, retried if they fail for a transient reason."""
 
 import concurrent.futures
 import contextlib
@@ -17,33 +17,35 @@ from vit_jax.extras.buckets.errors import Reason, as_os_error, reason, unusable
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.paths import UrlPath
 
-PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds between two tries; each is drawn from half of it on
-WORKERS = 16  # requests at once of those that are made together
-IN_PARTS = 2**23  # bytes of a file from which on it is uploaded in parts
-LONGEST = 60  # seconds after which nothing is tried again
-PAGE = 1000  # objects of a listing that are taken over at once
-RETRIES = 4  # by obstore, of each page of a listing and each part of a file
+PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds between tries, each shortened at random by up to half
+WORKERS = 16  # concurrent requests
+IN_PARTS = 2**23  # bytes; larger files are uploaded in parts
+LONGEST = 60  # seconds after which nothing is retried
+PAGE = 1000  # objects of a listing that are converted at once
+RETRIES = 4  # by obstore, for each page of a listing and each part of a file
 Answer = TypeVar("Answer")
 
 
 class Found(NamedTuple):
-  """An object as it was found; its ETag differs with the content."""
+  """An object in a bucket; its ETag changes with the content."""
 
   key: str
   size: int
   e_tag: str
-  generation: str = ""  # of Google's; listings do not tell it
+  generation: str = ""  # only from Google, and not in listings
 
 
-NEW = Found("", 0, "")  # what is expected where nothing is to be overwritten
+NEW = Found("", 0, "")  # expects that there is no object
 
 
 class Client:
   """Requests to one service. All members raise OSErrors, or a ConfigError."""
 
   def __init__(self, service):
-    """Makes the client of a `services.Service`, which asks for nothing before the first request."""
-    self._service, self._stores, self._answered = service, {}, False
+    """Makes the client of a `services.Service`; makes no request."""
+    self._service = service
+    self._stores = {}
+    self._answered = False
     self._making = threading.Lock()
 
   def _store(self, bucket: str, retries: int) -> ObjectStore:
@@ -55,21 +57,22 @@ class Client:
           self._stores[bucket, retries] = self._service.store(bucket, retries)
         except ConfigError:
           raise
-        except Exception as error:  # obstore reads key files and variables, and raises its own
+        except Exception as error:  # obstore reads key files and variables, and has its own errors
           raise unusable(error, bucket, self._service.who) from error
       return self._stores[bucket, retries]
 
   def request(
     self, path: UrlPath, ask: Callable[[ObjectStore], Answer], *, retries: int = 0
   ) -> Answer:
-    """What `ask` returns for the bucket of a path; its errors become OSErrors that name `path`.
+    """Calls `ask` with the bucket of a path; its errors become OSErrors that name `path`.
 
     Args:
-      path: what is asked for.
+      path: the path of the object or folder.
       ask: makes one request, or several, such as for the pages of a listing.
-      retries: of each request by obstore itself, so that not all of them are made again.
+      retries: how often obstore retries each single request, so that not all are repeated.
     """
-    store = self._store(place(path)[0], retries)
+    bucket, _ = place(path)
+    store = self._store(bucket, retries)
     end = time.monotonic() + LONGEST
     for pause in (*PAUSES, None):
       try:
@@ -79,32 +82,38 @@ class Client:
       except ConfigError:
         raise
       except Exception as error:  # obstore raises its own and Python's
-        why = Reason.PASSING if isinstance(error, _CutShortError) else reason(error)
-        if why is Reason.NO_TOKEN and self._answered:  # who gave one before will give one again
-          why = Reason.PASSING
+        why = self._reason(error)
         if why is not Reason.PASSING or pause is None or time.monotonic() > end:
           raise as_os_error(error, why, str(path), self._service.who) from error
       time.sleep(pause * random.uniform(0.5, 1.0))
     raise AssertionError
 
+  def _reason(self, error: Exception) -> Reason | None:
+    if isinstance(error, _CutShortError):
+      return Reason.PASSING
+    why = reason(error)
+    if why is Reason.NO_TOKEN and self._answered:  # a provider that gave a token will give another
+      return Reason.PASSING
+    return why
+
   def stat(self, path: UrlPath) -> Found:
     """The object at a path."""
-    key = place(path)[1]
+    _, key = place(path)
 
     def ask(store):
       try:
         return _found(obstore.head(store, key))
-      except obstore.exceptions.PermissionDeniedError:  # whose answer has no words
+      except obstore.exceptions.PermissionDeniedError:  # an answer to HEAD has no message
         return _found(obstore.get(store, key).meta)
 
     return self.request(path, ask)
 
   def read(self, path: UrlPath, found: Found, start: int, stop: int) -> bytes:
-    """As `view`, copied into Python's own memory."""
+    """Like `view`, copied into Python's own memory."""
     return bytes(self.view(path, found, start, stop))
 
   def view(self, path: UrlPath, found: Found, start: int, stop: int) -> memoryview:
-    """A part of an object that was found; FileExistsError: it is another one now."""
+    """A range of an object; raises FileExistsError if the object has changed."""
     if start >= stop:
       return memoryview(b"")
 
@@ -123,20 +132,21 @@ class Client:
     return content
 
   def write(self, path: UrlPath, content: bytes, expected: Found | None = None) -> Found:
-    """Writes an object if it is the expected one; returns it.
+    """Writes an object if the expected one is there; returns the new one.
 
-    An answer that is lost leaves open whether the object was written. The next try then finds that
-    it has changed, and looks whether its content is the one to write.
+    If an answer is lost, the object may have been written. The retry then finds that it has
+    changed, and compares its content.
 
     Args:
-      path: where.
+      path: the path of the object.
       content: its bytes.
-      expected: what is there, `NEW` for nothing; None: whatever is there.
+      expected: the object that is there now, `NEW` for none; None: any.
 
     Raises:
-      FileExistsError: another one is there.
+      FileExistsError: another object is there.
     """
-    key, tries = place(path)[1], 0
+    _, key = place(path)
+    tries = 0
 
     def ask(store):
       nonlocal tries
@@ -157,30 +167,29 @@ class Client:
     return _found({"path": key, "size": len(content), **written})
 
   def listed(self, path: UrlPath) -> list[Found]:
-    """All objects below a folder, by their keys."""
-    key = place(path)[1]
+    """All objects below a folder."""
+    _, key = place(path)
     if not key:
-      self.in_folder(path)  # which refuses keys that begin with a slash; obstore leaves it out here
+      self.in_folder(path)  # refuses keys that begin with a slash; obstore strips it here
 
     def ask(store):
-      return [
-        _found(at) for page in obstore.list(store, key or None, chunk_size=PAGE) for at in page
-      ]
+      pages = obstore.list(store, key or None, chunk_size=PAGE)
+      return [_found(at) for page in pages for at in page]
 
     found: dict[str, Found] = {}
     for at in self._of_bucket(path, ask):
       known = found.get(at.key)
-      found[at.key] = at if known is None or at.size > known.size else known
+      if known is None or at.size > known.size:
+        found[at.key] = at
     empty = [at for at in found.values() if not at.size]
-    for at, there in zip(
-      empty, self.at_once(lambda at: self._is_object(path, at), empty), strict=True
-    ):
-      if not there:
+    exist = self.at_once(lambda at: self._is_object(path, at), empty)
+    for at, exists in zip(empty, exist, strict=True):
+      if not exists:
         del found[at.key]
     return list(found.values())
 
   def _is_object(self, folder: UrlPath, at: Found) -> bool:
-    """Whether an empty object has its key, or is one that stands for a folder: KEY and "/"."""
+    """Whether an empty object exists by its key; otherwise it is a folder marker, KEY and "/"."""
     with contextlib.suppress(FileNotFoundError):
       self.stat(UrlPath(f"{folder.scheme}://{folder.parts[1]}/{at.key}"))
       return True
@@ -188,7 +197,7 @@ class Client:
 
   def in_folder(self, path: UrlPath) -> tuple[list[Found], list[str]]:
     """The objects in a folder, and the keys of the folders in it."""
-    key = place(path)[1]
+    _, key = place(path)
     answer = self._of_bucket(path, lambda store: obstore.list_with_delimiter(store, key or None))
     if "" in answer["common_prefixes"]:
       error = ValueError('path "/"')
@@ -198,11 +207,15 @@ class Client:
 
   def anything_in(self, path: UrlPath) -> bool:
     """Whether a folder has anything in it."""
-    ask = lambda store: next(iter(obstore.list(store, place(path)[1] or None)), [])
+    _, key = place(path)
+
+    def ask(store):
+      return next(iter(obstore.list(store, key or None)), [])
+
     return bool(self._of_bucket(path, ask))
 
   def _of_bucket(self, path: UrlPath, ask: Callable[[ObjectStore], Answer]) -> Answer:
-    """As `request`, for listings and writes, which find nothing only if the bucket is missing."""
+    """Like `request`, for listings and writes, which find nothing only if the bucket is missing."""
     try:
       return self.request(path, ask, retries=RETRIES)
     except FileNotFoundError as error:
@@ -218,16 +231,17 @@ class Client:
     self.at_once(lambda at: self.delete(path, at.key), found)
 
   def at_once(self, ask: Callable[[Found], Answer], found: Iterable[Found]) -> list[Answer]:
-    """What `ask` returns for each object, asked by several threads."""
+    """Calls `ask` for each object in several threads, and returns the results in order."""
     with concurrent.futures.ThreadPoolExecutor(WORKERS, "bucket") as pool:
       return list(pool.map(ask, found))
 
   def upload(self, path: UrlPath, file: str):
     """Writes an object with the content of a file of this machine."""
-    source, key = pathlib.Path(file), place(path)[1]
-    # Few parts at once, so that each is sent in the time of an answer by a slow line too.
-    parts = dict(use_multipart=source.stat().st_size >= IN_PARTS, max_concurrency=4)
-    self._of_bucket(path, lambda store: obstore.put(store, key, source, **parts))
+    source = pathlib.Path(file)
+    _, key = place(path)
+    # Few parts at once, so that each is sent within the timeout on a slow connection too.
+    options = dict(use_multipart=source.stat().st_size >= IN_PARTS, max_concurrency=4)
+    self._of_bucket(path, lambda store: obstore.put(store, key, source, **options))
 
   def copy(self, path: UrlPath, key: str, target: str):
     """Copies an object within the bucket of `path`."""
@@ -239,14 +253,16 @@ class _CutShortError(Exception):
 
 
 def _mode(expected: Found | None):
-  if expected is None or expected == NEW:
-    return "overwrite" if expected is None else "create"
+  if expected is None:
+    return "overwrite"
+  if expected == NEW:
+    return "create"
   known = {"e_tag": f'"{expected.e_tag}"', "version": expected.generation}
   return {name: value for name, value in known.items() if value}
 
 
 def _found(meta) -> Found:
-  """What obstore tells of an object; only some services quote the ETag in listings."""
+  """An object from obstore's metadata; only some services quote the ETag in listings."""
   if not meta["e_tag"]:
     raise ConfigError(f"The server gives no ETag of {meta['path']!r}, so a change is not seen.")
   e_tag = meta["e_tag"].strip('"')
@@ -255,7 +271,8 @@ def _found(meta) -> Found:
 
 def place(path) -> tuple[str, str]:
   """The bucket and the key of a path."""
-  scheme, *parts = path.parts
-  if not parts:
+  scheme, *names = path.parts
+  if not names:
     raise ConfigError(f"{path} names no bucket; give {scheme}//BUCKET/FOLDER.")
-  return parts[0], "/".join(parts[1:])
+  bucket, *keys = names
+  return bucket, "/".join(keys)

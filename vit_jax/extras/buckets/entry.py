@@ -1,4 +1,4 @@
-"""What lies in a folder of a bucket."""
+"""An entry in a folder of a bucket."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What the errors of obstore mean: texts, which name keys and URLs before they say why."""
+"""Classifies the errors of obstore by their texts, which name keys and URLs before the reason."""
 
 import enum
 import errno
@@ -9,8 +9,8 @@ from obstore import exceptions
 from vit_jax.process.errors import ConfigError, RunError
 from vit_jax.storage.base import UnreachableError
 
-MOST = 4_000  # characters of a text that are looked through
-# What the services say beside the status of an answer.
+MOST = 4_000  # characters of a text that are searched
+# The error codes of the services.
 _CODES = {
   "NoSuchBucket": "NO_BUCKET",
   "InvalidAccessKeyId": "NO_CREDENTIALS",
@@ -24,11 +24,11 @@ _CODES = {
   "QuotaExceeded": "QUOTA",
   "ServiceQuotaExceeded": "QUOTA",
   "RequestTimeout": "PASSING",
-  "NoSuchUpload": "PASSING",  # of an upload in parts that has ended, where no answer came
+  "NoSuchUpload": "PASSING",  # a multipart upload has ended, but its answer was lost
 }
 _CLASSES = {
   exceptions.InvalidPathError: "NO_PATH",
-  ValueError: "NO_PATH",  # of a key that is asked for
+  ValueError: "NO_PATH",  # the key of the request
   FileNotFoundError: "MISSING",
   exceptions.AlreadyExistsError: "CHANGED",
   exceptions.PreconditionError: "CHANGED",
@@ -42,7 +42,7 @@ _STATUSES = {
   412: "CHANGED",
   416: "CHANGED",
 }
-# The answer is the last part of a text, which names keys and URLs before it.
+# The answer of the service is at the end of a text, after keys and URLs.
 _ANSWER = re.compile(
   r".*Error performing [A-Z]+ (?P<url>\S+) in [^\s,]+(, after \d+ retries, [^<]*?)? +- "
   r"(?P<answer>.*)",
@@ -66,47 +66,54 @@ class Reason(enum.Enum):
   CHANGED = enum.auto()  # the object has another version than the expected one
   NO_BUCKET = enum.auto()
   NO_CREDENTIALS = enum.auto()
-  NO_TOKEN = enum.auto()  # who gives credentials did not give any
-  NO_PATH = enum.auto()  # a key that no path has
+  NO_TOKEN = enum.auto()  # the credential provider gave none
+  NO_PATH = enum.auto()  # a key that is not a valid path
   REGION = enum.auto()
   CLOCK = enum.auto()  # the service and this machine disagree about the time
   FORBIDDEN = enum.auto()
   QUOTA = enum.auto()
-  PASSING = enum.auto()  # it may succeed when it is tried again
+  PASSING = enum.auto()  # transient: a retry may succeed
 
 
 def reason(error: Exception) -> Reason | None:
-  """Why a request failed; None: that is not known.
+  """Why a request failed; None if not known.
 
-  Keys and buckets may have any name, so no text that has them is looked through.
+  Keys and buckets may have any name, so the text around them is not searched.
   """
   text = _text(error)
-  found = _ANSWER.fullmatch(text)
-  url, answer = (found["url"], found["answer"]) if found else ("", "")
+  url = answer = ""
+  if found := _ANSWER.fullmatch(text):
+    url = found["url"]
+    answer = found["answer"]
   if url.startswith("http://169.254.") or _TOKEN.match(text):
     return Reason.NO_TOKEN
-  if (code := _CODE.search(answer)) and code[1] in _CODES:
+  code = _CODE.search(answer)
+  if code and code[1] in _CODES:
     return Reason[_CODES[code[1]]]
   if "incorrectly configured region" in answer:
     return Reason.REGION
-  status = int(said[1]) if (said := _STATUS.match(answer)) else 0
+  status = 0
+  if said := _STATUS.match(answer):
+    status = int(said[1])
   if status >= 500 or status in (408, 409, 429):
     return Reason.PASSING
   for kind, name in _CLASSES.items():
     if isinstance(error, kind):
       return Reason[name]
-  if status:
-    return Reason[_STATUSES[status]] if status in _STATUSES else None
-  return Reason.PASSING if isinstance(error, exceptions.BaseError) else None
+  if status in _STATUSES:
+    return Reason[_STATUSES[status]]
+  if not status and isinstance(error, exceptions.BaseError):
+    return Reason.PASSING
+  return None
 
 
 def _text(error: Exception) -> str:
-  """What obstore says of an error, without its own structures."""
+  """The text of an error of obstore, without its debug dump."""
   return str(error).partition("\n\nDebug source")[0][:MOST]
 
 
 def _detail(error: Exception) -> str:
-  """What the service says, or else obstore, without what may be secret."""
+  """The message of the service, or else of obstore, without anything that may be secret."""
   text = _text(error)
   said = [found[1] for pattern in (_CODE, _MESSAGE) if (found := pattern.search(text))]
   return " ".join((": ".join(said) or text).split())[:300]
@@ -127,17 +134,17 @@ class FailedError(UnreachableError, RunError):
 
 
 def unusable(error: Exception, bucket: str, who: str) -> ConfigError:
-  """The error for a bucket that obstore cannot be made to use, by a key file or a variable."""
+  """The error for a bucket that obstore cannot open, such as because of a bad key file."""
   return ConfigError(f"The bucket {bucket} cannot be used: {_detail(error)}; {who}.")
 
 
 def as_os_error(error: Exception, why: Reason | None, url: str, who: str) -> OSError:
-  """The OSError for what obstore raised; its `strerror` says what to do.
+  """The OSError for an error of obstore; its `strerror` says what to do.
 
   Args:
-    error: obstore's.
+    error: the error of obstore.
     why: its reason.
-    url: of what was asked for.
+    url: the URL of the object or folder.
     who: how to get credentials of the service, in a few words.
   """
   detail = _detail(error)

@@ -1,4 +1,4 @@
-"""Files that grow in a bucket: one object for each piece."""
+"""Growing files in a bucket: one object for each part."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ _PART = re.compile(r"(?P<path>.+)\.parts/[0-9]{8}\.[^/]+")
 
 
 def plain_name(path: str) -> str:
-  """The path of the file that a part is of; any other path as it is."""
+  """The path of the file that a part belongs to; any other path unchanged."""
   part = _PART.fullmatch(path)
   return part["path"] if part else path
 
@@ -17,14 +17,16 @@ def plain_name(path: str) -> str:
 class Parts:
   """The parts of one file; `base.AppendFile` after `begin`.
 
-  The name of a part ends with the name of the file, so that TensorBoard takes those of its events
-  for such files. When the file is closed, its parts become one object.
+  The name of a part ends with the name of the file, so that TensorBoard recognizes the parts of its
+  event files. When the file is closed, its parts become one object.
   """
 
   def __init__(self, bucket, path):
     """Makes no request; `bucket` is the `Client` of its service."""
-    self._bucket, self._path = bucket, path
-    self._next, self._last = 0, ""  # the number of the next part, the ETag of the last one
+    self._bucket = bucket
+    self._path = path
+    self._next = 0  # the number of the next part
+    self._last = ""  # the ETag of the last part
     self._doubt: bytes | None = None  # the next piece, if it may have been written already
 
   @property
@@ -35,7 +37,7 @@ class Parts:
     return self._folder / f"{number:08d}.{self._path.name}"
 
   def found(self) -> list[Found]:
-    """The parts, in their order."""
+    """The parts, in order."""
     return sorted(self._bucket.listed(self._folder))
 
   def remove(self):
@@ -43,14 +45,17 @@ class Parts:
     self._bucket.delete_all(self._path, self.found())
 
   def begin(self):
-    """Makes the file one that grows, or creates it."""
+    """Opens the file for appending, or creates it."""
     found = self._whole()
     if found:
-      self.remove()  # they are what a killed process has left
+      self.remove()  # leftovers of a killed process
       self._write(self._bucket.read(self._path, found, 0, found.size))
       self._bucket.delete(self._path)
     elif parts := self.found():
-      self._next, self._last = int(parts[-1].key.rpartition("/")[2][:8]) + 1, parts[-1].e_tag
+      last = parts[-1]
+      name = last.key.rpartition("/")[2]
+      self._next = int(name[:8]) + 1
+      self._last = last.e_tag
     else:
       self._write(b"")
 
@@ -74,10 +79,11 @@ class Parts:
     except OSError:
       self._doubt = piece
       raise
-    self._next, self._doubt = self._next + 1, None
+    self._next += 1
+    self._doubt = None
 
   def add(self, piece: bytes):
-    """Writes a piece, or nothing at all."""
+    """Writes a piece atomically."""
     self._check_place()
     self._write(piece)
 
@@ -86,10 +92,10 @@ class Parts:
       raise FileNotFoundError(f"{self._path} was replaced by another file")
 
   def flush(self):
-    """Has nothing to do: what was added is safe."""
+    """Does nothing: every added piece is already stored."""
 
   def close(self):
-    """Makes one object of the parts; ignores errors, after which the parts stay."""
+    """Joins the parts into one object; after an error, which is ignored, the parts stay."""
     with contextlib.suppress(OSError):
       self._check_place()
       parts = self.found()

@@ -1,8 +1,8 @@
-"""A lock in a bucket: an object that its holder writes again every few seconds.
+"""A lock in a bucket: an object that its holder rewrites every few seconds.
 
 No operating system frees it. Another process takes it over if the holder has not written it for
 `SECONDS`, or at once if the holder was a process of this machine and is gone. Each write expects
-the object that the holder wrote last, so that of two holders the first one learns that it is none.
+the object that the holder wrote last, so a holder that was replaced notices that it lost the lock.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ import time
 
 from vit_jax.extras.buckets.client import NEW, Found
 
-SECONDS = 60  # without a sign of life, after which a holder is taken for dead
+SECONDS = 60  # without a sign of life, after which a holder counts as dead
 RENEW = 4  # seconds between two writes
-LOOK = 1  # seconds between two looks of a process that waits
+LOOK = 1  # seconds between two polls of a waiting process
 
 
 class Lease:
@@ -26,14 +26,19 @@ class Lease:
 
   def __init__(self, bucket, path):
     """Makes no request; `bucket` is the `Client` of its service."""
-    self._bucket, self._path = bucket, path
-    self._token, self._written, self._last = secrets.token_hex(8), 0, NEW
-    self._writing, self._end = threading.Lock(), threading.Event()
-    self._lost, self._renewed = False, 0.0
+    self._bucket = bucket
+    self._path = path
+    self._token = secrets.token_hex(8)
+    self._written = 0  # number of writes
+    self._last = NEW  # the object that was written last
+    self._writing = threading.Lock()
+    self._end = threading.Event()
+    self._lost = False
+    self._renewed = 0.0  # when it was written last
     self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
   def take(self):
-    """Takes the lock, from a dead holder too; waits for as long as that takes.
+    """Takes the lock, also from a dead holder, for which it waits as long as needed.
 
     Raises:
       BlockingIOError: another process holds it.
@@ -45,17 +50,21 @@ class Lease:
     self._thread.start()
 
   def _take_over(self):
-    known, since, told = None, time.monotonic(), False
+    known = None
+    told = False
+    since = time.monotonic()
     while True:
       content, found = self._there()
       if NEW not in (known, found) and known not in (None, found):
         raise self._held_by_another()
-      known, waited = found, time.monotonic() - since
+      known = found
+      waited = time.monotonic() - since
       if waited > 2 * RENEW and not told:
         told = True
         logging.warning(
           "The holder of %s gives no sign of life; its lock is taken over after %d s without one.",
-          *(self._path, SECONDS),
+          self._path,
+          SECONDS,
         )
       if found == NEW or waited >= SECONDS or _is_gone(content):
         try:
@@ -66,7 +75,7 @@ class Lease:
       time.sleep(LOOK)
 
   def _there(self) -> tuple[dict, Found]:
-    """What the lock says, and its object; `NEW` if there is none."""
+    """The content of the lock, and its object; `NEW` if there is none."""
     try:
       found = self._bucket.stat(self._path)
     except FileNotFoundError:
@@ -77,7 +86,8 @@ class Lease:
       return self._there()
     with contextlib.suppress(ValueError):
       said = json.loads(content)
-      return (said if isinstance(said, dict) else {}), found
+      if isinstance(said, dict):
+        return said, found
     return {}, found
 
   def _held_by_another(self):
@@ -91,7 +101,7 @@ class Lease:
 
   def _keep(self):
     while not self._end.wait(RENEW) and not self._lost:
-      with contextlib.suppress(OSError):  # tried again; `held` tells it
+      with contextlib.suppress(OSError):  # retried at the next turn
         self._renew()
 
   def _renew(self):
@@ -108,7 +118,7 @@ class Lease:
           self._lost = True
 
   def held(self) -> bool:
-    """As `base.Lock`."""
+    """Whether this process still holds the lock."""
     if time.monotonic() - self._renewed > 3 * RENEW:  # this process slept, or the network is gone
       self._renew()
     return not self._lost
@@ -134,7 +144,7 @@ def _is_gone(said: dict) -> bool:
 
 
 def _machine() -> str:
-  """Which start of which machine this is, and which processes it sees; "" if that is not known."""
+  """Identifies this boot of this machine and the PID namespace; "" if not known."""
   try:
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
@@ -149,4 +159,6 @@ def _started(process: int) -> str:
   except OSError:
     return ""
   state, *rest = fields.rpartition(")")[2].split()
-  return "" if state in "ZX" else rest[18]
+  if state in "ZX":
+    return ""
+  return rest[18]

@@ -1,4 +1,4 @@
-"""Reads an object, or several as one file, in large pieces."""
+"""Reads one object, or several as one file, in large blocks."""
 
 import bisect
 import itertools
@@ -11,22 +11,24 @@ BLOCK = 2**23  # bytes of one request
 
 
 class Stream(Seeking):
-  """Objects one after another as a file that can be read and sought."""
+  """Several objects in sequence as a seekable file."""
 
   def __init__(self, read: Callable[[Found, int, int], bytes], found: Sequence[Found]):
     """Makes the file.
 
     Args:
-      read: returns the bytes from one place to another of an object.
-      found: the objects, in their order.
+      read: read(object, start, stop) returns the bytes of a range.
+      found: the objects, in order.
     """
-    self._read, self._found = read, found
+    self._read = read
+    self._found = found
     self._starts = [0, *itertools.accumulate(at.size for at in found)]
     super().__init__(self._starts[-1])
-    self._block, self._block_start = b"", 0
+    self._block = b""
+    self._block_start = 0
 
   def readinto(self, buffer) -> int:
-    """Reads what the current block has of it."""
+    """Reads as much as the current block has."""
     if self._place >= self._size or not len(buffer):
       return 0
     if not self._block_start <= self._place < self._block_start + len(self._block):
@@ -39,8 +41,8 @@ class Stream(Seeking):
 
   def _fetch(self):
     number = bisect.bisect_right(self._starts, self._place) - 1
-    start, end = self._starts[number], self._starts[number + 1]
-    stop = min(self._place + BLOCK, end)
+    start = self._starts[number]
+    stop = min(self._place + BLOCK, self._starts[number + 1])
     self._block = self._read(self._found[number], self._place - start, stop - start)
     self._block_start = self._place
 

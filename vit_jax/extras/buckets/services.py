@@ -1,4 +1,4 @@
-"""Where the buckets of a service are, for obstore and for TensorStore: by its own variables."""
+"""Configures obstore and TensorStore for each service, from its environment variables."""
 
 import datetime
 import json
@@ -17,8 +17,8 @@ except ImportError as error:
 
 from vit_jax.extras.buckets.bucket import storage
 
-_TTL = datetime.timedelta(minutes=10)  # botocore gives credentials that last a quarter of an hour
-# What a profile has that gives credentials.
+_TTL = datetime.timedelta(minutes=10)  # botocore gives credentials that last 15 minutes
+# Keys of a profile that gives credentials.
 _SOURCES = "aws_access_key_id", "sso_", "role_arn", "credential_process", "web_identity_token_file"
 
 
@@ -32,10 +32,10 @@ class Service(Protocol):
   who: str
 
   def store(self, bucket: str, retries: int) -> ObjectStore:
-    """A bucket for obstore, which makes a request that fails again so many times.
+    """A bucket for obstore, which retries a failed request `retries` times.
 
     Raises:
-      ConfigError: what the variables of the environment say cannot be used.
+      ConfigError: the environment variables cannot be used.
     """
 
   def kvstore(self, bucket: str, path: str) -> dict:
@@ -43,14 +43,18 @@ class Service(Protocol):
 
 
 def _again(retries: int) -> dict:
-  """How obstore makes a request again that fails."""
-  seconds = lambda count: datetime.timedelta(seconds=count)
-  backoff = {"init_backoff": seconds(0.2), "max_backoff": seconds(2), "base": 2}
-  return {"max_retries": retries, "backoff": backoff, "retry_timeout": seconds(60)}
+  """How obstore retries a failed request."""
+  backoff = {
+    "init_backoff": datetime.timedelta(seconds=0.2),
+    "max_backoff": datetime.timedelta(seconds=2),
+    "base": 2,
+  }
+  timeout = datetime.timedelta(seconds=60)
+  return {"max_retries": retries, "backoff": backoff, "retry_timeout": timeout}
 
 
 def _options(address: str) -> dict:
-  """Of a client; a server that is named by http:// is asked by HTTP."""
+  """Options of an HTTP client; plain HTTP is allowed only for an http:// address."""
   return {
     "allow_http": address.startswith("http://"),
     "connect_timeout": "5s",
@@ -60,7 +64,7 @@ def _options(address: str) -> dict:
 
 
 class _Google:
-  """gs://; STORAGE_EMULATOR_HOST names another server than Google's."""
+  """gs://; STORAGE_EMULATOR_HOST names a server to use instead of Google's."""
 
   who = (
     "run `gcloud auth application-default login`, let GOOGLE_APPLICATION_CREDENTIALS name a key "
@@ -69,10 +73,13 @@ class _Google:
 
   def _address(self) -> str:
     address = os.environ.get("STORAGE_EMULATOR_HOST", "")
-    return address if not address or "://" in address else f"http://{address}"
+    if address and "://" not in address:
+      return f"http://{address}"
+    return address
 
   def store(self, bucket, retries) -> ObjectStore:
-    address, retry = self._address(), _again(retries)
+    address = self._address()
+    retry = _again(retries)
     options = _options(address)
     if not address:
       return GCSStore(bucket, client_options=options, retry_config=retry)
@@ -94,7 +101,7 @@ class _Google:
 
 
 class _Amazon:
-  """s3://; AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names another server than Amazon's."""
+  """s3://; AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL names a server to use instead of Amazon's."""
 
   who = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give the machine a role, or run `aws "
@@ -107,8 +114,10 @@ class _Amazon:
 
   def store(self, bucket, retries) -> ObjectStore:
     address = self._address()
-    # Of one key each, so that a refusal has a status, and servers without bulk deletion do.
-    config = {"disable_bulk_delete": True} | ({"endpoint": address} if address else {})
+    # One key per deletion, so that a refusal has a status, and servers without bulk deletion work.
+    config = {"disable_bulk_delete": True}
+    if address:
+      config["endpoint"] = address
     options = dict(client_options=_options(address), retry_config=_again(retries))
     if _of_profile():
       options["credential_provider"] = _by_boto3()
@@ -118,15 +127,20 @@ class _Amazon:
     found: dict = {"driver": "s3", "bucket": bucket, "path": path}
     if address := self._address():
       found["endpoint"] = address
-    profile = _by_boto3().config.get("region") if _of_profile() else None
-    names = "AWS_REGION", "AWS_DEFAULT_REGION"
-    given = next(filter(None, map(os.environ.get, names)), profile)
-    found["aws_region"] = given or "us-east-1"  # as obstore; TensorStore would ask, and only once
+    found["aws_region"] = self._region()
     if _anonymous():
       found["aws_credentials"] = {"type": "anonymous"}
     elif os.environ.get("AWS_ACCESS_KEY_ID"):
       found["aws_credentials"] = {"type": "environment"}
     return found
+
+  def _region(self) -> str:
+    of_profile = None
+    if _of_profile():
+      of_profile = _by_boto3().config.get("region")
+    names = "AWS_REGION", "AWS_DEFAULT_REGION"
+    given = next(filter(None, map(os.environ.get, names)), of_profile)
+    return given or "us-east-1"  # as obstore; TensorStore would ask the server, and only once
 
 
 def _anonymous() -> bool:
@@ -134,10 +148,12 @@ def _anonymous() -> bool:
 
 
 def _of_profile() -> bool:
-  """Whether credentials are those of `aws configure`, which obstore does not read."""
+  """Whether the credentials come from `aws configure`, which obstore does not read."""
   named = (
-    *("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"),
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
   )
   if _anonymous() or any(os.environ.get(name) for name in named):
     return False
@@ -156,8 +172,9 @@ def _by_boto3():
     ) from error
   try:
     return Boto3CredentialProvider(ttl=_TTL)
-  except Exception as error:  # of botocore, which has no common one: a profile that is not there...
+  except Exception as error:  # such as a missing profile; botocore has no common class of errors
     raise ConfigError(f"The credentials of `aws configure` cannot be read: {error}.") from error
 
 
-GOOGLE, AMAZON = storage(_Google()), storage(_Amazon())
+GOOGLE = storage(_Google())
+AMAZON = storage(_Amazon())

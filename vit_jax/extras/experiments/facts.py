@@ -1,4 +1,4 @@
-"""What is known of a run without its devices, and perhaps without its data; imports JAX."""
+"""Settings of a run without its devices, and perhaps without its data; imports JAX."""
 
 import functools
 
@@ -7,15 +7,15 @@ from vit_jax.config.data import SIDE
 from vit_jax.config.resolve import Facts, left, left_to_rule, resolve
 
 UNKNOWN_LENGTH = 10**8  # images, in place of data that is missing
-# What the cost of a step, and of a run in steps, follows from.
+# Settings that determine the cost of a step, or of a run in steps.
 OF_COST = frozenset({"model.name", "data.image_size", "batch_size", "duration"})
 
 
 def decided(config: Config, facts: Facts) -> Config:
-  """The settings with what rules decide; made-up data takes the place of missing data.
+  """The settings with the values that rules decide; made-up data stands in for missing data.
 
-  It does so where no cost follows from the data: for crops and flips, and for what has a length in
-  a run in epochs. The settings `OF_COST` stay AUTO.
+  This is done only for settings that do not affect the cost: crops and flips, and durations in a
+  run in epochs. The settings `OF_COST` stay AUTO.
   """
   unknown = OF_COST.intersection(left(resolve(config, facts)))
   made_up = {"images": lambda config: UNKNOWN_LENGTH, "side": lambda config: SIDE}

@@ -16,7 +16,7 @@ MAX_SEARCHED = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Role:
-  """The use of a dataset by a recipe, which "trains on" it or "scores" it."""
+  """How a recipe uses a dataset: it "trains on" it or "scores" it."""
 
   recipe: str
   does: str
@@ -30,14 +30,14 @@ class Role:
 
 @dataclasses.dataclass(frozen=True)
 class ScoredRun:
-  """A recipe with its config, and the metric that it is scored by; "": by none."""
+  """A recipe with its config, and the metric that scores it; "" if none does."""
 
   recipe: str
   config: Config
   metric: str
 
   def scores(self) -> list[Role]:
-    """The sets that the head is scored on, and the test images of the metric."""
+    """The sets on which the head is scored, and the test images of the metric."""
     scoring = self.metric.rpartition("/")[0]
     specs = catalogue.asked_for(self.config).items()
     sets = [spec.scored() for name, spec in specs if spec.scores_head or name == scoring]
@@ -50,7 +50,7 @@ class ScoredRun:
 
 
 def check(trial: ScoredRun, tested: ScoredRun):
-  """Checks that settings may be chosen by a trial for a run that is tested.
+  """Checks that a trial may choose settings for a run that is tested.
 
   Raises:
     ConfigError: a training or development set shares images with a set that is scored later, or
@@ -75,7 +75,7 @@ def check_apart(used: list[Role], scored: list[Role]):
     ConfigError: names an image that two sets have.
   """
   for use, kept in itertools.product(used, scored):
-    both = leakage.shared(*(opened(each.dataset, each.config) for each in (use, kept)))
+    both = leakage.shared(opened(use.dataset, use.config), opened(kept.dataset, kept.config))
     if both:
       raise ConfigError(
         f"{use.in_words()}, and {kept.in_words()}, but both have {both.in_words()}; give parts "
@@ -100,7 +100,9 @@ def check_classes(part: Config, whole: Config):
     never = set(missing_classes(training_source(whole)))
     lost = [name for name in lost if name not in never]
   if lost:
-    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    more = ""
+    if len(lost) > 1:
+      more = f" (and {len(lost) - 1} more)"
     raise ConfigError(
       f"The development part leaves class {lost[0]!r}{more} without an image to train on: "
       f"{' and '.join(map(in_words, part.data.training().values()))} has {len(images):,} images "
@@ -122,7 +124,9 @@ def missing_classes(source: sources.Source) -> list[str]:
   missing = set(range(len(source.class_names)))
   if len(source) > MAX_SEARCHED:
     return []
-  for index in np.random.default_rng(0).permutation(len(source)):  # soon some of every class
+  for index in np.random.default_rng(0).permutation(
+    len(source)
+  ):  # in random order, every class appears soon
     missing -= set(source.labels(int(index)))
     if not missing:
       return []

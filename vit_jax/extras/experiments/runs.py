@@ -18,7 +18,7 @@ from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
-MAX_BYTES = 2**24  # of a JSON file
+MAX_BYTES = 2**24  # limit for JSON files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +43,12 @@ class Run:
 
   def arguments(self) -> list[str]:
     """The arguments for python."""
-    return [
-      "-m",
-      "vit_jax.main",
-      f"--config={self.recipe}",
-      f"--workdir={self.folder}",
-      *[f"--mode={self.mode}"] * (self.mode != "train"),
-      *["--no-average"] * (not self.average),
-      *self.overrides,
-    ]
+    arguments = ["-m", "vit_jax.main", f"--config={self.recipe}", f"--workdir={self.folder}"]
+    if self.mode != "train":
+      arguments.append(f"--mode={self.mode}")
+    if not self.average:
+      arguments.append("--no-average")
+    return [*arguments, *self.overrides]
 
   def command(self) -> str:
     """The command, as a user would type it."""
@@ -63,11 +60,13 @@ class Run:
     Raises:
       RunError: its config.json or evaluation.json is damaged.
     """
-    return result(self.folder) if self.mode == "train" else evaluated(self.folder)
+    if self.mode == "train":
+      return result(self.folder)
+    return evaluated(self.folder)
 
 
 def evaluated(folder: Path) -> dict[str, float] | None:
-  """The metrics of an evaluation, at step 0, since it trains nothing; None if it is not done.
+  """The metrics of an evaluation, as of step 0 since it trains nothing; None if it is not done.
 
   Raises:
     RunError: its evaluation.json is damaged.
@@ -89,7 +88,7 @@ def evaluated(folder: Path) -> dict[str, float] | None:
 def result(folder: Path) -> dict[str, float] | None:
   """The metrics of the evaluation after a run's last step; None if the run is not done.
 
-  A length in epochs becomes steps by its config.json and the images and epoch of its last metrics.
+  A length in epochs is converted to steps from its config.json and its last metrics.
 
   Raises:
     RunError: its config.json is damaged.
@@ -115,9 +114,10 @@ def result(folder: Path) -> dict[str, float] | None:
       f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
       "that run again."
     ) from error
-  made = [line for line in lines if line["step"] == total and "loss" not in line]
-  metrics = [line for line in made if not metrics_log.unscored(line)]
-  return metrics[-1] if metrics else None
+  for line in reversed(lines):
+    if line["step"] == total and "loss" not in line and not metrics_log.unscored(line):
+      return line
+  return None
 
 
 class Children:
@@ -133,9 +133,9 @@ class Children:
 
   def __enter__(self):
     # Handlers, not SIG_IGN: the processes would inherit SIG_IGN.
-    self._previous = {
-      number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    self._previous = {}
+    for number in (signal.SIGTERM, signal.SIGINT):
+      self._previous[number] = signal.signal(number, self._handle)
     return self
 
   def __exit__(self, *_):
@@ -161,9 +161,9 @@ class Children:
 
 
 def in_new_process(function, *arguments, plugins: str = "", **named):
-  """Calls a function in a fresh process, so that JAX does not stay in this one.
+  """Calls a function in a fresh process, so that JAX is not loaded in this one.
 
-  It imports `plugins` first, as config.plugins names them.
+  The process first imports `plugins`, as config.plugins names them.
   """
   spawn = multiprocessing.get_context("spawn")
   options = dict(initializer=begin_with, initargs=(plugins,))
@@ -172,13 +172,13 @@ def in_new_process(function, *arguments, plugins: str = "", **named):
 
 
 def begin_with(plugins: str):
-  """Begins a process of `in_new_process`."""
+  """Initialises a process of `in_new_process`."""
   end_with_parent()
   loading.load(plugins)
 
 
 def end_with_parent():
-  """Ends this process when its parent is gone; otherwise it would wait for ever after kill -9."""
+  """Ends this process when its parent is gone; otherwise it would wait forever after kill -9."""
 
   def wait():
     multiprocessing.parent_process().join()
@@ -195,7 +195,7 @@ def check_config(recipe: str, asked: cfg.Config, config: cfg.Config):
   Args:
     recipe: the value of --config.
     asked: its settings, as they were given.
-    config: the same, with what they leave to rules.
+    config: the same, with the values that rules decide.
 
   Raises:
     ConfigError: a setting is wrong, contradicts another, or may end the run before its last step.

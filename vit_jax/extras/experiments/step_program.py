@@ -1,4 +1,4 @@
-"""The step of a recipe as a program on its own: planned without data, run on random images."""
+"""The training step of a recipe on its own: built without data, run on random images."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ from vit_jax.training.run import OpenedData, Run
 
 @dataclasses.dataclass(frozen=True)
 class DatasetSpec:
-  """Replaces training data, which is never read: its length, its classes, its kind of labels."""
+  """Stands in for training data that is never read: length, classes and kind of labels."""
 
   length: int
   class_names: tuple[str, ...]
@@ -31,17 +31,18 @@ class DatasetSpec:
 
 
 def planned(config: Config, devices) -> Run:
-  """The plan of a run on `devices`, whose data is never read.
+  """A run on `devices` whose data is never read.
 
-  The parts of a batch that are left to the memory of devices are one, and so are classes that are
-  left to the data.
+  Accumulation that depends on device memory is 1, and a number of classes that depends on the data
+  is 1.
 
   Raises:
     ConfigError: the batch or the mesh does not fit the devices, or a setting follows from data.
   """
   images = recipes.examples_of(config)
   data = {"labels": lambda config: Labels()}
-  data |= {"images": lambda config: images} if images else {}
+  if images:
+    data["images"] = lambda config: images
   config = decided(config, {**of_start(), **of_devices(devices), **data})
   check_known(config, ("accumulation",))
   imagined = DatasetSpec(
@@ -53,8 +54,10 @@ def planned(config: Config, devices) -> Run:
 
 
 def random_batch(run: Run) -> dict:
-  """Random images, with zeros for all else, such as labels of the first class, on the devices."""
-  rng, arrays, views = np.random.default_rng(0), {}, run.reader.objective.views(run.config.data)
+  """A batch on the devices: random images, and zeros for everything else, such as labels."""
+  rng = np.random.default_rng(0)
+  views = run.reader.objective.views(run.config.data)
+  arrays = {}
   for name, x in run.abstract_batch().items():
     array = np.full(x.shape, name == "mask", x.dtype)
     if name in views:

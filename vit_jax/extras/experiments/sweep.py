@@ -3,7 +3,7 @@
 Each learning rate of a grid is used to train on a part of the training set; the run is scored on
 the rest, the development part. The rate with the best development accuracy is then used to train
 on the whole training set with several seeds, and only these runs are scored on the test set. A rule
-that needs no search, such as BiT's, can be tried beside the rates.
+that needs no search, such as BiT's, can be tried as well.
 
 A sweep is a study whose candidates are tried with a recipe of their own; each set that the final
 recipe scores is a cell, and all cells share the runs.
@@ -28,10 +28,10 @@ def numbers(flag: str, text: str, kind: type, example: str) -> tuple:
   """Parses different numbers above 0, separated by commas.
 
   Args:
-    flag: that holds them, for messages.
-    text: its value.
+    flag: the flag that holds them, for messages.
+    text: the value of the flag.
     kind: int or float.
-    example: of a good value.
+    example: an example of a good value.
 
   Raises:
     ConfigError: there is none, an entry is no such number, or one is repeated.
@@ -84,14 +84,14 @@ def study(
     learning_rates: the grid.
     seeds: number of final runs.
     overrides: --config.KEY=VALUE for every run.
-    rule: settings of a rule that is tried too; None: none.
+    rule: settings of a rule to try as well; None: no rule.
 
   Raises:
     ConfigError: an override sets what the sweep itself sets, a recipe or a setting is wrong, or a
       recipe scores no set, or that of the development part more than one.
   """
   settings = settings_of(overrides, OWN, ", and give --learning-rates or --seeds")
-  part, *more = scores_of(development, overrides)
+  development_score, *more = scores_of(development, overrides)
   if more:
     raise ConfigError(
       f"{development} scores {1 + len(more)} sets (config.evaluate); give a recipe that scores one."
@@ -99,16 +99,18 @@ def study(
   options = [{RATE: rate} for rate in sorted(learning_rates)]
   if rule:
     options.append({key: value for key, value in rule.items() if key not in settings})
-  choice = Choice(tuple(options), settings, (development,), part)
+  choice = Choice(tuple(options), settings, (development,), development_score)
   stage = Stage(final, settings | ONCE, "final", choice=choice)
-  cells = tuple(
-    Cell(score.metric.rpartition("/")[0], stage, {}, score) for score in scores_of(final, overrides)
-  )
-  return Study(cells, Drawing(x=RATE, by="part", log=True, label="top-1"), part, seeds)
+  cells = []
+  for score in scores_of(final, overrides):
+    label = score.metric.rpartition("/")[0]
+    cells.append(Cell(label, stage, {}, score))
+  drawing = Drawing(x=RATE, by="part", log=True, label="top-1")
+  return Study(tuple(cells), drawing, development_score, seeds)
 
 
 def scores_of(recipe: str, overrides: Sequence[str]) -> list[Score]:
-  """The accuracy on each set that a recipe scores, on the one named test first.
+  """The accuracy on each set that a recipe scores; the set named test comes first.
 
   Raises:
     ConfigError: there is no such recipe, a setting is wrong, or it scores no set.

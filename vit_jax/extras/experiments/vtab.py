@@ -86,49 +86,46 @@ def study(
     candidates: what to choose from on the validation images; (): the paper's setting.
     seeds: number of runs that are scored on the test images of each task.
     overrides: --config.KEY=VALUE for every run.
-    pretraining: of the model in Table 9 whose numbers are put beside; "": none.
+    pretraining: of the model in Table 9 whose numbers are shown for comparison; "": none.
 
   Raises:
     ConfigError: an override sets what the benchmark itself sets.
   """
   instead = ", and give --source, --seeds, or --learning-rates and --steps"
-  settings = {"init_from": source} | settings_of(
-    overrides, OWN[: None if candidates else 2], instead
-  )
-  recipe = lambda task, part: f"configs/vtab.py:{model},{task}{part}"
+  own = OWN if candidates else OWN[:2]
+  settings = {"init_from": source, **settings_of(overrides, own, instead)}
+  prefix = f"configs/vtab.py:{model}"
   choice = Choice(
     tuple(candidates) or ({},),
     settings,
-    tuple(recipe(task, ",development") for task in tasks),
+    tuple(f"{prefix},{task},development" for task in tasks),
     Score("val200/top1"),
   )
-  part, scored = (",smoke", "val200") if smoke else ("", "test")
-  names = {
-    row["task"].lower(): (row["task"], row["group"])
-    for row in results.read_rows(pathlib.Path(TABLE_9))
-  }
-  cells = tuple(
-    Cell(
-      names[task][0],
-      Stage(recipe(task, part), settings, task, choice=choice),
-      dict(zip(("task", "group"), names[task], strict=True)),
-    )
-    for task in tasks
-  )
-  whose = {"model": model, "pretraining": pretraining}
-  caption = f"Table 9, {model} pre-trained on {pretraining}; {BIT}"
-  return Study(
-    cells,
-    Drawing(x="task", panel="group", label="top-1"),
-    Score(f"{scored}/top1"),
-    seeds,
-    paper=Paper(TABLE_9, "accuracy", caption, whose) if pretraining else None,
-    means=(("task",), ("task", "group")) if len(tasks) == len(TASKS) else (),
-  )
+  suffix = ""
+  scored = "test"
+  if smoke:
+    suffix = ",smoke"
+    scored = "val200"
+  rows = {row["task"].lower(): row for row in results.read_rows(pathlib.Path(TABLE_9))}
+  cells = []
+  for task in tasks:
+    label = rows[task]["task"]
+    stage = Stage(f"{prefix},{task}{suffix}", settings, task, choice=choice)
+    cells.append(Cell(label, stage, {"task": label, "group": rows[task]["group"]}))
+  paper = None
+  if pretraining:
+    caption = f"Table 9, {model} pre-trained on {pretraining}; {BIT}"
+    paper = Paper(TABLE_9, "accuracy", caption, {"model": model, "pretraining": pretraining})
+  means = ()
+  if len(tasks) == len(TASKS):
+    means = (("task",), ("task", "group"))
+  drawing = Drawing(x="task", panel="group", label="top-1")
+  score = Score(f"{scored}/top1")
+  return Study(tuple(cells), drawing, score, seeds, paper=paper, means=means)
 
 
 def check_data(tasks: Sequence[str]):
-  """Checks that the data of tasks are there. Their splits are the benchmark's, and not checked.
+  """Checks that the data of tasks can be read. Splits are the benchmark's, so are not checked.
 
   Raises:
     ConfigError: names all missing data, with the commands that prepare them.

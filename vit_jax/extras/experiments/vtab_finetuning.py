@@ -11,8 +11,12 @@ from vit_jax.recipes.finetuning import finetune
 from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import largest_side
 
-STEPS, SIDE, LEARNING_RATE = 2500, 384, 0.01
-SMOKE_STEPS, SMOKE_SIDE, SMOKE_BATCH = 4, 64, 8
+STEPS = 2500
+SIDE = 384
+LEARNING_RATE = 0.01
+SMOKE_STEPS = 4
+SMOKE_SIDE = 64
+SMOKE_BATCH = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,25 +91,32 @@ def finetune_on_vtab(model: str, task: str, *, part: str, replace: Replace = unc
 def of_task(model: str, task: str, part: str) -> Config:
   """As `finetune_on_vtab`, before settings are replaced."""
   base = finetune(model, "cifar100", part="all")  # a row with the settings that all tasks share
-  smoke = part == "smoke"
-  steps = SMOKE_STEPS if smoke else STEPS
+  steps = STEPS
+  side = SIDE
+  batch_size = base.batch_size
+  if part == "smoke":
+    steps = SMOKE_STEPS
+    side = SMOKE_SIDE
+    batch_size = SMOKE_BATCH
   train, scored = PARTS[part]
-  source, images = f"vtab:{task}", PREPARATIONS[task]
-  cropped = dict(crop_area=INCEPTION, train_resize_ratio=RESIZE_RATIO)
-  whole = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0), train_resize_ratio=0.0)
+  source = f"vtab:{task}"
+  images = PREPARATIONS[task]
+  crop = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0), train_resize_ratio=0.0)
+  if images.crop:
+    crop = dict(crop_area=INCEPTION, train_resize_ratio=RESIZE_RATIO)
   return dataclasses.replace(
     base,
-    batch_size=SMOKE_BATCH if smoke else base.batch_size,
+    batch_size=batch_size,
     duration=Duration(steps=steps),
     evaluate_every=Duration(),  # only after the last step, because some test sets are large
     model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
     schedule=dataclasses.replace(base.schedule, learning_rate=LEARNING_RATE),
     data=Data(
       train=Dataset(source, train),
-      image_size=largest_side(model, SMOKE_SIDE if smoke else SIDE),
+      image_size=largest_side(model, side),
       flip=images.flip,
       evaluate_resize=0,
-      **(cropped if images.crop else whole),
+      **crop,
     ),
     evaluate={scored: Classification(source, scored)},
     checkpoint=Checkpoint(keep_last=1),

@@ -1,1 +1,1 @@
-"""Steps that are computed twice."""
+"""Verification: steps are computed twice and compared."""

@@ -1,9 +1,9 @@
 """Checksums of the arrays on each device, and which devices hold other bits than the rest.
 
-A table of checksums has the axes (results, arrays, devices): the same arrays as several
-computations made them, on each device in the order of the mesh. Beside it, `first` (arrays,
-devices) tells which devices are replicas, which must hold the same bits: those with the same first
-holder (`vit_jax.devices.sharding.holders`).
+A table of checksums has the axes (results, arrays, devices): the same arrays from several
+computations, on each device in the order of the mesh. A second array, `first` (arrays, devices),
+tells which devices are replicas and must hold the same bits: those with the same first holder
+(`vit_jax.devices.sharding.holders`).
 """
 
 import math
@@ -20,9 +20,9 @@ from vit_jax.devices import mesh as meshes
 def checksum(x: jax.Array) -> jax.Array:
   """A uint32 scalar: the sum over all elements of a hash of their bits and position, modulo 2^32.
 
-  Whole numbers have the same sum in any order. The hash (the last steps of MurmurHash3) is
-  one-to-one in the bits of an element, so a change of one element is always seen. A change of
-  several is missed with a probability of 2^-32.
+  Integers have the same sum in any order. The hash (the last steps of MurmurHash3) is one-to-one in
+  the bits of an element, so a change in one element is always seen. A change in several elements is
+  missed with a probability of 2^-32.
   """
   hashed = _bits(x) ^ (_positions(x.shape) * np.uint32(0x9E3779B9))
   for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
@@ -36,7 +36,7 @@ def _bits(x):
 
 
 def _positions(shape):
-  """The place of each element in the array, modulo 2^32; by axis, so that nothing is reshaped."""
+  """The flat index of each element, modulo 2^32; computed by axis, so that nothing is reshaped."""
   result = jnp.zeros(shape, jnp.uint32)
   for axis in range(len(shape)):
     stride = np.uint32(math.prod(shape[axis + 1 :]) % 2**32)
@@ -60,24 +60,27 @@ def by_device(mesh: Mesh, specs):
     A function from the tree to uint32 (arrays, devices), which every process can read.
   """
 
+  def of_device(tree):
+    return of_tree(tree)[:, None]
+
   def of_devices(tree):
-    of_device = lambda tree: of_tree(tree)[:, None]
     split = P(None, mesh.axis_names)
-    return jax.shard_map(of_device, mesh=mesh, in_specs=(specs,), out_specs=split, check_vma=False)(
-      tree
+    mapped = jax.shard_map(
+      of_device, mesh=mesh, in_specs=(specs,), out_specs=split, check_vma=False
     )
+    return mapped(tree)
 
   return jax.jit(of_devices, out_shardings=meshes.replicated(mesh))
 
 
 def differing(table: np.ndarray, first: np.ndarray) -> np.ndarray:
-  """Which arrays have not the same bits in all results and replicas, (arrays,) bool."""
+  """Which arrays do not have the same bits in all results and replicas, (arrays,) bool."""
   of_first = np.take_along_axis(table[0], first, axis=1)
   return (table != of_first).any((0, 2))
 
 
 def minority(values: np.ndarray) -> np.ndarray:
-  """Which devices ever have another value than most have; none if no value is in the majority.
+  """Which devices ever differ from the majority value; none if no value has a majority.
 
   Args:
     values: (tries, devices).
@@ -92,7 +95,7 @@ def minority(values: np.ndarray) -> np.ndarray:
 
 
 def outvoted(table: np.ndarray, first: np.ndarray) -> np.ndarray:
-  """Which devices hold other bits of an array than most of its replicas in all results.
+  """Which devices hold other bits of any array than the majority of its replicas and results.
 
   Returns:
     (devices,) bool; none if the results differ alike on all replicas.

@@ -1,4 +1,4 @@
-"""Steps that are computed twice, to find devices that compute wrongly without an error.
+"""Computes steps twice, to find devices that compute wrongly without an error.
 
 A step is a pure function of state and batch, so two computations must give the same bits. Both are
 dispatches of the program that computes every other step: the compiler cannot merge them, and the
@@ -38,24 +38,26 @@ from vit_jax.training.steps import due
 from vit_jax.weights import safetensors
 
 FOLDER = "miscomputed"
-BLOCKS, TRIES = 8, 2  # of the search: different images, and how often each device computes them
+BLOCKS = 8  # blocks of images that the search tries
+TRIES = 2  # how often each device computes each block
 DETERMINISTIC = re.compile(
   r"--xla_gpu_(deterministic|exclude_nondeterministic)_ops(=true|=1)?(\s|$)"
 )
 
 
 class Verification(Callback):
-  """Computes steps twice where config.verify_every asks for it."""
+  """Verifies every `config.verify_every`-th step by computing it twice."""
 
   def __init__(self, run: Run, session: Session):
-    self._run, self._session = run, session
+    self._run = run
+    self._session = session
 
   @classmethod
   def check(cls, config, device):
     """Refuses to verify on GPUs whose kernels may give other bits each time.
 
     Raises:
-      ConfigError: the flag of the compiler is missing.
+      ConfigError: the compiler's flag for deterministic kernels is missing.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if config.verify_every and device.platform == "gpu" and not DETERMINISTIC.search(flags):
@@ -68,35 +70,41 @@ class Verification(Callback):
 
   @classmethod
   def copies_of_state(cls, config):
-    """One for the first computation, whose state the second must not find overwritten."""
+    """One: the first computation gets a copy, because it overwrites its state."""
     return 1 if config.verify_every else 0
 
   def update(self, update):
     """The update, verified at some steps."""
-    every = self._run.config.verify_every
-    return Verified(self._run, self._session, update) if every else update
+    if not self._run.config.verify_every:
+      return update
+    return Verified(self._run, self._session, update)
 
 
 class Result(NamedTuple):
-  """What one computation of a step gave."""
+  """The result of one computation of a step."""
 
   state: object
   metrics: dict[str, jax.Array]
 
 
 class Verified:
-  """An update, (state, batch) -> (state, metrics), that is computed twice at some steps.
+  """An update, (state, batch) -> (state, metrics), that computes some steps twice.
 
   These are the first step of each start and every `config.verify_every`-th step. Both results and
   all replicas of each array must have the same bits.
   """
 
   def __init__(self, run: Run, session: Session, update: Callable):
-    self._run, self._session, self._update = run, session, update
+    self._run = run
+    self._session = session
+    self._update = update
     self._step = run.resume_point.step
     self._last: int | None = None  # step that was verified last
     shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
-    copied = lambda state: jax.tree.map(jnp.copy, state)
+
+    def copied(state):
+      return jax.tree.map(jnp.copy, state)
+
     self._copy = jax.jit(copied, out_shardings=shardings)
     specs = jax.tree.map(lambda x: x.spec, shardings)
     self._sums = checksums.by_device(run.mesh, Result(specs, P()))
@@ -113,7 +121,7 @@ class Verified:
     return self._update(state, batch)
 
   def _twice(self, state, batch):
-    jax.block_until_ready(state)  # steps before this one are not a part of the verification
+    jax.block_until_ready(state)  # so that earlier steps are not timed as verification
     with self._timed():
       first = Result(*self._update(self._copy(state), batch))
       sums = [jax.device_get(self._sums(first))]
@@ -128,8 +136,9 @@ class Verified:
 
   def _timed(self) -> contextlib.AbstractContextManager:
     """Counts the time inside as verification; the loop counts the first step as compilation."""
-    first = self._last is None
-    return contextlib.nullcontext() if first else self._session.monitor.paused("verification")
+    if self._last is None:
+      return contextlib.nullcontext()
+    return self._session.monitor.paused("verification")
 
   def _compare(self, table, results, batch):
     """Ends the run if not all bits are the same; every process has the same table."""
@@ -144,11 +153,13 @@ class Verified:
       return
     with jax.transfer_guard("allow"):
       kept = self._keep(table, results, wrong)
-      between = (table[0] != table[1]).any()
+      where = "on some devices"
+      if (table[0] != table[1]).any():
+        where = "in the second result"
       what = (
         f"Step {self._step}, computed twice from the same state and batch: "
         f"{wrong.sum()} of {len(names)} arrays, the first of them {names[wrong.argmax()]}, have "
-        f"other bits {'in the second result' if between else 'on some devices'}. "
+        f"other bits {where}. "
       )
       named = self._outvoted(table, first, len(jax.tree.leaves(results[0].state)))
       who = self._who(named, results, batch)
@@ -157,10 +168,13 @@ class Verified:
   def _outvoted(self, table, first, count):
     """Devices outvoted in the `count` arrays of the state, or else in the metrics.
 
-    Devices that share a copy of the parameters add up their norm, so that all of them get it wrong.
+    Devices that share a copy of the parameters sum up their norm together, so all of them get it
+    wrong.
     """
     of_state = checksums.outvoted(table[:, :count], first[:count])
-    return of_state if of_state.any() else checksums.outvoted(table, first)
+    if of_state.any():
+      return of_state
+    return checksums.outvoted(table, first)
 
   def _who(self, named, results, batch) -> str:
     """A sentence that names the devices that computed wrongly, if they can be found."""
@@ -181,18 +195,16 @@ class Verified:
     return f"{shared} It is not known: the {tried}, were the same on all."
 
   def _advice(self) -> str:
-    last = (
-      "No step of this start was verified before."
-      if self._last is None
-      else f"Checkpoints after step {self._last}, the last that was verified, may be wrong too."
-    )
+    last = "No step of this start was verified before."
+    if self._last is not None:
+      last = f"Checkpoints after step {self._last}, the last that was verified, may be wrong too."
     return (
       f"Nothing of this step was saved. {last} Replace the device or its machine, and start the "
       "same command again."
     )
 
   def _keep(self, table, results, wrong) -> str:
-    """Writes both results of what differs, each process its part; a sentence on where they are."""
+    """Writes the differing arrays of both results, each process its share; says where they are."""
     folder = self._session.folder / FOLDER / str(self._step) / f"process-{jax.process_index()}"
     names, first = described(results[0], self._run.mesh)
     sums = {names[i]: table[:, i].tolist() for i in np.flatnonzero(wrong)}
@@ -216,7 +228,7 @@ def described(result: Result, mesh: jax.sharding.Mesh) -> tuple[list[str], np.nd
 
 
 def distinct(table, results, wrong, first, devices) -> dict[str, np.ndarray]:
-  """The arrays of this process that differ, each value once: by the first device that holds it.
+  """The differing arrays of this process, each value once: from the first device that holds it.
 
   Returns:
     {"first/NAME/device-ID" or "second/...": the device's share}
@@ -226,9 +238,9 @@ def distinct(table, results, wrong, first, devices) -> dict[str, np.ndarray]:
     leaves = jax.tree_util.tree_leaves_with_path(result)
     for i in np.flatnonzero(wrong):
       for shard in leaves[i][1].addressable_shards:
-        at = devices.index(shard.device)
-        same = (first[i] == first[i, at]) & (table[:, i] == table[number, i, at])
-        if tuple(np.argwhere(same)[0]) == (number, at):
+        device = devices.index(shard.device)
+        same = (first[i] == first[i, device]) & (table[:, i] == table[number, i, device])
+        if tuple(np.argwhere(same)[0]) == (number, device):
           name = f"{word}/{name_of(leaves[i][0])}/device-{shard.device.id}"
           found[name] = np.asarray(shard.data)
   return found
@@ -240,16 +252,17 @@ def search(run: Run, state: TrainState, batch) -> np.ndarray:
   Args:
     run: the run.
     state: after the step.
-    batch: of the run; several parts of it are tried, and each several times.
+    batch: a batch of the run; several blocks of it are tried, each several times.
 
   Returns:
     (devices,) bool, in the order of the mesh.
 
   Raises:
-    JaxRuntimeError: such as too little memory: each device holds all parameters and gradients.
+    JaxRuntimeError: a device lacks memory, for example: each holds all parameters and gradients.
   """
   rows = run.config.batch_size // (run.config.parts * meshes.groups(run.mesh))
-  compute, found = alone(run, rows), np.zeros(run.mesh.size, bool)
+  compute = alone(run, rows)
+  found = np.zeros(run.mesh.size, bool)
   for block in range(min(BLOCKS, run.config.batch_size // rows)):
     tries = [jax.device_get(compute(state, batch, block * rows)) for _ in range(TRIES)]
     found |= checksums.minority(np.stack(tries))
@@ -263,18 +276,19 @@ def alone(run: Run, rows: int):
   """
   trained = functools.partial(optim.partition, pattern=run.config.optimizer.trainable)
 
-  def of_device(params, extra, part):
+  def of_device(params, extra, examples):
     key = jax.random.key(run.config.seed)
-    prepared = run.objective.prepare(part, key)
+    prepared = run.objective.prepare(examples, key)
     sums = train_step.loss_and_grads(run.objective, params, extra, trained(params), prepared, key)
     return checksums.checksum(checksums.of_tree(sums))[None]
 
   def of_devices(state, batch, begin):
-    part = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, begin, rows), batch)
+    examples = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, begin, rows), batch)
     split = P(run.mesh.axis_names)
-    return jax.shard_map(
+    mapped = jax.shard_map(
       of_device, mesh=run.mesh, in_specs=(P(), P(), P()), out_specs=split, check_vma=False
-    )(state.params, state.extra, part)
+    )
+    return mapped(state.params, state.extra, examples)
 
   return jax.jit(of_devices, out_shardings=meshes.replicated(run.mesh))
 
@@ -282,9 +296,11 @@ def alone(run: Run, rows: int):
 def in_words(devices) -> str:
   """The devices with their processes and hosts; every process must call it."""
   hosts = agreement.allgather_str(socket.gethostname())
-  coordinates = lambda device: f" at {device.coords}" if hasattr(device, "coords") else ""
-  return ", ".join(
-    f"device {device.id} ({device.device_kind}{coordinates(device)}) of process "
-    f"{device.process_index} on host {hosts[device.process_index]}"
-    for device in devices
-  )
+  words = []
+  for device in devices:
+    kind = device.device_kind
+    if hasattr(device, "coords"):
+      kind += f" at {device.coords}"
+    process = device.process_index
+    words.append(f"device {device.id} ({kind}) of process {process} on host {hosts[process]}")
+  return ", ".join(words)

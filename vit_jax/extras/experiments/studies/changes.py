@@ -1,4 +1,4 @@
-"""Which results are no longer of the study: they are named and kept, by results.csv alone."""
+"""Names and keeps the results in results.csv that no longer belong to the study."""
 
 import itertools
 
@@ -14,7 +14,7 @@ EARLIER = "earlier.csv"
 
 
 def note(study: Study, store: RunStore) -> str:
-  """Copies rows of results.csv that are of other runs than the study's to earlier.csv.
+  """Copies the rows of results.csv whose runs are not the study's to earlier.csv.
 
   Runs are never removed or changed: a changed cell gets new workdirs.
 
@@ -36,10 +36,9 @@ def note(study: Study, store: RunStore) -> str:
   earlier = store.folder / EARLIER
   kept = of_cells(earlier)
   known = {(row["cell"], row["run"]) for row in kept}
+  new = [row for row in gone if (row["cell"], row["run"]) not in known]
   with workdir.writing(store.folder):
-    results.write(
-      earlier, [*kept, *(row for row in gone if (row["cell"], row["run"]) not in known)]
-    )
+    results.write(earlier, [*kept, *new])
   labels = dict.fromkeys(repr(row["cell"]) for row in gone)
   return (
     f"The study has changed: the results of the cells {', '.join(labels)} were of other runs. They "
@@ -48,19 +47,23 @@ def note(study: Study, store: RunStore) -> str:
 
 
 def names_of(store: RunStore, stage: Stage, row: dict[str, str]) -> set[str]:
-  """The name of the run that a row should be of; with each candidate if none is chosen yet."""
-  job, chain = Job(stage, int(row["seed"])), stage.chain()
+  """The name of the run that a row should belong to; with each candidate if none is chosen yet."""
+  job = Job(stage, int(row["seed"]))
+  chain = stage.chain()
+
+  def choosing(options):
+    return lambda one: options[chain.index(one)]
+
   with naming(row["cell"]):
     run = store.run(job)
     if run:
       return {run.folder.name}
     choices = itertools.product(*(one.choice.options for one in chain))
-    pick = lambda options: lambda one: options[chain.index(one)]
-    return {store.run_with(job, pick(options)).folder.name for options in choices}
+    return {store.run_with(job, choosing(options)).folder.name for options in choices}
 
 
 def of_cells(path: Path) -> list[dict[str, str]]:
-  """The rows of a CSV file that tell of cells.
+  """The rows of a CSV file with results of cells.
 
   Raises:
     RunError: it is damaged.

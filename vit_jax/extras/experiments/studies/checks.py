@@ -26,9 +26,10 @@ from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
 from vit_jax.weights.card import Card
 
-OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}  # examples of what they tell
-# In place of weights that need not be read: with it, no setting of crops and resizing lacks an
-# effect, as with weights that crop.
+# Settings that weights determine, with example values.
+OF_WEIGHTS = {"model.name": '"ViT-B/16"', "data.image_size": "384"}
+# Stands in for weights that need not be read; with it every setting of crops and resizing has an
+# effect.
 UNREAD = Card(image_size=0, resize=MAX_PIXELS)
 
 
@@ -52,8 +53,10 @@ class Request:
     return accepted(self.run)
 
   def scored(self, remark: str = "") -> ScoredRun:
-    """The run with what it is scored by; a remark follows its name in messages."""
-    metric = self.score.metric if self.score else ""
+    """The run with its metric; in messages, `remark` follows the name of the recipe."""
+    metric = ""
+    if self.score:
+      metric = self.score.metric
     return ScoredRun(f"{self.run.recipe}{remark}", self.config, metric)
 
 
@@ -75,9 +78,9 @@ def checked_cost(request: Request) -> Cost:
 
 @functools.cache
 def accepted(run: Run) -> Config:
-  """The config of a run, checked; made-up images take the place of data that is not given.
+  """The config of a run, checked; made-up images stand in for data that is not given.
 
-  What it leaves to rules is decided, as far as its weights and its data are there.
+  Rules decide AUTO settings as far as its weights and its data are available.
   """
   asked = recipes.resolve(run.recipe, run.overrides)
   if run.mode == "evaluate":
@@ -94,10 +97,10 @@ def accepted(run: Run) -> Config:
 
 
 def known_of(asked: Config, run: Run) -> Facts:
-  """What is known of a run before it starts; weights are read only if its cost follows from them.
+  """The facts of a run before it starts; weights are read only if its cost depends on them.
 
   Raises:
-    ConfigError: its cost follows from weights of another run of the study, or weights cannot be
+    ConfigError: its cost depends on the weights of another run of the study, or weights cannot be
       read.
   """
   facts = before_devices(asked)
@@ -121,7 +124,8 @@ def check_score(config: Config, request: Request):
   Raises:
     ConfigError: they give none, others, or one that is better in the other direction.
   """
-  names, score = catalogue.names(config), request.score
+  names = catalogue.names(config)
+  score = request.score
   if not names:
     raise ConfigError(
       f"{request.run.recipe} evaluates nothing, so nothing tells whether it is done; give it an "
@@ -141,10 +145,10 @@ def check_score(config: Config, request: Request):
 
 
 def steps_of(config: Config) -> int | None:
-  """The length of a run; None if it depends on data that is not there and not in the tables.
+  """The length of a run; None if it depends on data that is missing and not in the tables.
 
   Raises:
-    ConfigError: the run is too short, as for its warm-up.
+    ConfigError: the run is too short, such as for its warm-up.
   """
   examples = epoch_of(config)
   if examples is not None:
@@ -155,7 +159,7 @@ def steps_of(config: Config) -> int | None:
 
 
 def epoch_of(config: Config) -> int | None:
-  """Training images: those that are there, else those of the paper's dataset; None: not known."""
+  """The number of training images, from the data or the paper's dataset; None if not known."""
   try:
     return len(holdout.training_source(config))
   except SourceError:
@@ -163,9 +167,9 @@ def epoch_of(config: Config) -> int | None:
 
 
 def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request, Request]]):
-  """Checks that all data is there, and that nothing is trained or chosen on what is scored.
+  """Checks that all data is available, and that no scored data is used to train or to choose.
 
-  What has the same data is checked once.
+  Runs with the same data are checked once.
 
   Args:
     chains: the runs of each cell with each candidate, and those up to each trial of a
@@ -195,14 +199,14 @@ def first_of_each(items: list, key: Callable) -> list:
 
 
 def data_of(some: Sequence[Request]) -> str:
-  """What runs read, as text."""
+  """The data that runs read, as text."""
   configs = [(one.score, one.config) for one in some]
   return repr([(score, c.data, c.evaluate, c.objective) for score, c in configs])
 
 
 def check_chain(chain: list[Request]):
-  """Opens the data of runs; none may train on what the last one scores if it does not allow it."""
-  known = history_of(chain[0].config.init_from)  # of the weights that the first run starts from
+  """Opens the data of runs; none may train on what the last one scores unless that allows it."""
+  known = history_of(chain[0].config.init_from)  # what the initial weights were trained on
   for request in chain:
     config = request.config
     if request.run.mode == "evaluate":
@@ -210,7 +214,7 @@ def check_chain(chain: list[Request]):
     else:
       checks.check_given(config)  # refuses data that is not given
       open_data(config, known)
-      check_score(config, request)  # of the classes there are
+      check_score(config, request)  # again, now that the classes are known
   *earlier, last = [request.scored() for request in chain]
   if not last.config.data.allow_overlap:
     for run in earlier:

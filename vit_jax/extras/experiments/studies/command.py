@@ -16,7 +16,7 @@ from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.extras.experiments.studies.study import Study
 from vit_jax.process import json_text
 
-HOW = ("plan", "commands", "slurm", "only", "jobs", "format")  # flags of one start alone
+HOW = ("plan", "commands", "slurm", "only", "jobs", "format")  # flags for a single start
 
 
 def add_flags(flags: ToolFlags, *, workdir: str):
@@ -36,12 +36,14 @@ def add_flags(flags: ToolFlags, *, workdir: str):
 
 def words(tool: str, args: Namespace, overrides: list[str]) -> list[str]:
   """The command that does the whole study."""
-  flag = lambda key, value: f"--{key}" if value is True else f"--{key}={value}"
-  flags = [
-    flag(key.replace("_", "-"), value)
-    for key, value in vars(args).items()
-    if value and key not in HOW
-  ]
+  flags = []
+  for key, value in vars(args).items():
+    if not value or key in HOW:
+      continue
+    flag = f"--{key.replace('_', '-')}"
+    if value is not True:
+      flag += f"={value}"
+    flags.append(flag)
   return ["python", f"tools/{tool}.py", *flags, *overrides]
 
 
@@ -104,7 +106,10 @@ def do(study_runner: StudyRunner, costs: dict, args: Namespace):
   failed = study_runner.run(study_runner.asked_jobs(args.only), costs, jobs=args.jobs)
   if not runner.is_one_run(args.only):  # the last job of a cluster writes the results
     rows = [dataclasses.asdict(line) for line in study_runner.results(costs)]
-    folder, study = study_runner.store.folder, study_runner.study
-    print(json_text.written(rows) if args.format == "json" else report.text(folder, study))
+    folder = study_runner.store.folder
+    if args.format == "json":
+      print(json_text.written(rows))
+    else:
+      print(report.text(folder, study_runner.study))
     print(f"Results: {folder / report.PAGE}", file=sys.stderr)
   runner.raise_failures(failed)

@@ -1,6 +1,5 @@
-"""Does the runs of a study on this machine, several at a time if asked to, with their progress."""
+"""Does the runs of a study on this machine, several at a time if asked to, and shows progress."""
 
-import collections
 import concurrent.futures
 import signal
 import sys
@@ -27,9 +26,12 @@ class Progress:
 
   def __init__(self, store: RunStore, some: list[Job], costs: Mapping[str, Cost], *, clock=None):
     """Starts the clock. Runs whose length is not known count as one step."""
-    self._store, self._jobs, self._costs = store, some, costs
+    self._store = store
+    self._jobs = some
+    self._costs = costs
     self._clock: Callable[[], float] = clock or time.monotonic
-    self._began, self._before = self._clock(), self._work()
+    self._began = self._clock()
+    self._before, _ = self._work()
     self._live = sys.stderr.isatty()
 
   def _work(self):
@@ -48,40 +50,47 @@ class Progress:
       return 0.0
     if self._store.done(job):
       return 1.0
-    lines = collections.deque(metrics_log.read_lines(run.folder), maxlen=1)
-    return min(lines[0]["step"] / steps, 1.0) if lines else 0.0
+    lines = metrics_log.read_lines(run.folder)
+    if not lines:
+      return 0.0
+    return min(lines[-1]["step"] / steps, 1.0)
 
   def line(self, *, under_way: int, failed: int) -> str:
     """Such as "12 of 24 runs done, 1 under way, 51.2%, ETA 0:21:07"."""
     done = sum(self._store.done(job) is not None for job in self._jobs)
     work, total = self._work()
-    parts = [f"{done} of {len(self._jobs)} runs done"]
-    parts += [f"{failed} failed"] * bool(failed) + [f"{under_way} under way"]
-    parts.append(f"{work / total:.1%}" if total else "100%")
-    spent = work - self._before[0]
+    words = [f"{done} of {len(self._jobs)} runs done"]
+    if failed:
+      words.append(f"{failed} failed")
+    words.append(f"{under_way} under way")
+    words.append(f"{work / total:.1%}" if total else "100%")
+    spent = work - self._before
     if spent > 0:
       seconds = (total - work) / spent * (self._clock() - self._began)
-      parts.append(f"ETA {metrics_log.clock(seconds)}")
-    return ", ".join(parts)
+      words.append(f"ETA {metrics_log.clock(seconds)}")
+    return ", ".join(words)
 
   def show(self, **counts: int):
     """Prints the line; on a terminal it replaces the previous one."""
     line = self.line(**counts)
-    print(
-      f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", file=sys.stderr
-    )
+    if self._live:
+      print(f"\r{line}\x1b[K", end="", file=sys.stderr)
+    else:
+      print(line, file=sys.stderr)
     sys.stderr.flush()
 
   def say(self, line: str):
     """Prints a line that stays."""
-    print(f"\r\x1b[K{line}" if self._live else line, file=sys.stderr, flush=True)
+    if self._live:
+      line = f"\r\x1b[K{line}"
+    print(line, file=sys.stderr, flush=True)
 
 
 def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) -> list[str]:
   """Does the jobs that are not done; a job that fails costs only those that need it.
 
   Args:
-    store: tells which are done and what they chose.
+    store: knows which are done and what they chose.
     some: the jobs.
     jobs: most processes at a time.
     progress: says what happens.
@@ -93,7 +102,8 @@ def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) 
     RunError: the folder cannot be written to.
     Stopped: SIGTERM or SIGINT came; the runs under way got the signal too and have ended.
   """
-  failed, under_way = {}, {}
+  failed = {}
+  under_way = {}
   with Children() as children, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
     try:
       while not children.asked:
@@ -108,8 +118,10 @@ def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) 
           under_way, timeout=PERIOD, return_when=concurrent.futures.FIRST_COMPLETED
         )
         for future in ended:
-          run, failure = under_way.pop(future), future.result()
-          failed |= {run.folder: failure} if failure else {}
+          run = under_way.pop(future)
+          failure = future.result()
+          if failure:
+            failed[run.folder] = failure
           progress.say(failure or f"{end_of(run)}: {run.name} ({run.folder.name})")
     finally:
       stopping = children.asked
@@ -122,15 +134,19 @@ def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) 
 
 
 def end_of(run: Run) -> str:
-  """How a run ended that did not fail; a signal may have come to it, or to all."""
+  """How a run ended that did not fail; a signal may have stopped it."""
   return "Done" if run.result() else "Stopped"
 
 
 def startable(store: RunStore, some: list[Job], left_out: set[Path]) -> list[Run]:
   """The runs that are not done and can start now, without those in the folders `left_out`."""
-  first = [missing for job in some if (missing := first_missing(store, job, start=False))]
-  runs = {run.folder: run for job in first if (run := store.run(job))}
-  return [run for folder, run in runs.items() if folder not in left_out]
+  runs = {}
+  for job in some:
+    missing = first_missing(store, job, start=False)
+    run = missing and store.run(missing)
+    if run and run.folder not in left_out:
+      runs[run.folder] = run
+  return list(runs.values())
 
 
 def first_missing(store: RunStore, job: Job, *, start: bool) -> Job | None:
@@ -138,10 +154,12 @@ def first_missing(store: RunStore, job: Job, *, start: bool) -> Job | None:
 
   With `start`, another run starts from this one, so its last checkpoint must be there too.
   """
-  if store.saved(job) if start else store.done(job) is not None:
+  finished = store.saved(job) if start else store.done(job) is not None
+  if finished:
     return None
   before = job.before()
-  return (before and first_missing(store, before, start=True)) or job
+  missing = before and first_missing(store, before, start=True)
+  return missing or job
 
 
 def call(run: Run, children: Children) -> str:
@@ -153,7 +171,8 @@ def call(run: Run, children: Children) -> str:
   Raises:
     RunError: the folder of the study cannot be written to.
   """
-  log, waited = run.folder.with_name(f"{run.folder.name}.log"), False
+  log = run.folder.with_name(f"{run.folder.name}.log")
+  waited = False
   while True:
     waited = wait_until_free(run.folder, children) or waited
     if children.asked or (waited and run.result()):
@@ -212,4 +231,6 @@ def last_line(log: Path) -> str:
     raise
   except OSError as error:
     raise RunError(f"{log} cannot be read: {error.strerror}.") from error
-  return one_line(lines[-1]) if lines else "it printed nothing."
+  if not lines:
+    return "it printed nothing."
+  return one_line(lines[-1])

@@ -11,45 +11,49 @@ from vit_jax.extras.plots.labels import drawable
 from vit_jax.process.text import one_line
 from vit_jax.storage.paths import Path
 
-PAPER = "score in the paper"  # what it is of stands in results.md
+PAPER = "score in the paper"  # results.md says what was measured
 MAX_TEXT = 40  # characters of a value
-NAMES = {  # of columns, where "_" for a space does not make words
+NAMES = {  # labels of columns whose names are not words separated by "_"
   "positions": "position embedding",
   "position_place": "added at",
   "exaflops": "exaFLOPs",
   "pretraining_exaflops": "exaFLOPs of pre-training",
   "pixels": "image size (pixels)",
 }
-MARKERS = "os^Dv*P"  # the next one where the ten colours begin again
-COLUMN = 15  # lines of a column of a legend
+MARKERS = "os^Dv*P"  # the next one each time the ten colours start again
+COLUMN = 15  # lines per column of a legend
 
 
 def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[Path], *, percent: bool = False):
-  """Draws means with deviations as error bars; the paper's scores are beside them.
+  """Draws means with deviations as error bars, and the paper's scores in panels next to them.
 
   Args:
-    rows: of results.csv or curves.csv, as text.
+    rows: the rows of results.csv or curves.csv, as text.
     drawing: which columns are drawn.
-    paths: files to write; the ending tells the format.
+    paths: files to write; the ending gives the format.
     percent: whether scores are accuracies, fractions of 1.
   """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end
   from matplotlib.ticker import PercentFormatter
 
-  values = ["score"] + ["paper"] * any(row["paper"] for row in rows)
-  columns = [(x, value) for value in values for x in drawing.along()]
-  parts = groups(rows, drawing.panel) if drawing.panel else {"": rows}
-  width, height = beside(rows, drawing), below(rows, drawing)
-  size = (0.8 + (4 + width) * len(columns), (3.6 + height) * len(parts))
+  sources = {"score": ""}
+  if any(row["paper"] for row in rows):
+    sources = {"score": "here", "paper": "paper"}
+  columns = [(x, value) for value in sources for x in drawing.along()]
+  by_panel = {"": rows}
+  if drawing.panel:
+    by_panel = groups(rows, drawing.panel)
+  width = 4 + beside(rows, drawing)
+  height = 3.6 + below(rows, drawing)
+  size = (0.8 + width * len(columns), height * len(by_panel))
   figure = Figure(figsize=size, layout="constrained")
-  grid = figure.subplots(len(parts), len(columns), squeeze=False)
-  for line, (name, part) in zip(grid, parts.items(), strict=True):
+  grid = figure.subplots(len(by_panel), len(columns), squeeze=False)
+  for line, (name, some) in zip(grid, by_panel.items(), strict=True):
     for axes, (x, value) in zip(line, columns, strict=True):
-      panel(axes, [row for row in part if row[value]], drawing, x, value)
+      panel(axes, [row for row in some if row[value]], drawing, x, value)
       if percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
-      whose = {"score": "here", "paper": "paper"}[value] if len(values) > 1 else ""
-      axes.set_title(", ".join(filter(None, [as_text(name), whose])))
+      axes.set_title(", ".join(filter(None, [as_text(name), sources[value]])))
   for path in paths:
     charts.save(figure, path)
 
@@ -59,7 +63,10 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str
   places = numbers([row[x] for row in rows])
   names = curve_names(rows, drawing)
   ordered = all(map(is_number, places))  # else a line has no meaning
-  lines, step = [], 0.0 if ordered else min(0.1, 0.8 / len(names))
+  step = 0.0
+  if not ordered:
+    step = min(0.1, 0.8 / len(names))
+  lines = []
   for number, name in enumerate(names):
     shift = step * (number - (len(names) - 1) / 2)
     some = [row for row in rows if curve_of(row, drawing) == name]
@@ -75,10 +82,13 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str
     )
     lines.append(line)
   if not ordered:
-    turned = {"rotation": 90} if is_long(places) else {}
+    turned = {}
+    if is_long(places):
+      turned["rotation"] = 90
     axes.set_xticks(list(places.values()), list(map(as_text, places)), **turned)
     axes.set_xlim(-0.5, len(places) - 0.5)
-  axes.set(xlabel=name_of(x), ylabel=drawing.label if value == "score" else PAPER)
+  label = drawing.label if value == "score" else PAPER
+  axes.set(xlabel=name_of(x), ylabel=label)
   if drawing.log and ordered and all(place > 0 for place in places.values()):
     logarithmic(axes)
   axes.grid(alpha=0.3)
@@ -111,8 +121,11 @@ def legend(axes, lines: list, names: list[str], drawing: Drawing):
 
 def curve_of(row: dict[str, str], drawing: Drawing) -> str:
   """The name of the curve that a row belongs to; "" if there is one curve."""
-  by = drawing.by or ("cell" if drawing.x == EPOCH else "")
-  return row[by] if by else ""
+  if drawing.by:
+    return row[drawing.by]
+  if drawing.x == EPOCH:
+    return row["cell"]
+  return ""
 
 
 def curve_names(rows: list[dict[str, str]], drawing: Drawing) -> list[str]:
@@ -124,7 +137,9 @@ def beside(rows: list[dict[str, str]], drawing: Drawing) -> float:
   """Inches for the legend beside a panel."""
   names = curve_names(rows, drawing)
   longest = max(len(as_text(name)) for name in names)
-  return (0.7 + 0.09 * longest) * -(-len(names) // COLUMN) if any(names) else 0.0
+  if not any(names):
+    return 0.0
+  return (0.7 + 0.09 * longest) * -(-len(names) // COLUMN)
 
 
 def below(rows: list[dict[str, str]], drawing: Drawing) -> float:
@@ -145,9 +160,10 @@ def name_of(column: str) -> str:
 
 
 def as_text(value: str) -> str:
-  """A value as text of a picture: words on one line, its middle left out if long, no formula."""
+  """A value as text for a figure: words on one line, the middle of a long one left out, no TeX."""
   text = re.sub(r"(?<=\w)_(?=\w)", " ", drawable(one_line(value)))
-  text = text if len(text) <= MAX_TEXT else f"{text[:20]}...{text[-17:]}"
+  if len(text) > MAX_TEXT:
+    text = f"{text[:20]}...{text[-17:]}"
   return text.replace("$", r"\$")
 
 
@@ -156,16 +172,21 @@ def points(
 ) -> list[tuple[float, float, float]]:
   """(place, mean, deviation) of each cell, in the order of the places.
 
-  A column that is measured, such as the seconds, differs between seeds: its mean is the place. Of
-  curves, each epoch is a point.
+  A measured column, such as the seconds, differs between seeds: its mean is the place. In curves,
+  each epoch is a point.
   """
-  drawn, cells = [], groups(rows, "cell").values()
-  for some in [one for cell in cells for one in groups(cell, x).values()] if x == EPOCH else cells:
+  of_points = list(groups(rows, "cell").values())
+  if x == EPOCH:
+    of_points = [some for cell in of_points for some in groups(cell, x).values()]
+  drawn = []
+  for some in of_points:
     texts = [row[value] for row in some]
-    known = texts if value == "score" else texts[:1]  # the paper's is the same for all seeds
-    mean = statistics.fmean(map(float, known))
-    spread = deviation(list(map(float, known))) or 0.0  # one value has no error bar to be seen
-    drawn.append((statistics.mean(places[row[x]] for row in some), mean, spread))
+    if value != "score":
+      texts = texts[:1]  # the paper's score is the same for all seeds
+    scores = list(map(float, texts))
+    place = statistics.mean(places[row[x]] for row in some)
+    spread = deviation(scores) or 0.0  # the error bar of one value is invisible
+    drawn.append((place, statistics.fmean(scores), spread))
   return sorted(drawn)
 
 

@@ -15,10 +15,10 @@ class Cost:
   """The cost of one run.
 
   Attributes:
-    steps: its length; None if that depends on data that is not there.
+    steps: its length; None if it depends on missing data.
     batch_size: images a step.
-    flops: of training on one image.
-    seconds: of compiling and training on the devices at hand; None if that is not measured.
+    flops: FLOPs to train on one image.
+    seconds: seconds to compile and train on these devices; None if not measured.
   """
 
   steps: int | None
@@ -27,13 +27,13 @@ class Cost:
   seconds: float | None = None
 
   def exaflops(self, steps: int) -> float:
-    """Those of a number of steps."""
+    """The exaFLOPs of a number of steps."""
     return steps * self.batch_size * self.flops / 1e18
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-  """What a run is tried for: a candidate, and how it is scored."""
+  """The purpose of a trial run: a candidate, and how it is scored."""
 
   option: Option
   score: Score
@@ -44,9 +44,9 @@ class Job:
   """One run: a stage with a seed.
 
   Attributes:
-    stage: what is run.
+    stage: the stage to run.
     seed: its seed.
-    trial: the candidate that `stage` tries; None: it is no trial.
+    trial: the candidate that `stage` tries; None if it is not a trial.
   """
 
   stage: Stage
@@ -55,13 +55,16 @@ class Job:
 
   def before(self) -> "Job | None":
     """The job whose weights this one starts from."""
-    return Job(self.stage.after, self.seed) if self.stage.after else None
+    if self.stage.after is None:
+      return None
+    return Job(self.stage.after, self.seed)
 
   def wave(self) -> int:
     """The number of runs that must end, one after the other, before this one can start."""
-    before = self.before()
-    start = before.wave() + 1 if before else 0
-    return start + self.stage.has_trials()
+    number = int(self.stage.has_trials())
+    if before := self.before():
+      number += before.wave() + 1
+    return number
 
   def in_words(self) -> str:
     """For messages."""
@@ -80,8 +83,9 @@ class Job:
 
   def variants(self) -> list["Job"]:
     """This job, and the same with each candidate of its stage."""
-    options = self.stage.choice.options if self.stage.has_trials() else ()
-    return [self, *map(self.with_option, options)]
+    if not self.stage.has_trials():
+      return [self]
+    return [self, *map(self.with_option, self.stage.choice.options)]
 
 
 def trials(stage: Stage, option: Option) -> list[Job]:
@@ -99,11 +103,17 @@ def trials_of_all(stage: Stage) -> list[Job]:
 
 def of_stage(stage: Stage, seed: int) -> list[Job]:
   """All jobs that a stage with a seed needs, and its own last."""
-  before = [] if stage.after is None else of_stage(stage.after, seed)
+  before = _before(stage, seed)
   if stage.has_trials():
-    first = [] if stage.after is None else of_stage(stage.after, FIRST)
-    before = [*first, *trials_of_all(stage), *before]
+    before = [*_before(stage, FIRST), *trials_of_all(stage), *before]
   return distinct([*before, Job(stage, seed)])
+
+
+def _before(stage: Stage, seed: int) -> list[Job]:
+  """All jobs up to the stage whose weights this one starts from."""
+  if stage.after is None:
+    return []
+  return of_stage(stage.after, seed)
 
 
 def of_cell(cell: Cell, seeds: int) -> list[Job]:

@@ -1,4 +1,4 @@
-"""Loads the file of a study, a function for each scale, and finds what is wrong with the study."""
+"""Loads the file of a study, which has a function for each scale, and checks the study."""
 
 import collections
 import dataclasses
@@ -14,8 +14,17 @@ from vit_jax.process.text import shown
 SCALES = ("small", "paper")
 # Columns of results.csv and of curves.csv that are not factors of cells.
 RESULT_COLUMNS = (
-  *("cell", "seed", "score", "paper", "chosen", "steps", "exaflops", "seconds"),
-  *("pretraining_exaflops", "settings", "run"),
+  "cell",
+  "seed",
+  "score",
+  "paper",
+  "chosen",
+  "steps",
+  "exaflops",
+  "seconds",
+  "pretraining_exaflops",
+  "settings",
+  "run",
 )
 CURVE_COLUMNS = ("cell", "seed", "score", "paper", "step", EPOCH)
 OF_THE_STUDY = ("seed", "init_from")  # settings that the study itself sets
@@ -45,9 +54,13 @@ def functions(path: str) -> dict[str, Callable[[], Study]]:
   """The scales of a file, each with its function."""
   if not os.path.isfile(path):
     folder = os.path.dirname(path) or "."
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    names = []
+    if os.path.isdir(folder):
+      names = sorted(os.listdir(folder))
     others = [os.path.join(folder, name) for name in names if name.endswith(".py")]
-    nearest = f"; nearest: {similar(path, others)}" if others else ""
+    nearest = ""
+    if others:
+      nearest = f"; nearest: {similar(path, others)}"
     raise ConfigError(f"There is no study {path}{nearest}.")
   names = python_file.run(path)
   return {scale: names[scale] for scale in SCALES if callable(names.get(scale))}
@@ -64,7 +77,7 @@ def check(study: Study, name: str):
 
 
 def mistakes(study: Study) -> Iterator[str]:
-  """What is wrong with a study, a sentence each."""
+  """The mistakes of a study, a sentence each."""
   if not study.cells:
     yield "The study has no cells; give Study(cells=(Cell(...), ...))."
   labels = collections.Counter(cell.label for cell in study.cells)
@@ -80,7 +93,7 @@ def mistakes(study: Study) -> Iterator[str]:
       where = f"the stage {shown(stage.name)} of the cell {cell.label!r}"
       yield from (f"{where} {mistake}" for mistake in mistakes_of_stage(stage))
   yield from mistakes_of_drawing(study)
-  try:  # the table of results and other processes get them
+  try:  # it goes to the table of results and to other processes
     json.dumps(dataclasses.asdict(study))
   except (TypeError, ValueError) as error:
     yield (
@@ -90,7 +103,7 @@ def mistakes(study: Study) -> Iterator[str]:
 
 
 def mistakes_of_cell(cell: Cell, factors: list[str]) -> Iterator[str]:
-  """All cells have the same factors, which have names of their own."""
+  """All cells have the same factors, whose names are not taken."""
   if re.fullmatch(r"\d+:\d+", cell.label) or not cell.label:
     yield f"{cell.label!r} cannot be a label; --only=0:0 names a single run."
   if list(cell.factors) != factors:
@@ -116,7 +129,7 @@ def mistakes_of_stage(stage: Stage) -> Iterator[str]:
 
 
 def mistakes_of_mode(stage: Stage) -> Iterator[str]:
-  """A stage that evaluates needs weights, and leaves none; what it is for is not chosen."""
+  """A stage that evaluates needs weights, leaves none, and has no choice."""
   if stage.mode not in ("train", "evaluate"):
     yield f"has mode={stage.mode!r}, which is none of train, evaluate."
   if stage.mode == "train" and not stage.average:
@@ -130,8 +143,9 @@ def mistakes_of_mode(stage: Stage) -> Iterator[str]:
 
 
 def mistakes_of_choice(stage: Stage) -> Iterator[str]:
-  """Candidates differ, and are tried on held-out data; its settings come last."""
-  options, held_out = list(stage.choice.options), stage.choice.held_out
+  """Candidates differ, and are tried on held-out data, whose settings come last."""
+  options = list(stage.choice.options)
+  held_out = stage.choice.held_out
   if not options:
     yield "chooses among no options; give some."
   if stage.has_trials() and not held_out and not stage.choice.recipes:
@@ -152,7 +166,7 @@ def mistakes_of_choice(stage: Stage) -> Iterator[str]:
 
 
 def mistakes_of_score(score: Score) -> Iterator[str]:
-  """A score has two ways to be taken, and two directions."""
+  """A score is taken in one of two ways, and is better in one of two directions."""
   known = {"take": ("last", "best"), "better": ("larger", "smaller")}
   for field, values in known.items():
     if getattr(score, field) not in values:
@@ -160,17 +174,22 @@ def mistakes_of_score(score: Score) -> Iterator[str]:
 
 
 def mistakes_of_drawing(study: Study) -> Iterator[str]:
-  """What is drawn is a column of the results, or the epochs of runs that train."""
-  drawing, factors = study.drawing, list(study.cells[0].factors)
+  """A drawing uses columns of the results, or the epochs of runs that train."""
+  drawing = study.drawing
+  factors = list(study.cells[0].factors)
   along_epochs = drawing.x == EPOCH
   for cell in study.cells:
     if along_epochs and cell.stage.mode == "evaluate":
       yield f"The drawing is along epochs, but the cell {cell.label!r} trains nothing."
   if not drawing.along():
     yield "Drawing(x=()) draws nothing; name a factor."
-  columns = [*factors, *(CURVE_COLUMNS if along_epochs else RESULT_COLUMNS)]
+  columns = CURVE_COLUMNS if along_epochs else RESULT_COLUMNS
   drawn = [*drawing.along(), *filter(None, [drawing.by, drawing.panel])]
-  averaged = [factor for over in study.means for factor in over]
-  for column, known in [*((one, columns) for one in drawn), *((one, factors) for one in averaged)]:
+  yield from _unknown(drawn, [*factors, *columns])
+  yield from _unknown([factor for over in study.means for factor in over], factors)
+
+
+def _unknown(columns: list[str], known: list[str]) -> Iterator[str]:
+  for column in columns:
     if column not in known:
       yield f"{column!r} is no factor of the cells; choose one of {', '.join(known)}."

@@ -1,4 +1,4 @@
-"""What a study costs before it starts: runs, steps, images, FLOPs, and time."""
+"""The cost of a study before it starts: runs, steps, images, FLOPs and time."""
 
 from typing import NamedTuple
 
@@ -13,15 +13,16 @@ from vit_jax.process.text import aligned, duration
 
 # The paper's pre-trainings on JFT-300M took 32% (ViT-H/14) to 43% (ViT-L/16) of the peak of their
 # TPU v3 cores, by its exaFLOPs (Table 6) and core-days (Table 2).
-CHIP, MFU = "TPU v3", 0.4
+CHIP = "TPU v3"
+MFU = 0.4
 DAY = 86_400  # seconds
 UNITS = (("exaFLOPs", 1.0), ("petaFLOPs", 1e-3), ("teraFLOPs", 1e-6))
 
 
 class Estimate(NamedTuple):
-  """The cost of a cell, or of the whole study. None: not known, since the data is not there.
+  """The cost of a cell, or of the whole study; None if not known because the data is missing.
 
-  Either the minutes on this machine are known, if they were measured, or the device-days.
+  If steps were measured, the minutes on this machine are known; otherwise the device-days.
   """
 
   name: str
@@ -34,7 +35,7 @@ class Estimate(NamedTuple):
 
 
 def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
-  """The plan in words or as JSON; with `measure`, steps are timed on the devices at hand."""
+  """The plan in words or as JSON; with `measure`, steps are timed on these devices."""
   plugins = runner.store.plugins()
   costs = runs.in_new_process(runner.checked_costs, plugins=plugins, measure=measure)
   estimates = lines(runner.study, costs)
@@ -44,12 +45,13 @@ def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
 
 
 def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:
-  """The sum over jobs. The settings that will be chosen count as the first candidate."""
+  """The sum over jobs. Settings to be chosen count as the first candidate."""
   of_jobs = [costs[repr(job)] for job in some]
   steps = total([cost.steps for cost in of_jobs])
   seconds = total([cost.seconds for cost in of_jobs])
-  minutes = None if seconds is None else seconds / 60
-  images = exaflops = days = None
+  minutes = images = exaflops = days = None
+  if seconds is not None:
+    minutes = seconds / 60
   if steps is not None:
     images = sum(cost.steps * cost.batch_size for cost in of_jobs)
     exaflops = sum(cost.exaflops(cost.steps) for cost in of_jobs)
@@ -60,7 +62,9 @@ def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:
 
 def total(values: list[int | None]) -> int | None:
   """The sum; None if a value is not known."""
-  return None if None in values else sum(values)
+  if None in values:
+    return None
+  return sum(values)
 
 
 def lines(study: Study, costs: dict[str, Cost]) -> list[Estimate]:
@@ -73,25 +77,25 @@ def estimate_table(estimates: list[Estimate]) -> str:
   """The plan for the terminal."""
   most = max((one.exaflops or 0 for one in estimates), default=0)
   unit, size = next((one for one in UNITS if most >= one[1]), UNITS[-1])
-  here = any(one.minutes_here is not None for one in estimates)
-  head = ["cell", "runs", "steps", "images", unit, "time here" if here else "device-days"]
-  rows = [
-    [
-      *(one.name, f"{one.runs}", whole(one.steps), whole(one.images)),
-      number(None if one.exaflops is None else one.exaflops / size),
-      minutes(one.minutes_here) if here else number(one.device_days),
-    ]
-    for one in estimates
-  ]
-  note = (
-    "Measured here: time is that of compiling and training, one run after another, by steps that "
-    "were timed on this machine. Start-up, data, evaluation and saving come on top."
-    if here
-    else f"Device-days are of a {CHIP} core at {MFU:.0%} of its peak, an assumption."
-  )
+  rows = [["cell", "runs", "steps", "images", unit]]
+  for one in estimates:
+    flops = None
+    if one.exaflops is not None:
+      flops = one.exaflops / size
+    rows.append([one.name, f"{one.runs}", whole(one.steps), whole(one.images), number(flops)])
+  if any(one.minutes_here is not None for one in estimates):
+    times = ["time here", *(minutes(one.minutes_here) for one in estimates)]
+    note = (
+      "Measured here: time is that of compiling and training, one run after another, by steps that "
+      "were timed on this machine. Start-up, data, evaluation and saving come on top."
+    )
+  else:
+    times = ["device-days", *(number(one.device_days) for one in estimates)]
+    note = f"Device-days are of a {CHIP} core at {MFU:.0%} of its peak, an assumption."
+  rows = [[*row, time] for row, time in zip(rows, times, strict=True)]
   if any(one.steps is None for one in estimates):
     note += " Steps that are not known depend on the number of training images: give the data."
-  return f"{aligned([head, *rows])}\n{note}"
+  return f"{aligned(rows)}\n{note}"
 
 
 def minutes(value: float | None) -> str:
@@ -106,4 +110,8 @@ def whole(value: int | None) -> str:
 
 def number(value: float | None) -> str:
   """Three significant digits, "?" if it is not known."""
-  return "?" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+  if value is None:
+    return "?"
+  if value < 1000:
+    return f"{value:.3g}"
+  return f"{value:,.0f}"

@@ -15,7 +15,8 @@ from vit_jax.process.text import aligned, one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
 
-PAGE, FIGURE = "results.md", "figure"
+PAGE = "results.md"
+FIGURE = "figure"
 TAKES = {"last": "after the last step", "best": "the best of all evaluations"}
 
 
@@ -26,7 +27,7 @@ class CellResult:
   Attributes:
     cell: its label.
     factors: what varies, as text.
-    mean: of the scores.
+    mean: the mean score.
     deviation: standard deviation of a sample (division by n - 1); None for one seed.
     seeds: the number of scores.
     chosen: the chosen settings, as JSON; "{}" if nothing is chosen.
@@ -50,7 +51,7 @@ class Table:
     caption: what it shows.
     rows: its cells, the head first.
     texts: the number of columns of text, which come first.
-    printed: whether it is for the terminal too.
+    printed: whether it is printed on the terminal too.
   """
 
   caption: str
@@ -70,8 +71,8 @@ def write(
 ) -> list[CellResult]:
   """Writes the tables, results.md, figure.svg and figure.png; returns the results of the cells.
 
-  The page and the figure come from what the tables say: results.csv, trials.csv if something was
-  chosen, and curves.csv for a figure over the epochs.
+  The page and the figure are made from the tables: results.csv, trials.csv if something was chosen,
+  and curves.csv for a figure over the epochs.
 
   Raises:
     RunError: the folder cannot be written to; files that were there stay as they were.
@@ -79,10 +80,8 @@ def write(
   with workdir.writing(folder):
     results.write(folder / results.RESULTS, rows)
     written = results.read_rows(folder / results.RESULTS)
-    tried, points = (
-      rewritten(folder / name, some)
-      for name, some in ((results.TRIALS, trials), (results.CURVES, curves))
-    )
+    tried = rewritten(folder / results.TRIALS, trials)
+    points = rewritten(folder / results.CURVES, curves)
     files.write_text(folder / PAGE, page(study, written, tried, command))
     if written:
       paths = [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")]
@@ -98,24 +97,28 @@ def scores_are_accuracies(study: Study) -> bool:
 
 
 def rewritten(path: Path, rows: Sequence[dict]) -> list[dict[str, str]]:
-  """The rows as a file has them; there is none if there never were any."""
+  """Writes rows to a file, and reads them back; writes no file if there never were any rows."""
   if rows or files.exists(path):
     results.write(path, rows)
   return results.read_rows(path)
 
 
 def with_trials(study: Study, rows: list[dict], trials: list[dict]) -> list[dict]:
-  """What is drawn: the rows of results.csv, and the trials if the axis is what a sweep chose."""
+  """The rows to draw: those of results.csv, and the trials if the axis is a chosen setting."""
   if all(x in rows[0] for x in study.drawing.along()):
     return rows
   chosen = [row | json.loads(row["chosen"]) | dict(part=row["cell"]) for row in rows]
-  more = lambda row: " with other settings" * (", " in row["candidate"])
-  tried = [row | dict(cell=row["candidate"], part=f"tried{more(row)}") for row in trials]
+  tried = []
+  for row in trials:
+    curve = "tried"
+    if ", " in row["candidate"]:
+      curve = "tried with other settings"
+    tried.append(row | dict(cell=row["candidate"], part=curve))
   return [{key: str(value) for key, value in row.items()} for row in [*tried, *chosen]]
 
 
 def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
-  """The results and their means, from the rows of results.csv; what was tried, of trials.csv."""
+  """Tables of the results and their means, from results.csv, and of the trials in trials.csv."""
   scores = dict.fromkeys(
     f"`{score.metric}`, {TAKES[score.take]}" for score in map(study.score_of, study.cells)
   )
@@ -136,28 +139,31 @@ def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
 
 def text(folder: Path, study: Study) -> str:
   """The results for the terminal, from the files of a folder."""
-  rows, trials = (results.read_rows(folder / name) for name in (results.RESULTS, results.TRIALS))
+  rows = results.read_rows(folder / results.RESULTS)
+  trials = results.read_rows(folder / results.TRIALS)
   first, *others = [one for one in tables(study, rows, trials) if one.printed]
-  parts = [aligned(first.rows, left=range(first.texts))]
-  parts += [f"{one.caption}\n{aligned(one.rows, left=range(one.texts))}" for one in others]
+  blocks = [aligned(first.rows, left=range(first.texts))]
+  for one in others:
+    blocks.append(f"{one.caption}\n{aligned(one.rows, left=range(one.texts))}")
   if any(row["paper"] for row in rows):
-    parts.append(f"The paper: {study.paper.caption}.")
-  return "\n\n".join(parts)
+    blocks.append(f"The paper: {study.paper.caption}.")
+  return "\n\n".join(blocks)
 
 
 def page(study: Study, rows: list[dict], trials: list[dict], command: str) -> str:
   """The text of results.md."""
-  parts = [f"```\n{command}\n```"]
+  blocks = [f"```\n{command}\n```"]
   for one in tables(study, rows, trials):
-    parts += [one.caption, markdown(one.rows)]
+    blocks += [one.caption, markdown(one.rows)]
   expected = study.seeds * len(study.cells)
   if len(rows) < expected:
-    parts.append(f"{expected - len(rows)} of {expected} results are missing.")
+    blocks.append(f"{expected - len(rows)} of {expected} results are missing.")
   if rows:
-    parts.append(f"![The results]({FIGURE}.svg)")
+    blocks.append(f"![The results]({FIGURE}.svg)")
   if study.paper:
-    parts.append(f"The paper: {study.paper.caption}.")
-  return "\n\n".join([*parts, f"All runs: [{results.RESULTS}]({results.RESULTS}).\n"])
+    blocks.append(f"The paper: {study.paper.caption}.")
+  blocks.append(f"All runs: [{results.RESULTS}]({results.RESULTS}).\n")
+  return "\n\n".join(blocks)
 
 
 def lines(rows: list[dict[str, str]]) -> list[CellResult]:
@@ -171,7 +177,11 @@ def lines(rows: list[dict[str, str]]) -> list[CellResult]:
 def line(cell: str, rows: list[dict[str, str]]) -> CellResult:
   """The result of one cell."""
   scores = [float(row["score"]) for row in rows]
-  first, names = rows[0], list(rows[0])
+  first = rows[0]
+  names = list(first)
+  paper = None
+  if first["paper"]:
+    paper = float(first["paper"])
   return CellResult(
     cell=cell,
     factors={name: first[name] for name in names[1 : names.index("seed")]},
@@ -179,7 +189,7 @@ def line(cell: str, rows: list[dict[str, str]]) -> CellResult:
     deviation=deviation(scores),
     seeds=len(scores),
     chosen=first["chosen"],
-    paper=float(first["paper"]) if first["paper"] else None,
+    paper=paper,
   )
 
 
@@ -188,7 +198,7 @@ def means(
 ) -> list[CellResult]:
   """Means over some factors: a line for each combination of the others, if it has a seed.
 
-  A mean needs all of its cells, so a seed that one of them has not done is left out.
+  A mean needs all of its cells, so a seed that is missing in one of them is left out.
   """
   groups = {}
   for cell in cells:
@@ -206,7 +216,9 @@ def mean_over(factors: dict[str, str], of_cells: list[list[dict[str, str]]]) -> 
   scores = [{row["seed"]: float(row["score"]) for row in rows} for rows in of_cells]
   seeds = set.intersection(*map(set, scores))
   values = [statistics.fmean(one[seed] for one in scores) for seed in seeds]
-  published = [rows[0]["paper"] if rows else "" for rows in of_cells]
+  paper = None
+  if all(rows and rows[0]["paper"] for rows in of_cells):
+    paper = statistics.fmean(float(rows[0]["paper"]) for rows in of_cells)
   return CellResult(
     cell=" ".join(factors.values()),
     factors=factors,
@@ -214,7 +226,7 @@ def mean_over(factors: dict[str, str], of_cells: list[list[dict[str, str]]]) -> 
     deviation=deviation(values),
     seeds=len(values),
     chosen="{}",
-    paper=statistics.fmean(map(float, published)) if all(published) else None,
+    paper=paper,
   )
 
 
@@ -222,19 +234,23 @@ def cell_table(caption: str, some: list[CellResult]) -> Table:
   """The table of some results; columns that would be empty are left out."""
   if not some:
     return Table(caption, [["cell", "score", "seeds"]])
-  chosen = any(one.chosen != "{}" for one in some)
-  paper = any(one.paper is not None for one in some)
-  labelled = needs_labels(some)
-  names = map(one_line, some[0].factors)
-  head = ["cell"] * labelled + [*names, "score", "seeds"] + ["chosen"] * chosen + ["paper"] * paper
-  rows = [
-    [one_line(one.cell)] * labelled
-    + [*map(one_line, one.factors.values()), score(one), f"{one.seeds}"]
-    + [one.chosen] * chosen
-    + ["" if one.paper is None else f"{one.paper:.4f}"] * paper
-    for one in some
-  ]
-  return Table(caption, [head, *rows], texts=len(some[0].factors) + labelled)
+  columns = []
+  if needs_labels(some):
+    columns.append(["cell", *(one_line(one.cell) for one in some)])
+  for factor in some[0].factors:
+    columns.append([one_line(factor), *(one_line(one.factors[factor]) for one in some)])
+  texts = len(columns)
+  columns.append(["score", *map(score, some)])
+  columns.append(["seeds", *(f"{one.seeds}" for one in some)])
+  if any(one.chosen != "{}" for one in some):
+    columns.append(["chosen", *(one.chosen for one in some)])
+  if any(one.paper is not None for one in some):
+    columns.append(["paper", *map(_paper, some)])
+  return Table(caption, [list(row) for row in zip(*columns, strict=True)], texts=texts)
+
+
+def _paper(one: CellResult) -> str:
+  return "" if one.paper is None else f"{one.paper:.4f}"
 
 
 def needs_labels(some: list[CellResult]) -> bool:
@@ -244,7 +260,9 @@ def needs_labels(some: list[CellResult]) -> bool:
 
 def score(one: CellResult) -> str:
   """Mean and deviation."""
-  return f"{one.mean:.4f}" + ("" if one.deviation is None else f" ± {one.deviation:.4f}")
+  if one.deviation is None:
+    return f"{one.mean:.4f}"
+  return f"{one.mean:.4f} ± {one.deviation:.4f}"
 
 
 def escaped(text: str) -> str:
@@ -253,6 +271,6 @@ def escaped(text: str) -> str:
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
-  """A table in Markdown, its head first; what would be markup there is shown as it is."""
+  """A table in Markdown, its head first, with markup in the cells escaped."""
   head, *rest = [[escaped(cell) for cell in row] for row in rows]
   return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])

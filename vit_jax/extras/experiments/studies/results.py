@@ -1,4 +1,4 @@
-"""The rows of results.csv, one for each cell and seed that is done, and the paper's beside them."""
+"""The rows of results.csv: one for each cell and seed that is done, with the paper's number."""
 
 import csv
 import io
@@ -10,16 +10,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vit_jax.config import ConfigError, RunError
-from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, trials_of_all
+from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, Option, trials_of_all
 from vit_jax.extras.experiments.studies.store import RunStore
-from vit_jax.extras.experiments.studies.study import Cell, Study
+from vit_jax.extras.experiments.studies.study import Cell, Stage, Study
 from vit_jax.process import csv_text
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import read_bytes
 from vit_jax.storage.paths import Path
 
-RESULTS, TRIALS, CURVES = "results.csv", "trials.csv", "curves.csv"
+RESULTS = "results.csv"
+TRIALS = "trials.csv"
+CURVES = "curves.csv"
 MAX_BYTES = 2**28
 
 
@@ -30,18 +32,20 @@ def rows(study: Study, store: RunStore, cost_of: Callable[[Job], Cost]) -> list[
     RunError: a run did not write the metric.
   """
   published = in_paper(study)
-  made = (
-    row(study, cell, seed, store, cost_of) for cell in study.cells for seed in range(study.seeds)
-  )
-  return [one | dict(paper=published.get(one["cell"], "")) for one in made if one]
+  result = []
+  for cell in study.cells:
+    for seed in range(study.seeds):
+      if one := row(study, cell, seed, store, cost_of):
+        result.append(one | dict(paper=published.get(cell.label, "")))
+  return result
 
 
 def row(study: Study, cell: Cell, seed: int, store: RunStore, cost_of) -> dict | None:
   """One row; None if a run of the cell is not done with this seed.
 
-  Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The exaFLOPs of
-  pre-training are those of the first run. The seconds are those of training steps: start-up,
-  compilation, evaluations and saves are left out.
+  Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The first run
+  counts as pre-training. The seconds cover training steps only: start-up, compilation, evaluations
+  and saves are left out.
   """
   chain = [Job(stage, seed) for stage in cell.stage.chain()]
   metrics = [store.done(job) for job in chain]
@@ -50,10 +54,11 @@ def row(study: Study, cell: Cell, seed: int, store: RunStore, cost_of) -> dict |
   folders = [store.run(job).folder for job in chain]
   names = own_names([job.stage.name for job in chain])
   options = [store.chosen(job.stage) for job in chain]
-  settings = {
-    name: {**job.stage.settings, **option}
-    for name, job, option in zip(names, chain, options, strict=True)
-  }
+  settings = {}
+  for name, job, option in zip(names, chain, options, strict=True):
+    settings[name] = {**job.stage.settings, **option}
+  if store.overrides:
+    settings["all"] = store.overrides
   exaflops = [cost_of(job).exaflops(line["step"]) for job, line in zip(chain, metrics, strict=True)]
   return dict(
     cell=cell.label,
@@ -66,7 +71,7 @@ def row(study: Study, cell: Cell, seed: int, store: RunStore, cost_of) -> dict |
     exaflops=sum(exaflops),
     pretraining_exaflops=exaflops[0],
     seconds=round(sum(map(seconds, folders)), 1),
-    settings=json.dumps(settings | ({"all": store.overrides} if store.overrides else {})),
+    settings=json.dumps(settings),
     run=folders[-1].name,
     **{key: value for key, value in metrics[-1].items() if "/" in key},
   )
@@ -78,9 +83,9 @@ def texts(cell: Cell) -> dict[str, str]:
 
 
 def own_names(names: list[str]) -> list[str]:
-  """The names of the stages of a cell, with a number where one comes again: "training 2".
+  """The names of the stages of a cell, with a number for repeated ones: "training 2".
 
-  "all" is taken by the settings of the command line.
+  "all" is reserved for the settings of the command line.
   """
   taken = ["all"]
   for name in names:
@@ -90,7 +95,7 @@ def own_names(names: list[str]) -> list[str]:
 
 
 def chosen(names: list[str], options: list[Mapping[str, Any]]) -> dict[str, Any]:
-  """The chosen settings; those of each stage apart where two stages chose the same one."""
+  """The chosen settings; by stage if two stages chose the same setting."""
   merged = {key: value for option in options for key, value in option.items()}
   if len(merged) == sum(map(len, options)):
     return merged
@@ -99,28 +104,32 @@ def chosen(names: list[str], options: list[Mapping[str, Any]]) -> dict[str, Any]
 
 def trials(study: Study, store: RunStore) -> list[dict]:
   """The rows of trials.csv: one for each candidate that was tried; cells may share them."""
-  choices = {
-    repr(trials_of_all(stage)): (cell, stage)
-    for cell in reversed(study.cells)
-    for stage in reversed(cell.stage.chain())
-    if stage.has_trials()
-  }
-  return [
-    dict(
-      cell=cell.label,
-      stage=stage.name,
-      candidate=", ".join(f"{key}={value}" for key, value in option.items()) or "the recipe's",
-      seed=FIRST,
-      metric=stage.choice.score.metric,
-      score=score,
-      chosen="yes" if option == store.chosen(stage) else "",
-      paper="",
-      **option,
-    )
-    for cell, stage in reversed(choices.values())
-    for option, score in zip(stage.choice.options, store.trial_scores(stage), strict=True)
-    if score is not None
-  ]
+  choices = {}
+  for cell in reversed(study.cells):
+    for stage in reversed(cell.stage.chain()):
+      if stage.has_trials():
+        choices[repr(trials_of_all(stage))] = (cell, stage)
+  result = []
+  for cell, stage in reversed(choices.values()):
+    scores = store.trial_scores(stage)
+    for option, score in zip(stage.choice.options, scores, strict=True):
+      if score is not None:
+        result.append(_trial(cell, stage, option, score, store.chosen(stage)))
+  return result
+
+
+def _trial(cell: Cell, stage: Stage, option: Option, score: float, chosen: Option | None) -> dict:
+  return dict(
+    cell=cell.label,
+    stage=stage.name,
+    candidate=", ".join(f"{key}={value}" for key, value in option.items()) or "the recipe's",
+    seed=FIRST,
+    metric=stage.choice.score.metric,
+    score=score,
+    chosen="yes" if option == chosen else "",
+    paper="",
+    **option,
+  )
 
 
 def curves(study: Study, store: RunStore) -> list[dict]:
@@ -148,8 +157,9 @@ def curve(store: RunStore, job: Job, metric: str) -> list[dict]:
 
 
 def seconds(folder: Path) -> float:
-  """Time spent in the training steps of a run, over all times that it was started."""
-  spent, before = 0.0, 0
+  """Seconds in the training steps of a run, over all of its starts."""
+  spent = 0.0
+  before = 0
   for line in metrics_log.read_lines(folder):
     if "step_seconds" in line:
       spent += (line["step"] - before) * float(line["step_seconds"])
@@ -185,9 +195,11 @@ def of_cell(study: Study, cell: Cell, table: list[dict[str, str]]) -> float | No
       f"{study.paper.file} has {len(fitting)} rows for the cell {cell.label!r}; give it a factor "
       f"that tells them apart, one of {', '.join(table[0])}."
     )
-  text = fitting[0][study.paper.column] if fitting else ""
+  if not fitting or not fitting[0][study.paper.column]:
+    return None
+  text = fitting[0][study.paper.column]
   try:
-    return float(text) if text else None
+    return float(text)
   except ValueError as error:
     raise ConfigError(f"{study.paper.file} holds {text!r}, which is no number.") from error
 
@@ -196,11 +208,13 @@ def deviation(values: list[float]) -> float | None:
   """The standard deviation of a sample; None for one value, NaN if a value is not finite."""
   if len(values) < 2:
     return None
-  return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+  if not all(map(math.isfinite, values)):
+    return math.nan
+  return statistics.stdev(values)
 
 
 def write(path: Path, some: list[dict]):
-  """Writes rows as CSV. A row without a column leaves it empty.
+  """Writes rows as CSV, with empty cells for columns that a row lacks.
 
   Raises:
     OSError: the file cannot be written; an earlier one stays as it was.

@@ -23,7 +23,7 @@ class StudyRunner:
   Attributes:
     study: what is compared.
     store: its runs.
-    command: what starts it, for the page of results, if it writes one.
+    command: the command that starts it, for the page of results.
   """
 
   study: Study
@@ -33,12 +33,12 @@ class StudyRunner:
   def checked_costs(self, *, data: bool = False, measure: bool = False) -> dict[str, Cost]:
     """Checks the study, and returns the cost of each job by its repr. Imports JAX.
 
-    A job whose settings are chosen costs as much as its first candidate, and `Job.with_option`
-    gives the cost of each.
+    A job whose settings are still to be chosen costs as much as its first candidate;
+    `Job.with_option` gives the key of each candidate's cost.
 
     Args:
       data: all data is opened and checked too.
-      measure: a few steps are timed on the devices at hand.
+      measure: a few steps are timed on these devices.
 
     Raises:
       ConfigError: the study is wrong, or data is missing or used twice.
@@ -58,7 +58,8 @@ class StudyRunner:
     """Checks every run; runs that differ in the seed alone are checked once."""
     from vit_jax.extras.experiments.studies import checks
 
-    by_task, costs = {}, {}
+    by_task = {}
+    costs = {}
     for cell in self.study.cells:
       for job in jobs.of_cell(cell, self.study.seeds):
         score = self._score(cell, job)
@@ -70,10 +71,11 @@ class StudyRunner:
     return costs
 
   def _check_data(self):
-    """Opens all data, and checks that what chooses or trains is not what is scored."""
+    """Opens all data, and checks that no scored data is used to choose or to train."""
     from vit_jax.extras.experiments.studies import checks
 
-    chains, choices = [], []
+    chains = []
+    choices = []
     for cell in self.study.cells:
       for place, stage in enumerate(cell.stage.chain()):
         for option in stage.choice.options:
@@ -101,10 +103,12 @@ class StudyRunner:
   def _score(self, cell, job):
     if job.trial:
       return job.trial.score
-    return self.study.score_of(cell) if job.stage == cell.stage else None
+    if job.stage == cell.stage:
+      return self.study.score_of(cell)
+    return None
 
   def configs(self) -> dict[str, Config]:
-    """The configs of the jobs by their repr; settings that are chosen are the first candidate's."""
+    """The configs of the jobs by their repr; choices stand at the first candidate."""
     from vit_jax.extras.experiments.studies import checks
 
     return {
@@ -122,10 +126,16 @@ class StudyRunner:
 
   def results(self, costs: dict[str, Cost]) -> list[CellResult]:
     """Writes the results of all that is done."""
-    cost_of = lambda job: costs[repr(job.with_option(self.store.chosen(job.stage)))]
+
+    def cost_of(job):
+      option = self.store.chosen(job.stage)
+      return costs[repr(job.with_option(option))]
+
     rows = results.rows(self.study, self.store, cost_of)
     trials = results.trials(self.study, self.store)
-    curves = results.curves(self.study, self.store) if self.study.drawing.x == EPOCH else []
+    curves = []
+    if self.study.drawing.x == EPOCH:
+      curves = results.curves(self.study, self.store)
     return report.write(
       self.study, self.store.folder, rows, self.command, trials=trials, curves=curves
     )
@@ -134,19 +144,17 @@ class StudyRunner:
     """The jobs of --only: of a cell by its label, or one run as WAVE:NUMBER; None: all jobs.
 
     Raises:
-      ConfigError: there is no such cell or run, or what it needs is not done.
+      ConfigError: there is no such cell or run, or runs that it needs are not done.
     """
     if only is None:
       return jobs.of_study(self.study)
-    cell = next((cell for cell in self.study.cells if cell.label == only), None)
-    if cell:
-      return jobs.of_cell(cell, self.study.seeds)
-    waves = jobs.waves(jobs.of_study(self.study))
-    wave, number = map(int, only.split(":")) if is_one_run(only) else (len(waves), 0)
-    if wave >= len(waves) or number >= len(waves[wave]):
+    for cell in self.study.cells:
+      if cell.label == only:
+        return jobs.of_cell(cell, self.study.seeds)
+    job = self._numbered(only)
+    if job is None:
       labels = [cell.label for cell in self.study.cells]
       raise ConfigError(f"--only={only} is no cell; nearest: {similar(only, labels)}.")
-    job = waves[wave][number]
     if not self.store.ready(job):
       raise ConfigError(
         f"--only={only} ({job.in_words()}) cannot start yet: runs of an earlier wave are not "
@@ -154,21 +162,33 @@ class StudyRunner:
       )
     return [job]
 
+  def _numbered(self, only: str) -> Job | None:
+    """The job WAVE:NUMBER; None if there is none."""
+    if not is_one_run(only):
+      return None
+    wave, number = map(int, only.split(":"))
+    waves = jobs.waves(jobs.of_study(self.study))
+    if wave >= len(waves) or number >= len(waves[wave]):
+      return None
+    return waves[wave][number]
+
 
 def task_of(job: Job) -> str:
-  """A text that jobs of one cost share: other seeds, other names, other weights to start from."""
+  """A key for jobs of equal cost, which may differ in seed, name and initial weights."""
   stage = dataclasses.replace(job.stage, after=None, name="")
   return repr((job.stage.after is None, dataclasses.replace(job, stage=stage, seed=jobs.FIRST)))
 
 
 def check_overrides(study: Study, overrides: tuple[str, ...]):
-  """The command line may not set what runs of the study differ in.
+  """Checks that the command line sets nothing in which runs of the study differ.
 
   Raises:
     ConfigError: names the setting.
   """
+  if not overrides:
+    return
   keys = [override.partition("=")[0].removeprefix("--config.") for override in overrides]
-  configs = stage_configs(study) if keys else []
+  configs = stage_configs(study)
   choices = [stage.choice for stage in study.stages() if stage.has_trials()]
   tried = {key for one in choices for settings in (one.held_out, *one.options) for key in settings}
   for key in keys:
@@ -193,10 +213,13 @@ def stage_configs(study: Study) -> list[Config]:
 
 
 def setting(config: Config, key: str) -> Any:
-  """A setting, or the whole duration that it is a unit of; None if there is none."""
+  """A setting, or the whole duration if `key` is one of its units; None if there is none."""
   node = config
-  for part in key.split("."):
-    node = node.get(part) if isinstance(node, Mapping) else getattr(node, part, None)
+  for name in key.split("."):
+    if isinstance(node, Mapping):
+      node = node.get(name)
+    else:
+      node = getattr(node, name, None)
     if isinstance(node, Duration):
       break
   return node
@@ -214,7 +237,9 @@ def raise_failures(failed: list[str]):
     RunError: says what the first one said.
   """
   if failed:
-    more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
+    more = ""
+    if len(failed) > 1:
+      more = f" {len(failed) - 1} more failed."
     raise RunError(
       f"{failed[0]}{more} All other runs are kept: fix what failed, then start the same command "
       "again."

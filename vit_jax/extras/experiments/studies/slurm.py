@@ -46,7 +46,8 @@ def script(command: list[str], file: pathlib.Path, waves: list[list[Job]]) -> st
     file: where the script will lie.
     waves: the jobs, as `jobs.waves`.
   """
-  root, line = shlex.quote(os.getcwd()), shlex.quote(shlex.join(command))
+  root = shlex.quote(os.getcwd())
+  line = shlex.quote(shlex.join(command))
   text = HEAD.format(file=quoted(file), root=root, command=line)
   for number, wave in enumerate(waves):
     text += ARRAY.format(number=number, last=len(wave) - 1, after=after(number))
@@ -54,5 +55,7 @@ def script(command: list[str], file: pathlib.Path, waves: list[list[Job]]) -> st
 
 
 def after(number: int) -> str:
-  """The option that waits for the wave before, also if some of its runs failed."""
-  return f' --dependency="afterany:${{wave{number - 1}%%;*}}"' if number else ""
+  """The option that waits for the previous wave, even if some of its runs failed."""
+  if number == 0:
+    return ""
+  return f' --dependency="afterany:${{wave{number - 1}%%;*}}"'

@@ -1,4 +1,4 @@
-"""How long the runs of a study train on the devices at hand, from measured steps. Imports JAX."""
+"""Estimates training times of a study on these devices, from measured steps. Imports JAX."""
 
 import collections
 import dataclasses
@@ -15,14 +15,14 @@ from vit_jax.process import memory
 from vit_jax.training.facts import of_devices
 from vit_jax.training.memory import peak_bytes
 
-BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
-MAX_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
+BUDGET = 60.0  # seconds, after which the remaining steps are estimated from their FLOPs
+MAX_FLOPS = {"cpu": 2e11}  # of a measured step; larger steps are measured on fewer images
 MAX_FLOPS_ELSEWHERE = 2e14
 
 
 @dataclasses.dataclass(frozen=True)
 class Speed:
-  """A measured step: seconds of compiling it and of training on an image, and FLOPs of an image."""
+  """A measured step: seconds to compile it, and seconds and FLOPs per image."""
 
   compiling: float
   image: float
@@ -30,14 +30,14 @@ class Speed:
 
 
 def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Cost]:
-  """The costs of runs, with the seconds that they compile and train on the devices at hand.
+  """The costs of runs, with the seconds that they compile and train on these devices.
 
-  Different steps are measured, those with most work first, until `BUDGET` is spent; the speed of
-  the others is that of the measured step whose FLOPs are most alike.
+  Different steps are measured, those with most work first, until `BUDGET` is spent. The others are
+  assumed to be as fast as the measured step with the most similar FLOPs.
 
   Args:
-    costs: by the run's name.
-    configs: of the runs, by the same names; those that train nothing are not measured.
+    costs: the cost of each run, by its name.
+    configs: the config of each run, by its name; runs that train nothing are not measured.
   """
   configs = {name: with_compute_dtype(c) for name, c in configs.items() if costs[name].flops}
   keys = {name: step_key(config) for name, config in configs.items()}
@@ -45,7 +45,8 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
   for name, key in keys.items():
     work[key] += costs[name].exaflops(costs[name].steps or 1)
   by_key = {key: name for name, key in keys.items()}
-  speeds, began = {}, time.monotonic()
+  speeds = {}
+  began = time.monotonic()
   for key, _ in work.most_common():
     if not speeds or time.monotonic() - began <= BUDGET:
       speeds[key] = measured_speed(configs[by_key[key]], costs[by_key[key]])
@@ -54,18 +55,23 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
 
 
 def with_compute_dtype(config: Config) -> Config:
-  """The config with the type that a run computes in on the devices at hand."""
+  """The config with the compute dtype of a run on these devices."""
   return resolve(config, of_devices())
 
 
 def step_key(config: Config) -> str:
-  """What tells compiled steps of different speeds apart."""
-  model, optimizer = config.model, config.optimizer
+  """A key that differs between compiled steps of different speeds."""
   return repr(
     (
-      *(model, config.objective, config.batch_size, config.accumulation, config.data.image_size),
+      config.model,
+      config.objective,
+      config.batch_size,
+      config.accumulation,
+      config.data.image_size,
       config.mesh,
-      *(optimizer.kind, optimizer.trainable, optimizer.averages),
+      config.optimizer.kind,
+      config.optimizer.trainable,
+      config.optimizer.averages,
     )
   )
 
@@ -74,16 +80,17 @@ def run_seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float 
   """Seconds of a whole run; None if its length is not known, or its step lacks memory."""
   if cost.steps is None:
     return None
-  others = [speed for speed in speeds.values() if speed]
-  distance = lambda speed: abs(math.log(speed.flops / cost.flops))
-  near = speeds[key] if key in speeds else min(others, key=distance, default=None)
+  near = speeds.get(key)
+  if key not in speeds:
+    others = [speed for speed in speeds.values() if speed]
+    near = min(others, key=lambda speed: abs(math.log(speed.flops / cost.flops)), default=None)
   if near is None:
     return None
   return near.compiling + cost.steps * cost.batch_size * near.image * cost.flops / near.flops
 
 
 def measured_speed(config: Config, cost: Cost) -> Speed | None:
-  """Compiles and measures a step, on as many of its images as keep it short; None: no memory."""
+  """Compiles and measures a step, on few enough images to be short; None if memory is lacking."""
   most = MAX_FLOPS.get(jax.default_backend(), MAX_FLOPS_ELSEWHERE) * jax.device_count()
   unit = jax.device_count() * config.parts
   images = min(config.batch_size, max(int(most / cost.flops) // unit, 1) * unit)

@@ -1,6 +1,6 @@
-"""What is known of the runs of a study: which are done, what they scored, and what they chose.
+"""The runs of a study: which are done, what they scored, and what they chose.
 
-The workdirs are the only memory. The name of a workdir has a sum of all settings of its run, so
+The workdirs hold all state. The name of a workdir has a checksum of all settings of its run, so
 equal runs share one, and a changed run gets a new one.
 """
 
@@ -33,10 +33,10 @@ class RunStore:
   Attributes:
     folder: holds the workdirs, in `runs`.
     overrides: --config.KEY=VALUE of every run.
-    choices: what was chosen, by the trials; it does not change again.
-    metrics: of the runs that are done, by name; they do not change either.
-    trained_on: by the settings of a dataset, what tells its images, and the first run that was
-      trained on them.
+    choices: the chosen candidates, by their trials; a choice is final.
+    metrics: the metrics of the runs that are done, by name; they are final too.
+    trained_on: the identity of the images of a dataset, and the first run that was trained on them,
+      by the settings of the dataset.
   """
 
   folder: Path
@@ -61,14 +61,19 @@ class RunStore:
     Raises:
       ConfigError: there is no such recipe, or a setting is wrong.
     """
-    stage, before = job.stage, job.before()
-    start = self.run_with(before, choose) if before else None
+    stage = job.stage
+    before = job.before()
+    start = None
+    if before:
+      start = self.run_with(before, choose)
     option = choose(stage)
     if option is None or (before and not start):
       return None
     settings = {**stage.settings, **option, "seed": job.seed}
     flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
-    start_name = start.folder.name if start else ""
+    start_name = ""
+    if start:
+      start_name = start.folder.name
     sum_ = fingerprint(stage.recipe, flags, start_name, stage.mode, average=stage.average)
     if start:
       flags += (f"--config.init_from={start.folder}",)
@@ -98,23 +103,26 @@ class RunStore:
     """
     if not stage.has_trials():
       return []
-    by_option = [
-      [self.score(job, stage.choice.score) for job in jobs.trials(stage, option)]
-      for option in stage.choice.options
-    ]
-    return [None if None in scores else statistics.fmean(scores) for scores in by_option]
+    means = []
+    for option in stage.choice.options:
+      scores = [self.score(job, stage.choice.score) for job in jobs.trials(stage, option)]
+      means.append(None if None in scores else statistics.fmean(scores))
+    return means
 
   def done(self, job: Job) -> dict[str, float] | None:
     """The metrics after the last step of a job's run; None if it is not done.
 
     Raises:
-      RunError: the images of its dataset are others than those of another run.
+      RunError: the images of its dataset differ from those of another run.
     """
     run = self.run(job)
-    if run and run.folder.name not in self.metrics and (metrics := run.result()):
+    if run is None:
+      return None
+    name = run.folder.name
+    if name not in self.metrics and (metrics := run.result()):
       self._check_images(run.folder)
-      self.metrics[run.folder.name] = metrics
-    return self.metrics.get(run.folder.name) if run else None
+      self.metrics[name] = metrics
+    return self.metrics.get(name)
 
   def _check_images(self, folder: Path):
     from vit_jax.data import identity
@@ -144,8 +152,9 @@ class RunStore:
     if metrics is None:
       return None
     folder = self.run(job).folder
-    best_of_all = score.take == "best" and job.stage.mode == "train"
-    lines = metrics_log.read_lines(folder) if best_of_all else [metrics]
+    lines = [metrics]
+    if score.take == "best" and job.stage.mode == "train":
+      lines = metrics_log.read_lines(folder)
     values = [float(line[score.metric]) for line in lines if score.metric in line]
     if not values:
       raise cfg.RunError(
@@ -153,13 +162,16 @@ class RunStore:
         "these, or remove that folder to run it again."
       )
     numbers = [value for value in values if not math.isnan(value)]
-    best = max if score.better == "larger" else min
-    return best(numbers) if numbers else math.nan
+    if not numbers:
+      return math.nan
+    if score.better == "larger":
+      return max(numbers)
+    return min(numbers)
 
   def saved(self, job: Job) -> bool:
-    """Whether a job is done and the checkpoint of its last step is there, to start from.
+    """Whether a job is done, and the checkpoint of its last step exists to start from.
 
-    One whose checkpoint was removed, or could not be saved, has none.
+    The checkpoint may have been removed, or could not be saved.
     """
     metrics = self.done(job)
     if metrics is None:
@@ -173,7 +185,7 @@ class RunStore:
 
 
 def best_of(scores: list[float], stage: Stage) -> int:
-  """The place of the best score, the first of equally good ones.
+  """The index of the best score, the first of equally good ones.
 
   Raises:
     RunError: none is a number.
@@ -189,37 +201,45 @@ def best_of(scores: list[float], stage: Stage) -> int:
 
 
 def first_option(stage: Stage) -> Option:
-  """The candidate that stands for the chosen one before there is one."""
+  """The candidate to use before one is chosen."""
   return stage.choice.options[0]
 
 
 def picking(stage: Stage, option: Option) -> Callable[[Stage], Option]:
   """Chooses `option` for a stage, and the first candidate for others."""
-  return lambda some: option if some == stage else first_option(some)
+
+  def choose(some):
+    return option if some == stage else first_option(some)
+
+  return choose
 
 
 @functools.cache
 def fingerprint(
   recipe: str, flags: tuple[str, ...], start: str, mode: str, *, average: bool
 ) -> str:
-  """A sum of what a run computes.
+  """A checksum of everything that a run computes.
 
-  It is of the settings that differ from the defaults, so that a later release with more settings
-  finds the runs of an earlier one. Of weights that a recipe names, their content counts.
+  It covers the settings that differ from the defaults, so that a later release with more settings
+  finds the runs of an earlier one. For weights that a recipe names, their content counts.
   """
   config = recipes.resolve(recipe, flags)
-  differing = differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
-  parts = [differing, start] + [mode] * (mode != "train") + ["--no-average"] * (not average)
+  computed = [differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config)), start]
+  if mode != "train":
+    computed.append(mode)
+  if not average:
+    computed.append("--no-average")
   if config.init_from:
-    parts.append(sum_of_weights(config.init_from))
-  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]
+    computed.append(sum_of_weights(config.init_from))
+  return hashlib.sha256(json.dumps(computed).encode()).hexdigest()[:10]
 
 
 @functools.cache
 def sum_of_weights(init_from: str) -> str:
-  """The sums of the files of weights, which tell other weights at the same path apart; "" of none.
+  """The checksums of the files of weights, to notice other weights at the same path; "" of none.
 
-  Of a workdir it is the sum of the newest checkpoint's manifest, which has those of its files.
+  For a workdir it is the checksum of the newest checkpoint's manifest, which lists those of its
+  files.
 
   Args:
     init_from: a file, a folder, a workdir, or one of its checkpoints.
@@ -232,8 +252,9 @@ def sum_of_weights(init_from: str) -> str:
   manifests = (path / CHECKPOINTS / str(step) / MANIFEST for step in steps)
   if newest := next(filter(files.is_file, manifests), None):
     return sum_of_file(newest)
-  card = path.parent / f"{path.name}.json"
-  candidates = path, card, *(files.matching(path) if files.is_folder(path) else ())
+  candidates = [path, path.parent / f"{path.name}.json"]
+  if files.is_folder(path):
+    candidates += files.matching(path)
   return " ".join(map(sum_of_file, filter(files.is_file, candidates)))
 
 

@@ -1,4 +1,4 @@
-"""The parts of a study; configs/studies/NAME.py builds one from them. Imports no JAX."""
+"""The building blocks of a study; configs/studies/NAME.py builds one from them. Imports no JAX."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any
 
 from vit_jax.config import ConfigError
 
-EPOCH = "epoch"  # what a figure is drawn along that has a point for each evaluation
+EPOCH = "epoch"  # the x axis of a figure that has a point for each evaluation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Score:
   """How a run is scored.
 
   Attributes:
-    metric: of any evaluation, such as "test/top1" or "imagenet/5shot".
+    metric: a metric of any evaluation, such as "test/top1" or "imagenet/5shot".
     take: "last", the metric after the last step, or "best", the best one of all evaluations.
     better: "larger" or "smaller"; checked against the metric's own rule.
   """
@@ -72,7 +72,9 @@ class Stage:
 
   def chain(self) -> list["Stage"]:
     """This stage and all before it, the first one first."""
-    return [*(self.after.chain() if self.after else []), self]
+    if self.after is None:
+      return [self]
+    return [*self.after.chain(), self]
 
   def has_trials(self) -> bool:
     """Whether settings are chosen."""
@@ -92,7 +94,7 @@ class Stage:
 
 
 def file_name(recipe: str) -> str:
-  """The name of a recipe, NAME.py:ARG, as a part of the name of a folder."""
+  """The name of a recipe, NAME.py:ARG, for use in the name of a folder."""
   path, _, argument = recipe.partition(":")
   return re.sub(r"[^\w.+-]+", "_", f"{pathlib.PurePath(path).stem}-{argument}")[:70]
 
@@ -126,7 +128,7 @@ class Drawing:
       above each other are not joined.
     panel: a factor; each of its values has a panel of its own. Empty: one panel.
     log: whether the axis of `x` is logarithmic. It is linear if a value is not above 0.
-    label: of the axis of the score.
+    label: the label of the score's axis.
   """
 
   x: str | tuple[str, ...]
@@ -137,7 +139,9 @@ class Drawing:
 
   def along(self) -> tuple[str, ...]:
     """The columns of `x`."""
-    return (self.x,) if isinstance(self.x, str) else self.x
+    if isinstance(self.x, str):
+      return (self.x,)
+    return self.x
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +152,7 @@ class Paper:
     file: a CSV file. A row belongs to the cell whose factors it has.
     column: holds the score.
     caption: what was measured.
-    rows: {column: value} of the rows that are meant, beside the factors of the cells.
+    rows: {column: value} that selects rows, in addition to the factors of the cells.
   """
 
   file: str

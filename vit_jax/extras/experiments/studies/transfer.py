@@ -7,7 +7,7 @@ from vit_jax.recipes import SETS, TASKS, is_resnet, of_task
 from vit_jax.recipes.finetuning import sets
 
 REAL = "ImageNet ReaL"
-TABLE_4 = {  # as Tables 5 and 7 call the tasks, and their keys in `recipes.TASKS`
+TABLE_4 = {  # the tasks as Tables 5 and 7 call them, and their keys in `recipes.TASKS`
   "ImageNet": "imagenet",
   "CIFAR-10": "cifar10",
   "CIFAR-100": "cifar100",
@@ -15,7 +15,8 @@ TABLE_4 = {  # as Tables 5 and 7 call the tasks, and their keys in `recipes.TASK
   "Oxford Flowers-102": "flowers",
 }
 
-# Tables 5 to 7 have these two on ImageNet as all others; the recipe has the sizes of Table 2.
+# In Tables 5 to 7 these two are fine-tuned on ImageNet like all others; the recipe has the image
+# sizes of Table 2.
 AS_ALL_OTHERS = {
   "ViT-L/16": {"data.image_size": 384, "optimizer.ema": 0.0},
   "ViT-H/14": {"data.image_size": 378, "optimizer.ema": 0.0},
@@ -28,10 +29,13 @@ def pretraining_of(model: str, dataset: str, argument: str = "") -> str:
   Args:
     model: such as "R50x1+ViT-B/16".
     dataset: "jft", "i21k" or "i1k".
-    argument: of the recipe, such as the number of epochs.
+    argument: the argument of the recipe, such as the number of epochs.
   """
   name = model.lower().replace("-", "_").replace("+", "_").replace("/", "")
-  return f"configs/{name}_{dataset}.py" + (f":{argument}" if argument else "")
+  recipe = f"configs/{name}_{dataset}.py"
+  if argument:
+    recipe += f":{argument}"
+  return recipe
 
 
 def fine_tuning(model: str, task: str, after: Stage) -> Stage:
@@ -47,17 +51,22 @@ def fine_tuning(model: str, task: str, after: Stage) -> Stage:
     after: the pre-training.
   """
   train, scored = sets(task, part="development", real=False)
-  rates = [{"schedule.learning_rate": rate} for rate in TASKS[task].learning_rates]
+  candidates = [{"schedule.learning_rate": rate} for rate in TASKS[task].learning_rates]
+  if is_resnet(model):
+    candidates.append(hyperrule(task))
+  settings = {"evaluate_every.steps": 0}
+  if task == "imagenet":
+    settings |= AS_ALL_OTHERS.get(model, {})
   held_out = {
     "data.train.split": train.split,
     "evaluate.test.split": scored["development"].split,
   }
   return Stage(
     f"configs/finetune.py:{model},{task}",
-    {"evaluate_every.steps": 0} | (AS_ALL_OTHERS.get(model, {}) if task == "imagenet" else {}),
+    settings,
     name=f"{task}_{after.name}",
     after=after,
-    choice=Choice((*rates, *([hyperrule(task)] if is_resnet(model) else [])), held_out),
+    choice=Choice(tuple(candidates), held_out),
   )
 
 
