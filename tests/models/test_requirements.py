@@ -48,6 +48,16 @@ def test_what_cudnn_cannot_compute(module, device, message):
     requirements.check_attention(module.clone(attention=attention), 32, device)
 
 
+@pytest.mark.parametrize("flag", ["deterministic_ops", "exclude_nondeterministic_ops"])
+def test_cudnn_fails_where_the_same_bits_are_asked_for(flag, monkeypatch):
+  monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_{flag}=true")
+  assert requirements.attention_on(vit(), 32, gpu()) == "xla"
+  with pytest.raises(ConfigError, match=f"attention='cudnn' .*{flag}.*; use --config"):
+    requirements.check_attention(vit(), 32, gpu())
+  monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_{flag}=false")
+  assert requirements.attention_on(vit(), 32, gpu()) == "cudnn"
+
+
 def test_what_cudnn_can_compute():
   able = [(vit(), gpu(capability)) for capability in ("8.0", "9.0", "12.1")]
   able += [(vit(width=544), gpu("10.0")), (vit(pool="map"), gpu())]

@@ -36,6 +36,13 @@ class Case(NamedTuple):
   options: dict | None
   depth: int = 0
 
+  def settings(self) -> dict:
+    """Fields of vit_jax.config.Model; those that are not given follow from the model's name."""
+    options = self.options or {}
+    if self.depth:
+      return options | {"depth": self.depth}
+    return options
+
   def __str__(self) -> str:
     how = "timm, torch.compile"
     if self.options is not None:
@@ -132,7 +139,7 @@ def _device() -> dict:
 
   platform = jax.devices()[0].platform
   size = 512 if platform == "cpu" else 8192
-  x = jnp.ones((size, size), jnp.bfloat16)
+  x = jax.random.normal(jax.random.key(0), (size, size), jnp.bfloat16)  # zeros and ones are faster
   matmul = jax.jit(jnp.matmul)
   seconds = timing.median_seconds(lambda: jax.block_until_ready(matmul(x, x)))
   return dict(platform=platform, flops_per_second=2 * size**3 / seconds)
@@ -145,7 +152,7 @@ def _time(case: Case, batch: int) -> dict:
   from vit_jax.models import flops
 
   size = dict(side=case.side, batch=batch)
-  options = (case.options or {}) | {"depth": case.depth}
+  options = case.settings()
   module = models.configured(Model(name=case.model, num_classes=training_step.CLASSES, **options))
   if case.options is None:
     step = training_step.torch_step(case.timm, **size, compiled=True, half=True, depth=case.depth)

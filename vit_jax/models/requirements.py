@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from vit_jax.config import MAX_SIDE, ConfigError
 from vit_jax.models.attention import Attention
 from vit_jax.models.family import Network
+from vit_jax.process import variables
 
 AMPERE = 8  # compute capability 8.x
 HOPPER = 9  # compute capability 9.0
@@ -14,6 +15,12 @@ USE_XLA = "use --config.model.attention=xla"
 NOT_IN_FLOAT32 = (
   "config.model.attention='cudnn' computes in bfloat16 only; set "
   f"--config.model.compute_dtype=bfloat16, or {USE_XLA}."
+)
+# Seen on an H200 with JAX 0.11.2: the first step ends in "IndexError: raw_hash_map<>::at".
+NOT_WITH_SAME_BITS = (
+  "config.model.attention='cudnn' fails with XLA_FLAGS that ask GPUs for the same bits each time "
+  f"(--xla_gpu_deterministic_ops, --xla_gpu_exclude_nondeterministic_ops); {USE_XLA}, or leave the "
+  "flag out."
 )
 
 
@@ -95,6 +102,8 @@ def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
     )
   if jnp.dtype(module.dtype) == jnp.float32:
     return NOT_IN_FLOAT32
+  if variables.same_bits_on_gpus():
+    return NOT_WITH_SAME_BITS
   most = 256 if int(generation) >= HOPPER else 128
   for channels in sorted(head_channels(module, side)):
     if channels > most or channels % 8:

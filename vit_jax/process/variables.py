@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import traceback
@@ -28,6 +29,7 @@ FIXED = {
   "eager_constant_folding": False,
 }
 _OPENS_DEVICES = "xla_bridge.py"  # of JAX
+_SAME_BITS = re.compile(r"--xla_gpu_(deterministic|exclude_nondeterministic)_ops(=true|=1)?(\s|$)")
 _PARSE = "from jaxlib import xla_client; xla_client.CompileOptions()"
 
 
@@ -123,6 +125,11 @@ def said_of_devices() -> Iterator[None]:
     given = _in_words("JAX_PLATFORM", "JAX_NUM_CPU_DEVICES")
     remedy = f"correct or unset {given}" if given else "install JAX for these devices"
     raise ConfigError(f"JAX cannot use its devices: {said}; {remedy}.") from error
+
+
+def same_bits_on_gpus() -> bool:
+  """Whether XLA_FLAGS ask the kernels of GPUs for the same bits each time."""
+  return bool(_SAME_BITS.search(os.environ.get("XLA_FLAGS", "")))
 
 
 def _set(*prefixes: str) -> dict[str, str]:

@@ -9,8 +9,6 @@ computation gets a copy, and a verified step needs memory for a second state.
 import contextlib
 import functools
 import json
-import os
-import re
 import socket
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,7 +24,7 @@ from vit_jax.devices import sharding
 from vit_jax.extras.verification import checksums
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.state import TrainState
-from vit_jax.process import agreement
+from vit_jax.process import agreement, variables
 from vit_jax.process.errors import Miscomputed
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
@@ -40,9 +38,6 @@ from vit_jax.weights import safetensors
 FOLDER = "miscomputed"
 BLOCKS = 8  # blocks of images that the search tries
 TRIES = 2  # how often each device computes each block
-DETERMINISTIC = re.compile(
-  r"--xla_gpu_(deterministic|exclude_nondeterministic)_ops(=true|=1)?(\s|$)"
-)
 
 
 class Verification(Callback):
@@ -59,8 +54,8 @@ class Verification(Callback):
     Raises:
       ConfigError: the compiler's flag for deterministic kernels is missing.
     """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if config.verify_every and device.platform == "gpu" and not DETERMINISTIC.search(flags):
+    on_gpu = device.platform == "gpu"
+    if config.verify_every and on_gpu and not variables.same_bits_on_gpus():
       raise ConfigError(
         f"config.verify_every={config.verify_every} needs "
         "XLA_FLAGS=--xla_gpu_exclude_nondeterministic_ops=true on GPUs: without it their kernels "
