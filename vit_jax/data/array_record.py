@@ -114,7 +114,7 @@ def _chunk(content: bytes | memoryview, begin: int) -> tuple[bytes, list[int]]:
   length, at = _varint(data, 1)
   values = _decompressed(data[0], data[at + length :])
   ends = [len(values)]
-  if count != 1:  # with the sizes of one record, a read would take twice as long
+  if count != 1:  # for a single record, decompressing its size would double the time of a read
     ends = np.cumsum(_varints(_decompressed(data[0], data[at : at + length]))).tolist()
   if len(ends) != count or (ends or [0])[-1] != len(values) or len(values) != decoded:
     raise ValueError("a chunk has another size than it says")

@@ -42,10 +42,9 @@ class Reader:
   def layout(self, source: Source) -> Layout:
     """The layout of a training batch of these examples."""
     views = self.objective.views(self.settings)
-    crops = {
-      name: Crop(train_transform(view.data), view.data.image_size, view.count)
-      for name, view in views.items()
-    }
+    crops = {}
+    for name, view in views.items():
+      crops[name] = Crop(train_transform(view.data), view.data.image_size, view.count)
     fields = self.objective.fields(self.settings)
     squares = sum(view.count or 1 for view in views.values())
     if squares <= 1:

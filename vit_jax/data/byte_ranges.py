@@ -23,7 +23,7 @@ _copies = Copies(COPIES, 0)  # none
 
 
 def keep(gigabytes: float):
-  """Keeps bytes from buckets on the disk, up to so many gigabytes; 0: none."""
+  """Caches bytes from buckets on the disk, up to this number of gigabytes; 0: no cache."""
   global _copies
   _copies = Copies(pathlib.Path(os.path.expanduser(COPIES)), int(gigabytes * 1e9))
 

@@ -141,7 +141,7 @@ def matched(dataset: NamedDataset, head: Sequence[str], whose: str) -> NamedData
 
 
 def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrder:
-  """Compares the classes of a head with those of the data.
+  """Matches the outputs of a head to the data's classes.
 
   Args:
     setting: config.class_names.

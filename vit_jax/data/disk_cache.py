@@ -19,7 +19,7 @@ _SUM = struct.Struct("<I")  # the checksum, before the content
 _FOLDERS = "0123456789abcdef"
 _TOTAL = "total"  # a file in each folder: its lock, and the bytes of all its other files
 _KEPT = 7 / 8  # fraction left after a removal, so that not every new copy needs another one
-_LARGEST = 1 / 8  # of a folder's bytes; larger contents are not kept
+_LARGEST = 1 / 8  # largest entry, as a fraction of a folder's bytes
 
 _log = logging.getLogger(__name__)
 

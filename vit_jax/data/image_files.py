@@ -28,7 +28,7 @@ SUFFIXES = {
   ".pnm": "PPM",
 }
 LIST = ", ".join(SUFFIXES)
-MAX_BYTES = 2**30  # of an image file; larger files are not read
+MAX_BYTES = 2**30  # largest image file; larger ones are not read
 
 _SHOWN = 6  # reasons in a message
 _SUFFIX_SHOWN = 12  # characters of a suffix in a message

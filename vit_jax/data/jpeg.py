@@ -37,10 +37,10 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs that store rows from top to bottom
 _OTHER_FRAMES = (*range(0xC2, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
 _SCAN = 0xDA
-_INTERVALS = 0xDD  # of restart markers
+_INTERVALS = 0xDD  # defines the restart interval
 # As in the decoder, other bytes may lie between segments. 00 and D0 to D7 occur inside scans.
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
-_COEFFICIENTS = 64  # of a block
+_COEFFICIENTS = 64  # per block
 
 
 def segments(data: bytes) -> Iterator[tuple[int, int, int]]:

@@ -292,9 +292,14 @@ class Batches:
       requests = _REQUESTS * threads
       # Other threads read; more decoding threads would only compete for the cores.
       threads = min(threads, _PER_CORE * _cores())
-      rows_of = lambda index: examples_at(share.positions(index))
       further = -(-2 * requests // share.chunk_size)
-      self._ahead = Ahead(read, rows_of, count=count, parts=further, threads=requests)
+      self._ahead = Ahead(
+        read,
+        lambda index: examples_at(share.positions(index)),
+        count=count,
+        parts=further,
+        threads=requests,
+      )
     load = functools.partial(load_with, self._ahead)
     buffered = 0
     if threads:

@@ -85,7 +85,10 @@ class Records:
       raise
     except (RuntimeError, ValueError) as error:
       raise RunError(self._in_words(number, row, error)) from error
-    title = lambda: f'record {row} of "{self.parts[number].path}"'
+
+    def title() -> str:
+      return f'record {row} of "{self.parts[number].path}"'
+
     try:
       return retry_reads.retried(lambda: reader.read([row])[0], title, _unreadable)
     except (UnreachableError, ChangedError):

@@ -11,11 +11,22 @@ Value = TypeVar("Value")
 PAUSES = (0.1, 0.5, 1.5)  # seconds before the second, third and fourth try
 # Not the errors of a missing file, a folder, or missing permission: these would occur again.
 MAY_PASS = frozenset(
-  getattr(errno, name)
-  for name in (
-    *("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN", "EINTR", "EMFILE", "ENFILE", "ENETDOWN"),
-    *("ENETUNREACH", "EHOSTDOWN", "EHOSTUNREACH", "ECONNRESET", "ECONNREFUSED", "ECONNABORTED"),
-  )
+  {
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ECONNRESET,
+    errno.ECONNREFUSED,
+    errno.ECONNABORTED,
+  }
 )
 
 _log = logging.getLogger(__name__)

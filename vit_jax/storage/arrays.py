@@ -19,7 +19,7 @@ METADATA = "_METADATA"  # Orbax's file, which its tools need to read the arrays
 AT_ONCE = 2**28  # bytes of arrays that are encoded or read at once
 SPLIT = 2**24  # bytes; the devices that hold copies of a larger shard write a piece each
 FILE = 2**28  # bytes of a file of encoded arrays before the next one is begun
-_TRIES = {"max_retries": 5, "initial_delay": "200ms", "max_delay": "2s"}  # of requests to buckets
+_TRIES = {"max_retries": 5, "initial_delay": "200ms", "max_delay": "2s"}  # for buckets
 
 
 class Share(NamedTuple):

@@ -177,7 +177,10 @@ def find(workdir: Path, step: int = 0) -> Path:
     CheckpointError: there is no such checkpoint, or it is damaged.
   """
   damaged = {}
-  while (name := agreement.broadcast_str(lambda: _candidate(workdir, step, damaged))).isdecimal():
+  while True:
+    name = agreement.broadcast_str(lambda: _candidate(workdir, step, damaged))
+    if not name.isdecimal():
+      raise CheckpointError(name)
     folder = workdir.absolute() / FOLDER / name
     with contextlib.suppress(RemovedError):
       damage = damage_of(folder)
@@ -185,7 +188,6 @@ def find(workdir: Path, step: int = 0) -> Path:
         return folder
       damaged[int(name)] = f"{folder} is damaged: {damage}."
       logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
-  raise CheckpointError(name)
 
 
 def _candidate(workdir: Path, step: int, damaged: dict[int, str]) -> str:

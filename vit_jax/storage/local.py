@@ -73,7 +73,7 @@ class _Local:
     return os.listdir(folder)
 
   def sizes_below(self, folder) -> Iterator[tuple[str, int]]:
-    for parent, _, names in os.walk(folder, onerror=_unless_gone):  # which does not follow links
+    for parent, _, names in os.walk(folder, onerror=_unless_gone):  # follows no links
       for path in (pathlib.Path(parent, name) for name in names):
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
           if self.kind(path) == FILE:

@@ -241,7 +241,10 @@ def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
     return
   try:
     with reading(path), io.BufferedReader(files.open_file(path)) as file:
-      while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
+      while True:
+        line = file.readline(MAX_LINE)
+        if not line.endswith(b"\n") and len(line) < MAX_LINE:
+          return
         yield line, metrics_of(line)
   except UnreachableError:
     raise

@@ -51,7 +51,7 @@ class Save:
     self._next()
 
   def _phases_of(self, mine, wanted) -> list[Callable[[], None]]:
-    """What this process does in turn; all processes end a phase before the next one begins."""
+    """The phases of this process; the next one begins when all processes have ended the last."""
 
     def write_all():
       self._write(mine)

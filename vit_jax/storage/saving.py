@@ -70,7 +70,7 @@ class Checkpoints:
 
     Args:
       state: the state.
-      meta: stored beside the state, as JSON: "config", the settings, "class_names" and others.
+      meta: stored with the state, as JSON: "config" (the settings), "class_names" and others.
       best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
@@ -170,7 +170,7 @@ class Checkpoints:
         logging.warning(failure)
 
   def meta(self, step: int) -> dict:
-    """What was stored beside the state of `step`."""
+    """The `meta` that was stored with the state of `step`."""
     return read_meta(self._directory / str(step))
 
   def last_step(self) -> int | None:

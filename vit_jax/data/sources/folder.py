@@ -95,7 +95,11 @@ class Folder(Table):
     root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
     names = [entry.name for entry in files.scan(root) if entry.is_dir()]
-    splits = {min(words): name for name in names if (words := part.split_words(name))}
+    splits = {}
+    for name in names:
+      words = part.split_words(name)
+      if words:
+        splits[min(words)] = name
     nested = [name for name in splits.values() if _has_folders(root / name)]
     if len(splits) < 2 or len(nested) < len(splits) or len(names) > len(splits):
       return {}
@@ -227,14 +231,15 @@ def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
   if not nested:
     return f"their images are in no folders of classes. For each split, {foreign.TABLE}"
   train = next((name for name in splits if "train" in name.lower()), splits[0])
-  place = lambda name: quoted(f"folder:{os.path.join(directory, name)}")
-  flags = [f"--config.data.train.source={place(train)}"]
+  train_source = quoted(f"folder:{os.path.join(directory, train)}")
+  flags = [f"--config.data.train.source={train_source}"]
   others = [name for name in splits if name != train]
   if others:
-    flags.append(f"--config.evaluate.val.source={place(others[0])}")
+    val_source = quoted(f"folder:{os.path.join(directory, others[0])}")
+    flags.append(f"--config.evaluate.val.source={val_source}")
   return (
     f"the folders of classes are inside of them. Name each for itself: {' '.join(flags)}; "
-    f"in tools/prepare_data.py --split=train={place(train)}."
+    f"in tools/prepare_data.py --split=train={train_source}."
   )
 
 

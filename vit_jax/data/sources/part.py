@@ -71,12 +71,12 @@ class Part(NamedTuple):
     return first, end
 
   def may_lack(self, images: int) -> bool:
-    """Whether a class of so many images may have none in the part."""
+    """Whether a class with this number of images may have none in the part."""
     return images == 1 and self.percent and self.end in (None, 100)
 
 
 def _before(percent: int, images: int) -> int:
-  """How many images of a class are before a cut."""
+  """The number of a class's images before a cut."""
   nearest = round(images * percent / 100)
   if images > 1 and 0 < percent < 100:
     return min(max(nearest, 1), images - 1)

@@ -225,8 +225,7 @@ def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
   words = {name: part.split_words(name or os.path.basename(where)) for name in names}
   chosen = []
   if split:
-    other_words = lambda name: re.split("[^a-z0-9]+", (name or os.path.basename(where)).lower())
-    chosen = [name for name in names if split.lower() in {*words[name], *other_words(name)}]
+    chosen = [name for name in names if _has_word(name or os.path.basename(where), split.lower())]
   elif len(set(words.values())) < 2:
     chosen = names
   if not chosen and not any(words.values()):
@@ -240,6 +239,11 @@ def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
       f'"{where}" has files of these splits: {", ".join(there)}; name one, not {split!r}.'
     )
   return chosen
+
+
+def _has_word(name: str, word: str) -> bool:
+  """Whether a name has this word, or the word for this split."""
+  return word in part.split_words(name) or word in re.split("[^a-z0-9]+", name.lower())
 
 
 def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -260,11 +264,15 @@ def without_split(rows: int, where: str, column: str) -> str:
 
 def outside(where: str, paths: Iterable[str]) -> list[str]:
   """A note on images outside of a table's folder, if there are any."""
-  leads_out = lambda path: is_url(path) or os.path.normpath(path).startswith(("/", "../"))
-  found = list(filter(leads_out, paths))
+  found = list(filter(_leads_out, paths))
   if not found:
     return []
   return [f"{len(found):,} images of {where!r} are outside of its folder ({found[0]!r})."]
+
+
+def _leads_out(path: str) -> bool:
+  """Whether a path relative to a folder leads out of it."""
+  return is_url(path) or os.path.normpath(path).startswith(("/", "../"))
 
 
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:

@@ -64,7 +64,7 @@ class Records(Source):
     return self._parse(self._read(index))
 
   def label(self, index: int) -> dict:
-    """The label alone; reads the whole record, but does not parse the image."""
+    """Only the label; reads the whole record, but does not parse the image."""
     return self._parse_label(self._read(index))
 
   def name(self, index: int) -> str:
