@@ -1,10 +1,10 @@
-"""The places of records in an ArrayRecord file, and the records in the bytes of a place.
+"""Finds the records of an ArrayRecord file, and parses them from its bytes.
 
-For files that array_record's own reader cannot open, because they are not on this machine. The
+Used for files that array_record's own reader cannot open, because they are not on this machine. The
 format is Riegeli/records (github.com/google/riegeli, doc/riegeli_records_file_format.md).
-ArrayRecord adds two chunks at the end of a file: a footer, with a record for each chunk that tells
-where it begins and how many records it has, and a last block that tells where the footer begins.
-The hashes of the format (HighwayHash) are not compared: whoever transfers the bytes sees to them.
+ArrayRecord adds two chunks at the end of a file: a footer with one record per chunk, which gives
+the chunk's begin and number of records, and a last block, which gives the begin of the footer. The
+hashes of the format (HighwayHash) are not checked, because transfers have checksums of their own.
 """
 
 import itertools
@@ -13,12 +13,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-BLOCK = 2**16  # bytes; each begins with a header, which interrupts what stands there
-_BLOCK_HEAD = 24
+BLOCK = 2**16  # bytes; each block begins with a header, also in the middle of a chunk
+_BLOCK_HEAD = 24  # bytes
 _CHUNK_HEAD = struct.Struct("<8xQ8xQQ")  # bytes of data; kind and records; bytes when decoded
 _RECORDS = ord("r")  # the kind of a chunk of records, one after the other
 _CODECS = {ord("b"): "brotli", ord("z"): "zstd"}
-_BEGIN, _COUNT = 1 << 3, 3 << 3  # in the footer: the fields 1 and 3, which are numbers
+# The tags of the fields 1 and 3 in the footer, which are numbers.
+_BEGIN = 1 << 3
+_COUNT = 3 << 3
 _MAGIC = 0x71930E704FDAE05E  # in the last block
 _MOST = 2**31  # bytes of a chunk
 
@@ -27,32 +29,34 @@ class Index:
   """Where the records of a file lie.
 
   Args:
-    begins: (chunks + 1,) where each chunk begins, and where the last one ends.
+    begins: (chunks + 1,) the begin of each chunk, and the end of the last one.
     counts: (chunks,) number of records in each chunk.
   """
 
   def __init__(self, begins: np.ndarray, counts: np.ndarray):
-    self._begins, self._ends = begins, np.cumsum(counts)
+    self._begins = begins
+    # The first record of each chunk, and the number of all records.
+    self._firsts = np.concatenate([[0], np.cumsum(counts)])
 
   def __len__(self) -> int:
-    return int(self._ends[-1]) if len(self._ends) else 0
+    return int(self._firsts[-1])
 
   def place(self, record: int) -> tuple[int, int, int]:
-    """Begin and end of the chunk that holds a record, and the record's number in it."""
-    chunk = int(np.searchsorted(self._ends, record, side="right"))
-    first = int(self._ends[chunk - 1]) if chunk else 0
-    return int(self._begins[chunk]), int(self._begins[chunk + 1]), record - first
+    """Begin and end of the chunk that holds a record, and the record's number in the chunk."""
+    chunk = int(np.searchsorted(self._firsts[1:], record, side="right"))
+    row = record - int(self._firsts[chunk])
+    return int(self._begins[chunk]), int(self._begins[chunk + 1]), row
 
 
 def index(read: Callable[[int, int], bytes | memoryview], size: int) -> Index:
-  """The index of a file.
+  """Reads the index of a file.
 
   Args:
-    read: returns the bytes from one place to another.
-    size: of the file, bytes.
+    read: returns the bytes from one offset up to another.
+    size: bytes of the file.
 
   Raises:
-    ValueError: it is not a whole ArrayRecord file.
+    ValueError: the file is not a whole ArrayRecord file.
   """
   last = size - BLOCK
   if last < 0 or size % BLOCK:
@@ -74,31 +78,34 @@ def records(content: bytes | memoryview, begin: int) -> list[bytes]:
   """The records of a chunk.
 
   Args:
-    content: the bytes from its begin on.
-    begin: its place in the file.
+    content: bytes of the file that begin with the chunk.
+    begin: the chunk's offset in the file.
 
   Raises:
-    ValueError: it is damaged, or of a kind that is not read here.
+    ValueError: the chunk is damaged, or of an unsupported kind.
   """
   values, ends = _chunk(content, begin)
   return [values[start:end] for start, end in itertools.pairwise([0, *ends])]
 
 
 def record(content: bytes | memoryview, begin: int, row: int) -> bytes:
-  """One record of a chunk, as `records`."""
+  """Record number `row` of a chunk; the other arguments are as for `records`."""
   values, ends = _chunk(content, begin)
   if row >= len(ends):
     raise ValueError("a chunk has fewer records than the index says")
-  return values[ends[row - 1] if row else 0 : ends[row]]
+  if row == 0:
+    return values[: ends[0]]
+  return values[ends[row - 1] : ends[row]]
 
 
 def _chunk(content: bytes | memoryview, begin: int) -> tuple[bytes, list[int]]:
-  """The records of a chunk, one after the other, and where each ends."""
+  """The records of a chunk, one after the other, and the end of each."""
   content = _without_heads(content, begin)
   if len(content) < _CHUNK_HEAD.size:
     raise ValueError("a chunk is cut short")
-  size, kind, decoded = _CHUNK_HEAD.unpack_from(content)
-  kind, count = kind & 0xFF, kind >> 8
+  size, kind_and_count, decoded = _CHUNK_HEAD.unpack_from(content)
+  kind = kind_and_count & 0xFF
+  count = kind_and_count >> 8
   data = memoryview(content)[_CHUNK_HEAD.size :][:size]
   if len(data) < size or not size or decoded > _MOST:
     raise ValueError("a chunk is cut short")
@@ -107,7 +114,7 @@ def _chunk(content: bytes | memoryview, begin: int) -> tuple[bytes, list[int]]:
   length, at = _varint(data, 1)
   values = _decompressed(data[0], data[at + length :])
   ends = [len(values)]
-  if count != 1:  # with the sizes of one record, a read would take twice as long
+  if count != 1:  # for a single record, decompressing its size would double the time of a read
     ends = np.cumsum(_varints(_decompressed(data[0], data[at : at + length]))).tolist()
   if len(ends) != count or (ends or [0])[-1] != len(values) or len(values) != decoded:
     raise ValueError("a chunk has another size than it says")
@@ -115,8 +122,9 @@ def _chunk(content: bytes | memoryview, begin: int) -> tuple[bytes, list[int]]:
 
 
 def _without_heads(content: bytes | memoryview, begin: int) -> bytes:
-  """The bytes from a place on, without the heads of blocks."""
-  first, content = -begin % BLOCK, memoryview(content)  # where the first block begins
+  """The content, which begins at offset `begin` of the file, without the headers of blocks."""
+  content = memoryview(content)
+  first = -begin % BLOCK  # where the first block begins
   pieces = [content[:first]]
   for start in range(first, len(content), BLOCK):
     pieces.append(content[start + _BLOCK_HEAD : start + BLOCK])
@@ -133,29 +141,33 @@ def _decompressed(codec: int, data: memoryview) -> bytes:
   size, at = _varint(data, 0)
   if size > _MOST:
     raise ValueError("a chunk has another size than it says")
+  if not size:
+    return b""
   try:
-    # As bytes: Arrow's own memory is given back at once, which takes three times as long.
-    return pa.decompress(data[at:], size, _CODECS[codec], asbytes=True) if size else b""
+    # `asbytes`, because Arrow frees its own memory at once, which takes three times as long.
+    return pa.decompress(data[at:], size, _CODECS[codec], asbytes=True)
   except OSError as error:
     raise ValueError(f"it cannot be decompressed: {error}") from error
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-  """A number of the format of Protocol Buffers, and the place behind it."""
+  """A varint of Protocol Buffers at offset `at`, and the offset after it."""
   value = shift = 0
   while True:
     if at >= len(data) or shift > 63:
       raise ValueError("a number in it is damaged")
-    value |= (data[at] & 0x7F) << shift
-    shift, at = shift + 7, at + 1
-    if not data[at - 1] & 0x80:
+    byte = data[at]
+    value |= (byte & 0x7F) << shift
+    shift += 7
+    at += 1
+    if not byte & 0x80:
       return value, at
 
 
 def _varints(data: bytes) -> np.ndarray:
-  """All numbers of a sequence, (n,) uint64."""
+  """All varints of a sequence, (n,) uint64."""
   content = np.frombuffer(data, np.uint8)
-  last = np.flatnonzero(content < 0x80)  # bytes of numbers
+  last = np.flatnonzero(content < 0x80)  # the last byte of each number
   if not len(content):
     return np.zeros(0, np.uint64)
   if not len(last) or last[-1] != len(content) - 1:

@@ -17,20 +17,20 @@ from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Source
 from vit_jax.devices import mesh as meshes
 
-DEVICE_ROWS = 8  # that vector units take at once
+DEVICE_ROWS = 8  # rows that vector units process at once
 
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-  """Reads this host's part of every batch, and puts it on the devices.
+  """Reads this host's share of every batch, and puts it on the devices.
 
   Attributes:
     settings: how images are prepared and read.
     mesh: the devices.
     batch_size: images in a training step, over all hosts.
-    accumulation: number of parts of a step; evaluation batches have the size of one part, or of the
-      set if that is smaller.
-    objective: says what a training batch holds.
+    accumulation: number of microbatches of a step; an evaluation batch has the size of one, or of
+      the set if that is smaller.
+    objective: decides what a training batch holds.
   """
 
   settings: Data
@@ -40,16 +40,17 @@ class Reader:
   objective: ObjectiveSettings = ObjectiveSettings()
 
   def layout(self, source: Source) -> Layout:
-    """What a training batch of these examples holds."""
+    """The layout of a training batch of these examples."""
     views = self.objective.views(self.settings)
-    crops = {
-      name: Crop(train_transform(view.data), view.data.image_size, view.count)
-      for name, view in views.items()
-    }
-    squares = sum(view.count or 1 for view in views.values())
-    decode = functools.partial(images.as_rgb, max_pixels=self.settings.max_pixels)
+    crops = {}
+    for name, view in views.items():
+      crops[name] = Crop(train_transform(view.data), view.data.image_size, view.count)
     fields = self.objective.fields(self.settings)
-    return Layout.of(source, crops, fields, decode if squares > 1 else None)
+    squares = sum(view.count or 1 for view in views.values())
+    if squares <= 1:
+      return Layout.of(source, crops, fields)
+    decode = functools.partial(images.as_rgb, max_pixels=self.settings.max_pixels)
+    return Layout.of(source, crops, fields, decode)
 
   def training(
     self, source: Source, *, parts: Sequence[MixedSource], seed: int, start: int
@@ -82,17 +83,17 @@ class Reader:
   def evaluation(
     self, source: Source, *, resize: int, squeeze: bool, fields: Mapping[str, Field] | None = None
   ) -> pipeline.Batches:
-    """Every image once, with arguments as of `images.evaluation_cut`, and fields of the source."""
+    """Every image once; arguments as for `images.evaluation_cut`, and fields of the source."""
     return self._once(source, fields, resize=resize, squeeze=squeeze)
 
   def squares(self, source: Source) -> pipeline.Batches:
-    """Every image once: resized to a square of 8/7 of the image size, and its centre cut out."""
+    """Every image once: the centre of a square of 8/7 of the image size."""
     side = resampling.square(self.settings.image_size)
     return self._once(source, None, resize=side, squeeze=True)
 
   @contextlib.contextmanager
   def ahead(self, batches: pipeline.Batches) -> Iterator[Iterator[dict]]:
-    """Puts the batches on the devices ahead of their use; closes them when the context ends."""
+    """Puts the batches on the devices before they are needed; closes them at the end."""
     sharding = meshes.batch_sharding(self.mesh)
     with contextlib.closing(batches):
       yield prefetch_to_device(batches, sharding, ahead=self.settings.ahead)
@@ -107,10 +108,10 @@ class Reader:
     )
 
   def evaluation_size(self, images: int) -> int:
-    """Images in a batch of an evaluation: a part of a step, so that all large sets share a program.
+    """Images in an evaluation batch: those of a microbatch, so that large sets share a program.
 
-    A smaller set has a batch of its own size, rounded up to DEVICE_ROWS on each
-    device, or on all devices that compute the same images.
+    A smaller set has a batch of its own size, rounded up to a multiple of DEVICE_ROWS for each
+    device, or for each group of devices that compute the same images.
     """
     multiple = DEVICE_ROWS * meshes.groups(self.mesh)
     return min(self.batch_size // self.accumulation, -(-images // multiple) * multiple)
@@ -121,7 +122,7 @@ class Reader:
 
 
 def evaluation_transform(data: Data, *, resize: int, squeeze: bool):
-  """The preparation of an evaluation image: image -> Cut."""
+  """The function that prepares an evaluation image: image -> Cut."""
   return functools.partial(
     images.evaluation_cut,
     size=data.image_size,
@@ -133,15 +134,21 @@ def evaluation_transform(data: Data, *, resize: int, squeeze: bool):
 
 
 def train_transform(data: Data):
-  """The preparation of a training image: (image, rng=generator) -> Cut."""
+  """The function that prepares a training image: (image, rng=generator) -> Cut."""
   crop = train_crop(data)
-  return functools.partial(augmented, crop=crop, steps=data.augment) if data.augment else crop
+  if not data.augment:
+    return crop
+  return functools.partial(augmented, crop=crop, steps=data.augment)
 
 
 def train_crop(data: Data):
-  """The crop and the flip of a training image: (image, rng=generator) -> Cut."""
-  common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
-  common |= dict(resampling=data.resampled())
+  """The function that crops and flips a training image: (image, rng=generator) -> Cut."""
+  common = dict(
+    size=data.image_size,
+    flip=data.flip,
+    max_pixels=data.max_pixels,
+    resampling=data.resampled(),
+  )
   if side := data.resized_side():
     return functools.partial(images.train_square, resize=side, **common)
   if data.train_pad:

@@ -1,4 +1,4 @@
-"""Draws examples of a source by their labels alone."""
+"""Draws examples of a source by their labels, without reading images."""
 
 import concurrent.futures
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -8,16 +8,16 @@ import numpy as np
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Source, SourceError
 
-AMONG = 512  # examples among which some are drawn to be shown
+AMONG = 512  # examples from which `of_source` chooses
 _STRETCH = 4096  # labels to read at a time
 
 
 def first_of_each_class(source: Source, *, count: int, seed: int, threads: int) -> np.ndarray:
   """Rows of the first `count` examples of every class in a seeded permutation of all examples.
 
-  For every k up to `count`, the first k rows of a class are k of its examples drawn uniformly
-  without replacement. Stops reading labels when the rows are found: after some 60,000 of ImageNet's
-  1.28 million training images for 25 of each class.
+  For every k up to `count`, the first k rows of a class are k of its examples, drawn uniformly
+  without replacement. Stops reading labels when the rows are found: for 25 of each class, after
+  about 60,000 of ImageNet's 1.28 million training images.
 
   Returns:
     (classes, count) int64, in the order of the permutation.
@@ -56,11 +56,13 @@ def occurring_classes(source: Source, *, threads: int) -> tuple[int, ...]:
 
 
 def of_all_classes(labels: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
-  """Places of `count` examples, or of all: from each class in turn, drawn by a seed, by class."""
+  """Places of `count` random examples, or of all, from each class in turn; sorted by class."""
   order = np.random.default_rng(seed).permutation(len(labels)).tolist()
-  turns, seen = [], {}
+  turns = []
+  seen = {}  # {label: number of its places so far}
   for place in order:
-    turn = seen[labels[place]] = seen.get(labels[place], -1) + 1
+    turn = seen.get(labels[place], 0)
+    seen[labels[place]] = turn + 1
     turns.append((turn, place))
   chosen = [place for _, place in sorted(turns, key=lambda pair: pair[0])[:count]]
   first = {label: i for i, label in reversed(list(enumerate(labels)))}
@@ -68,7 +70,7 @@ def of_all_classes(labels: Sequence[Hashable], count: int, seed: int = 0) -> lis
 
 
 def of_source(source: Source, count: int, seed: int = 0) -> list[int]:
-  """Places of `count` examples of a source, as in `of_all_classes`; reads labels alone."""
+  """Places of `count` examples of a source, as in `of_all_classes`; reads only labels."""
   among = min(len(source), AMONG)
   some = np.random.default_rng(seed).choice(len(source), among, replace=False).tolist()
   return [some[i] for i in of_all_classes([source.labels(i) for i in some], count, seed)]

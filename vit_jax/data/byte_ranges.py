@@ -1,7 +1,7 @@
-"""The bytes of examples, wherever they lie: whole files, and parts of large ones.
+"""Reads the bytes of examples from any storage: whole files, and byte ranges of large ones.
 
-What was read from a bucket may be kept on this machine's disk (`keep`), for all sources of this
-process.
+Bytes that were read from buckets can be kept on this machine's disk (`keep`), for all sources of
+this process.
 """
 
 import errno
@@ -23,16 +23,17 @@ _copies = Copies(COPIES, 0)  # none
 
 
 def keep(gigabytes: float):
-  """Keeps what is read from buckets on the disk, at most so much; 0: nothing."""
+  """Caches bytes from buckets on the disk, up to this number of gigabytes; 0: no cache."""
   global _copies
   _copies = Copies(pathlib.Path(os.path.expanduser(COPIES)), int(gigabytes * 1e9))
 
 
 def kept() -> str:
-  """What is kept of buckets, as a sentence; "" if nothing is."""
+  """A sentence on the copies from buckets; "" if none are kept."""
   if not _copies.most:
     return ""
-  held, most = (f"{size / 1e9:,.2f}" for size in (_copies.bytes(), _copies.most))
+  held = f"{_copies.bytes() / 1e9:,.2f}"
+  most = f"{_copies.most / 1e9:,.2f}"
   return f'Images from buckets are kept in "{_copies.root}": {held} GB now, {most} GB at most.'
 
 
@@ -46,27 +47,34 @@ def part(path: Path, stamp: FileVersion, start: int, stop: int) -> bytes | memor
 
 
 class FileVersions:
-  """What tells each of many files from what it is after a change; 40 bytes or so for each.
+  """The versions of many files, in about 40 bytes each.
 
-  Files of this machine have none: asking for it would make the listing of a folder slow.
+  None for files of this machine, because asking for them would make the listing of a folder slow.
   """
 
   def __init__(self, stamps: Iterable[FileVersion | None]):
-    """Packs them, in the order of the files."""
-    packed = (f"{stamp.size} {stamp.version}" if stamp else "" for stamp in stamps)
-    self._packed = np.array([text.encode() for text in packed], bytes)
+    """Packs the stamps, in the order of the files."""
+    self._packed = np.array([_packed(stamp) for stamp in stamps], bytes)
 
   def __getitem__(self, row: int) -> FileVersion | None:
     size, _, version = bytes(self._packed[row]).decode().partition(" ")
-    return FileVersion(int(size), version) if size else None
+    if not size:
+      return None
+    return FileVersion(int(size), version)
+
+
+def _packed(stamp: FileVersion | None) -> bytes:
+  if not stamp:
+    return b""
+  return f"{stamp.size} {stamp.version}".encode()
 
 
 def image(path: Path, stamp: FileVersion | None) -> bytes:
-  """The bytes of an image file; one of more than `image_files.MAX_BYTES` is an OSError.
+  """The bytes of an image file.
 
   Raises:
-    ChangedError: it has another stamp than the given one.
-    OSError: it cannot be read.
+    ChangedError: the file has another stamp.
+    OSError: it cannot be read, or has more than `image_files.MAX_BYTES` bytes.
   """
   if stamp is None:
     return files.read_bytes(path, most=image_files.MAX_BYTES)
@@ -76,22 +84,25 @@ def image(path: Path, stamp: FileVersion | None) -> bytes:
 
 
 def stamps_of(paths: Sequence[Path]) -> tuple[list[FileVersion], list[int]]:
-  """As `looked_up`, but files of this machine have stamps too, if they are there."""
+  """As `looked_up`, but with stamps for existing files of this machine too."""
   stamps, missing = looked_up(paths)
-  there = enumerate(zip(paths, stamps, strict=True))
-  return [at or (None if i in missing else files.stamp(path)) for i, (path, at) in there], missing
+  for number, path in enumerate(paths):
+    if not stamps[number] and number not in missing:
+      stamps[number] = files.stamp(path)
+  return stamps, missing
 
 
 class File(Seeking):
-  """A file that is read where it is wanted, by a library that knows where."""
+  """A file for a library that reads only the byte ranges that it needs."""
 
   def __init__(self, path: Path, stamp: FileVersion):
     """Reads nothing yet."""
     super().__init__(stamp.size)
-    self._path, self._stamp = path, stamp
+    self._path = path
+    self._stamp = stamp
 
   def readinto(self, buffer) -> int:
-    """Reads all that is wanted by one request."""
+    """Fills the buffer by one request."""
     piece = part(self._path, self._stamp, self._place, self._place + len(buffer))
     buffer[: len(piece)] = piece
     self._place += len(piece)
@@ -99,10 +110,10 @@ class File(Seeking):
 
 
 def for_library(path: Path, stamp: FileVersion) -> str | File:
-  """A file for a library that reads parts of it: its path, or a `File`.
+  """A file in the form that a library can read: its path, or a `File`.
 
   Raises:
-    ChangedError: it has another stamp.
+    ChangedError: the file has another stamp.
   """
   if distant(path):
     return File(path, stamp)
@@ -111,19 +122,26 @@ def for_library(path: Path, stamp: FileVersion) -> str | File:
 
 
 def looked_up(paths: Sequence[Path]) -> tuple[list[FileVersion | None], list[int]]:
-  """The stamps of files, as in `FileVersions`, and the numbers of those that are not there.
+  """The stamps of files, as in `FileVersions`, and the numbers of the missing files.
 
-  Folders of a bucket are listed, which takes fewer requests than to ask for each file.
+  Lists the folders of a bucket, which takes fewer requests than one for each file.
   """
   folders = list({path.parent: path for path in paths if distant(path)})
   listed = {}
   for scheme in {folder.scheme for folder in folders}:
-    of_it = [folder for folder in folders if folder.scheme == scheme]
-    listed |= zip(of_it, files.at_once(of_it[0], _stamps_in, of_it), strict=True)
-  stamps = [listed[p.parent].get(p.name) if p.parent in listed else None for p in paths]
-  there = lambda path, stamp: bool(stamp) if distant(path) else os.path.exists(path)
+    same_scheme = [folder for folder in folders if folder.scheme == scheme]
+    found = files.at_once(same_scheme[0], _stamps_in, same_scheme)
+    listed |= zip(same_scheme, found, strict=True)
+  stamps = [listed.get(path.parent, {}).get(path.name) for path in paths]
   pairs = enumerate(zip(paths, stamps, strict=True))
-  return stamps, [number for number, pair in pairs if not there(*pair)]
+  return stamps, [number for number, (path, stamp) in pairs if not _is_there(path, stamp)]
+
+
+def _is_there(path: Path, stamp: FileVersion | None) -> bool:
+  """Whether a file exists; `stamp` is its stamp in the listing of its folder."""
+  if distant(path):
+    return bool(stamp)
+  return os.path.exists(path)
 
 
 def _stamps_in(folder: Path) -> dict[str, FileVersion]:
@@ -131,10 +149,12 @@ def _stamps_in(folder: Path) -> dict[str, FileVersion]:
 
 
 def is_file(path: Path) -> bool:
-  """Whether a file is at a path; a path that cannot be one is none."""
-  return files.is_file(path) if isinstance(path, UrlPath) else os.path.isfile(path)
+  """Whether a file is at a path; False for a path that no file can have."""
+  if isinstance(path, UrlPath):
+    return files.is_file(path)
+  return os.path.isfile(path)
 
 
 def distant(path: Path) -> bool:
-  """Whether reading waits for a network, so that many reads should be under way at once."""
+  """Whether reading waits for a network, so that many files should be read at once."""
   return not files.storage_of(path).direct

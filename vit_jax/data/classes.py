@@ -1,8 +1,8 @@
-"""Compares the classes of a head with those of data, by their names.
+"""Matches the outputs of a head to the classes of the data, by name.
 
-Outputs of a head and labels of data are numbers. Only names show whether they mean the same.
+Outputs and labels are numbers; only names show whether they mean the same.
 
-Those of ImageNet are known by their count and their numbers in WordNet.
+The classes of ImageNet are recognised by their number and their WordNet ids.
 """
 
 import dataclasses
@@ -32,15 +32,15 @@ def imagenet_classes() -> tuple[str, ...]:
 
 DATA = "data"  # a value of config.class_names
 ASSUMED = f"assumed to be the data's, in the same order (config.class_names={DATA})"
-MAX_BYTES = 2**24  # size of a file of names
-# Placeholders that exports use if a head has no names.
+MAX_BYTES = 2**24  # largest file of names
+# The placeholders of exports whose head has no names.
 _NUMBERED = re.compile(r"(?:class |LABEL_)(\d+)")
 _WORDNET = re.compile(r"n\d{8}")
 _IMAGENET_21K = 21_843
 
 
 class OtherClasses(ValueError):
-  """The names of the head's classes and of the data's differ; the message says how."""
+  """The head and the data have different class names; the message says how they differ."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class HeadOrder:
   Attributes:
     outputs: for each class of the data, the output of the head; None: the same order.
     description: the result of the comparison, as text.
-    known: whether more than the number of classes shows that they are the data's.
+    known: False if only the number of classes shows that they are the data's.
   """
 
   outputs: tuple[int, ...] | None
@@ -63,7 +63,7 @@ class HeadNames:
   """The names of a head's outputs.
 
   Attributes:
-    names: the names, in the order of the outputs; () if nothing tells them.
+    names: the names, in the order of the outputs; () if they are unknown.
     origin: where they come from, as text.
   """
 
@@ -79,7 +79,7 @@ def of_outputs(
   Args:
     setting: config.class_names.
     names: class names of the weights; () if there are none.
-    outputs: how many outputs the head has.
+    outputs: the number of outputs of the head.
     sets: the class names of each set.
 
   Raises:
@@ -92,7 +92,9 @@ def of_outputs(
     names = of_file(setting, outputs)
   if names and (tuple(names) == whole or named(names)):
     return HeadNames(tuple(names), "those of the data, by name")
-  return HeadNames(whole, standard_order(outputs)) if standard(whole) else HeadNames(())
+  if standard(whole):
+    return HeadNames(whole, standard_order(outputs))
+  return HeadNames(())
 
 
 def places(ours: Sequence[str], head: Sequence[str], whose: str = "the head") -> tuple[int, ...]:
@@ -101,7 +103,7 @@ def places(ours: Sequence[str], head: Sequence[str], whose: str = "the head") ->
   Args:
     ours: names of the data's classes.
     head: names of the head's outputs.
-    whose: what has these names, for messages.
+    whose: the owner of the names in `head`, for messages.
 
   Raises:
     OtherClasses: the head lacks a class, or names are not unique.
@@ -110,19 +112,23 @@ def places(ours: Sequence[str], head: Sequence[str], whose: str = "the head") ->
     return tuple(range(len(head)))
   outputs = {name: i for i, name in enumerate(head)}
   if surplus := [name for name in ours if name not in outputs]:
+    message = f"{whose} has no class {listed(surplus)}"
     near = next(iter(suggestions.alike(surplus[0], head, 0.6)), "")
-    hint = f" (it has {near!r}{unseen(surplus[0], near)})" if near else ""
-    raise OtherClasses(f"{whose} has no class {listed(surplus)}{hint}")
+    if near:
+      message += f" (it has {near!r}{unseen(surplus[0], near)})"
+    raise OtherClasses(message)
   if len(outputs) < len(head) or len({*ours}) < len(ours):
     raise OtherClasses("two classes have the same name, so that names do not tell them apart")
   return tuple(outputs[name] for name in ours)
 
 
 def matched(dataset: NamedDataset, head: Sequence[str], whose: str) -> NamedDataset:
-  """A dataset with the classes of a head, matched by name; it may lack some of them.
+  """A dataset renumbered to the classes of a head, matched by name; it may lack some of them.
+
+  Arguments as for `places`.
 
   Raises:
-    ConfigError: it has classes that the head does not have; arguments as of `places`.
+    ConfigError: the dataset has classes that the head does not have.
   """
   names = dataset.source.class_names
   try:
@@ -135,7 +141,7 @@ def matched(dataset: NamedDataset, head: Sequence[str], whose: str) -> NamedData
 
 
 def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrder:
-  """Compares the classes of a head with those of the data.
+  """Matches the outputs of a head to the data's classes.
 
   Args:
     setting: config.class_names.
@@ -166,10 +172,10 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrde
 
 
 def of_file(setting: str, outputs: int) -> tuple[str, ...]:
-  """The names in the file that config.class_names names, one for each output of the head.
+  """The names in the file config.class_names, one for each output of the head.
 
   Raises:
-    ValueError: it cannot be read, or has another number of names.
+    ValueError: the file cannot be read, or has another number of names.
   """
   try:
     names = read_names(local_path(setting))
@@ -203,7 +209,7 @@ def standard(names: Sequence[str]) -> bool:
 
 
 def standard_order(outputs: int) -> str:
-  """Says that outputs without names are taken for ImageNet's classes."""
+  """The sentence that outputs without names are taken for ImageNet's classes."""
   return (
     f"not named by the weights; their {outputs:,} outputs are assumed to be ImageNet's classes in "
     "the ascending order of WordNet ids, as in all published weights"
@@ -222,4 +228,6 @@ def read_names(path: pathlib.Path) -> tuple[str, ...]:
   except UnicodeDecodeError as error:
     raise ValueError(f"it is not text in UTF-8 ({error})") from error
   lines = text.replace("\r\n", "\n").split("\n")
-  return nfc(lines if lines[-1] else lines[:-1])
+  if not lines[-1]:
+    lines = lines[:-1]
+  return nfc(lines)

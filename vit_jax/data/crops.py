@@ -1,9 +1,10 @@
-"""Which part of a training image is seen: two rules for random crops.
+"""Random crops of training images, by two rules.
 
-The arguments are those of `Draw`: a generator, the sides of the image in pixels, the smallest and
-the largest fraction of its area, and the smallest and the largest width / height of the crop.
+Both rules take a generator, the sides of the image in pixels, the smallest and the largest fraction
+of its area, and the smallest and the largest width / height of the crop.
 
-A `Cut` says where in its image a crop lies, so that values of pixels can follow crop and flip.
+A `Cut` says where a crop lies in its image, so that per-pixel values can be cropped and flipped in
+the same way.
 """
 
 import math
@@ -39,10 +40,9 @@ def inception(
   """Draws an Inception crop: an aspect, then a height that fits it and `area`, then a place.
 
   The aspect is uniform in its range, and the height is uniform over the heights that fit. Rounding
-  the width to pixels can move the area of the crop out of its bounds. Then the height is changed by
-  one pixel, also if the crop is as wide as the image and gets out of the aspect by it; if the area
-  is still out of bounds, another crop is drawn. If no crop fits in 100 tries, returns the whole
-  image.
+  the width to pixels can move the area of the crop out of its bounds. Then the height changes by
+  one pixel, even if a crop as wide as the image leaves its aspect range by that; if the area is
+  still out of bounds, another crop is drawn. If no crop fits in 100 tries, returns the whole image.
 
   Source: the crop of Szegedy et al., "Going deeper with convolutions", 2015. The published models
   were trained with tf.image.sample_distorted_bounding_box. It differs in two ways. Its crops never
@@ -50,7 +50,7 @@ def inception(
   have the full width; here all places have equal probability. It rounds the smallest and largest
   heights for the area to the nearest pixel; here they are rounded inwards.
   """
-  least_area, most_area = (share * height * width for share in area)
+  least_area, most_area = (fraction * height * width for fraction in area)
   for _ in range(_TRIES):
     ratio = _between(rng, *aspect)
     least = math.ceil(math.sqrt(least_area / ratio))
@@ -60,7 +60,10 @@ def inception(
     crop_height = max(1, least + int((int(most) - least + 1) * rng.random()))
     crop_width = _width(crop_height, ratio, width)
     if not least_area <= crop_height * crop_width <= most_area:
-      crop_height += 1 if crop_height * crop_width < least_area else -1
+      if crop_height * crop_width < least_area:
+        crop_height += 1
+      else:
+        crop_height -= 1
       crop_width = _width(crop_height, ratio, width)
       if crop_height > height or not least_area <= crop_height * crop_width <= most_area:
         continue
@@ -83,10 +86,10 @@ def random_resized(
   area: tuple[float, float],
   aspect: tuple[float, float],
 ) -> Box:
-  """Draws a crop by its area, uniform, and its aspect, uniform in its logarithm, then a place.
+  """Draws an area, uniform, then an aspect, uniform in its logarithm, then a place.
 
-  If none of 10 crops lies in the image, takes the largest one at the centre that keeps to `aspect`.
-  Small crops are rarer than with `inception`.
+  If none of 10 crops fits into the image, takes the largest central one within `aspect`. Small
+  crops are rarer than with `inception`.
 
   Source: RandomResizedCrop of torchvision; timm's has the same rule.
   """
@@ -113,14 +116,14 @@ RULES: dict[str, Draw] = {"inception": inception, "random_resized": random_resiz
 class Cut(NamedTuple):
   """A square that was cut out of an image.
 
-  The image is resized to the grid, the box is cut out of that, mirrored at the edges where it
-  reaches beyond them, and the box is resized to the square.
+  The image is resized to the grid; the box is cut out of the grid, which is mirrored at its edges
+  where the box reaches beyond them; then the box is resized to the square.
 
   Attributes:
     pixels: the square, (S, S, 3) uint8.
-    image: rows and columns of the image, upright.
+    image: rows and columns of the upright image.
     grid: rows and columns of the resized image.
-    box: in pixels of the grid; it may reach beyond.
+    box: the box, in pixels of the grid; it may reach beyond the grid.
     flipped: whether the square is flipped left to right.
   """
 
@@ -132,23 +135,27 @@ class Cut(NamedTuple):
 
 
 def follow(values: np.ndarray, cut: Cut) -> np.ndarray:
-  """The values of the pixels of a cut: of the nearest pixel of the image, so none are blended.
+  """Cuts per-pixel values as a crop was cut; takes the nearest value, so none are blended.
 
   Args:
     values: (H, W, ...), one for each pixel of the image.
-    cut: of this image.
+    cut: a cut of this image.
 
   Returns:
     (S, S, ...)
   """
-  count, (height, width), box = len(cut.pixels), cut.grid, cut.box
+  count = len(cut.pixels)
+  height, width = cut.grid
+  box = cut.box
   rows = _nearest(box.top, box.height, count, height, cut.image[0])
   columns = _nearest(box.left, box.width, count, width, cut.image[1])
-  return values[rows[:, None], columns[::-1] if cut.flipped else columns]
+  if cut.flipped:
+    columns = columns[::-1]
+  return values[rows[:, None], columns]
 
 
 def _nearest(first: int, length: int, count: int, grid: int, image: int) -> np.ndarray:
-  """The pixels along a side of the image below the centres of `count` pixels of the square."""
+  """Indices along one side of the image: the pixels nearest to `count` centres in the square."""
   centres = first + (np.arange(count) + 0.5) * length / count
   centres = np.where(centres < 0, 1 - centres, centres)  # mirrored at the centre of the last pixel
   centres = np.where(centres > grid, 2 * grid - 1 - centres, centres)

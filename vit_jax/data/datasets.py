@@ -1,4 +1,4 @@
-"""The datasets of a run, opened as its settings say."""
+"""Opens the datasets of a run."""
 
 import dataclasses
 import logging
@@ -21,7 +21,7 @@ class NamedDataset(NamedTuple):
     key: the name of its setting, such as "config.data.train".
     dataset: the value of the setting.
     source: the opened source.
-    changed: whether the source held other images when weights were trained on it.
+    changed: whether the source has changed since weights were trained on it.
   """
 
   key: str
@@ -37,7 +37,7 @@ class Training(NamedTuple):
   """The training data of a run.
 
   Attributes:
-    datasets: more than one in a mix.
+    datasets: the datasets; several for a mix.
     source: their examples, one dataset after the other.
     parts: the number of examples and the weight of each dataset.
   """
@@ -58,7 +58,7 @@ class Opener:
     max_pixels: larger images count as broken, as config.data.max_pixels.
     threads: number of threads that read labels.
     allow_overlap: whether the same image may be used for training and evaluation.
-    opened: what it opened by `open` so far, in order.
+    opened: the datasets that `open` has opened so far, in order.
   """
 
   max_pixels: int
@@ -67,7 +67,7 @@ class Opener:
   opened: list[NamedDataset] = dataclasses.field(default_factory=list)
 
   def source(self, dataset: Dataset) -> sources.Source:
-    """Opens one source; drops its excluded examples first, and then takes the subset.
+    """Opens one source, without its excluded examples, and takes the subset of the rest.
 
     Raises:
       SourceError: the data does not exist.
@@ -108,8 +108,9 @@ class Opener:
     return self.open(key, dataset)
 
   def earlier(self, history: History) -> tuple[NamedDataset, ...]:
-    """What weights were trained on before, as far as it is there; a warning names the rest."""
-    there, lost = [], []
+    """Opens the datasets that weights were trained on before; a warning names missing ones."""
+    there = []
+    lost = []
     for dataset, identity in history:
       try:
         source = self.source(dataset)
@@ -143,17 +144,19 @@ class Opener:
     opened = [named.source for named in datasets]
     weights = [dataset.weight for dataset in data.mixed().values()] or [1.0]
     parts = tuple(map(MixedSource, map(len, opened), weights))
-    return Training(datasets, opened[0] if len(opened) == 1 else sources.Mixed(opened), parts)
+    if len(opened) == 1:
+      return Training(datasets, opened[0], parts)
+    return Training(datasets, sources.Mixed(opened), parts)
 
 
 def opener_of(data: Data) -> Opener:
-  """The opener of a run's datasets; what is read from buckets is kept as its settings say."""
+  """The opener of a run's datasets; also sets up the disk cache for buckets."""
   byte_ranges.keep(data.bucket_cache)
   return Opener(data.max_pixels, data.threads, data.allow_overlap)
 
 
 def check_same_classes(datasets: Sequence[NamedDataset]):
-  """Checks that all datasets have the classes and the kind of labels of the first.
+  """Checks that all datasets have the same classes and the same kind of labels as the first.
 
   Raises:
     ConfigError: names the dataset and the first class that differs.
@@ -176,24 +179,25 @@ def check_same_classes(datasets: Sequence[NamedDataset]):
 
 
 def in_words(dataset: Dataset) -> str:
-  """What chooses the images of a dataset, as text."""
+  """The settings that choose the images of a dataset, as text."""
   given = {"subset": dataset.subset, "exclude": dataset.exclude}
-  less = [f"{key}={value}" for key, value in given.items() if value]
-  return " ".join(filter(None, [dataset.source, dataset.split, *less]))
+  limits = [f"{key}={value}" for key, value in given.items() if value]
+  return " ".join(filter(None, [dataset.source, dataset.split, *limits]))
 
 
 def summary_table(datasets: Sequence[NamedDataset]) -> str:
-  """A line for each dataset, with its numbers of images and classes, and lines with the notes."""
+  """One line per dataset, with its numbers of images and classes; then the notes."""
   rows = [["data", "source", "images", "classes"]]
   for named in datasets:
-    count, classes = len(named.source), len(named.source.class_names)
     name = named.key.removeprefix("config.")
-    rows.append([name, in_words(named.dataset), f"{count:,}", f"{classes:,}" if classes else "-"])
+    images = f"{len(named.source):,}"
+    classes = len(named.source.class_names)
+    rows.append([name, in_words(named.dataset), images, f"{classes:,}" if classes else "-"])
   return "\n".join([aligned(rows, left=(0, 1)), *map(one_line, notes(datasets))])
 
 
 def notes(datasets: Sequence[NamedDataset]) -> list[str]:
-  """What users should know of the datasets, such as files that are left out; each once."""
+  """Notes for the user on the datasets, such as files that are left out; each once."""
   said = [note for named in datasets for note in named.source.notes]
   if any(named.source.distant for named in datasets):
     said.append(byte_ranges.kept())

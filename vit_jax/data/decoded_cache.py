@@ -1,6 +1,6 @@
-"""Small training images, kept decoded in memory after they were read once.
+"""Keeps small training images decoded in memory after the first read.
 
-To read and decode an image of few pixels takes longer than all that a small model does with it.
+Reading and decoding a small image takes longer than a training step of a small model on it.
 """
 
 from collections.abc import Iterable
@@ -11,32 +11,34 @@ from vit_jax.data import images, jpeg
 from vit_jax.data.sources import Example, Source
 from vit_jax.data.sources.views import View
 
-_MOST_BYTES = 2**28  # of all kept pixels, in a process; the images that come later are read again
-_MOST_PIXELS = 2**14  # of an image, 128 x 128: few larger ones would fit
+_MOST_BYTES = 2**28  # of all kept pixels in a process; images beyond that are read again
+_MOST_PIXELS = 2**14  # of an image, 128 x 128; few larger ones would fit
 
 
 class Kept(View):
-  """The examples of a source; small ones are decoded once, to the same pixels as by `images`.
+  """The examples of a source; small images are decoded once, to the same pixels as by `images`.
 
-  JPEG files are not kept: of them, only the rows and the resolution that a crop needs are decoded,
-  to other pixels. Broken files are not kept either, so that each use of them is reported.
+  JPEG files are not kept, because only the rows and the resolution that a crop needs are decoded,
+  which gives other pixels. Broken files are not kept either, so that each use is reported.
 
   Args:
     source: the examples.
-    needed: the fields that are kept with an image; it has no others.
+    needed: names of the fields to keep with an image; all others are dropped.
   """
 
   def __init__(self, source: Source, needed: Iterable[str] = ()):
     super().__init__(source)
     self.fields = {name: source.fields[name] for name in needed}
     self._examples: dict[int, Example] = {}
-    self._bytes = 0  # threads may lose some of them, which does not matter
+    self._bytes = 0  # a race of threads may lose some, which does not matter
 
   def __getitem__(self, index: int) -> Example:
     if kept := self._examples.get(index):
       return kept
     example = self._source[index]
-    return example if self._bytes >= _MOST_BYTES else self._keep(index, example)
+    if self._bytes >= _MOST_BYTES:
+      return example
+    return self._keep(index, example)
 
   def _keep(self, index: int, example: Example) -> Example:
     if isinstance(example.image, bytes) and jpeg.is_jpeg(example.image):

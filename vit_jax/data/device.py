@@ -1,6 +1,6 @@
 """Puts host batches on the devices as global, sharded arrays, ahead of the step.
 
-`InStep` gives the batches of an evaluation by several processes, which must all take as many.
+`InStep` keeps the processes of an evaluation in step: all must take the same number of batches.
 """
 
 import collections
@@ -18,15 +18,16 @@ from vit_jax.data.pipeline import Batch, Batches
 class InStep:
   """The batches of one process; after an error, batches in which no image counts.
 
-  Without them the other processes would wait for this one in the next batch.
+  Otherwise the other processes would wait for this one at the next batch.
 
   Attributes:
-    failure: why batches are missing; "": none is.
+    failure: why batches are missing; "" if none is.
   """
 
   def __init__(self, batches: Batches):
     self.failure = ""
-    self._batches, self._left = batches, batches.steps
+    self._batches = batches
+    self._left = batches.steps
 
   def __iter__(self) -> Iterator[Batch]:
     return self
@@ -50,11 +51,11 @@ class InStep:
 def prefetch_to_device(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict]:
   """Makes global arrays from host batches, and keeps `ahead` of them in transfer to the devices.
 
-  Each process gives its own rows; the result is the global batch, split as `sharding` says.
+  Each process passes its own rows; the result is the global batch, sharded by `sharding`.
   """
 
   def put_one(batch):
-    with jax.transfer_guard("allow"):  # this transfer is intended, also inside a guarded loop
+    with jax.transfer_guard("allow"):  # this transfer is intended, even inside a guarded loop
       return {
         name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in batch.items()
       }

@@ -1,7 +1,7 @@
-"""Copies of what was read from buckets, on this machine's disk: the least recently used go first.
+"""A least-recently-used cache, on this machine's disk, of bytes that were read from buckets.
 
-Each copy is a file with a checksum, whose name is a hash of what it is a copy of. The files lie in
-16 folders, so that whoever looks for the oldest ones lists few. Several processes may use them.
+Each entry is a file with a checksum, named by a hash of the content's name. The files lie in 16
+folders, so that a search for the oldest files lists few. Several processes may share the cache.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 
-_SUM = struct.Struct("<I")  # before the content
+_SUM = struct.Struct("<I")  # the checksum, before the content
 _FOLDERS = "0123456789abcdef"
-_TOTAL = "total"  # the file of each folder that is locked, and tells the bytes of the others
-_KEPT = 7 / 8  # of the most bytes, after a removal, so that not each new copy needs one
-_LARGEST = 1 / 8  # of a folder's bytes; a larger content is not kept
+_TOTAL = "total"  # a file in each folder: its lock, and the bytes of all its other files
+_KEPT = 7 / 8  # fraction left after a removal, so that not every new copy needs another one
+_LARGEST = 1 / 8  # largest entry, as a fraction of a folder's bytes
 
 _log = logging.getLogger(__name__)
 
@@ -29,21 +29,23 @@ class Copies:
 
   Args:
     root: the folder, which is made when it is needed.
-    most: bytes of all files.
+    most: most bytes of all files.
   """
 
   def __init__(self, root: pathlib.Path, most: int):
-    self.root, self.most = root, most
-    self._each, self._usable = most // len(_FOLDERS), True
+    self.root = root
+    self.most = most
+    self._each = most // len(_FOLDERS)
+    self._usable = True
 
   def read(
     self, name: str, size: int, fetch: Callable[[], bytes | memoryview]
   ) -> bytes | memoryview:
-    """The content of a name, from its copy, or else from `fetch`.
+    """The content of a name, from its copy if there is one, otherwise from `fetch`.
 
     Args:
-      name: tells this content from all others, at any time.
-      size: of the content, bytes.
+      name: unique to this content, for all time.
+      size: bytes of the content.
       fetch: returns the content.
     """
     digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()
@@ -59,7 +61,7 @@ class Copies:
     try:
       with open(file, "rb", buffering=0) as stream:
         data = stream.read()
-        os.utime(stream.fileno())  # it was used now
+        os.utime(stream.fileno())  # marks it as used now
     except OSError:
       return None
     content = data[_SUM.size :]
@@ -85,14 +87,14 @@ class Copies:
 
   @contextlib.contextmanager
   def _room(self, folder: pathlib.Path, size: int) -> Iterator[None]:
-    """Counts a file that is written inside; if all are too many, removes the oldest ones first.
+    """Adds the file that is written inside to the total; first makes room if there is too little.
 
-    Nobody else counts until it is there: who removes counts the files that it finds.
+    Holds the lock until the file is written, because a removal counts the files that it finds.
     """
     with open(folder / _TOTAL, "a+b", buffering=0) as stream:
       fcntl.flock(stream, fcntl.LOCK_EX)
       total = _number(stream) + size
-      if not size < total <= self._each:  # or nothing is known
+      if not size < total <= self._each:  # too many bytes, or the total is unknown
         total = _removed(folder, int(_KEPT * self._each) - size) + size
       stream.truncate(0)
       stream.write(b"%d" % total)
@@ -115,7 +117,7 @@ def _number(stream) -> int:
 
 
 def _removed(folder: pathlib.Path, room: int) -> int:
-  """Removes the files that were used least recently, until the others have room; their bytes."""
+  """Removes the least recently used files until the rest fit into `room`; returns their bytes."""
   files = []
   with os.scandir(folder) as entries:
     for entry in entries:

@@ -1,4 +1,4 @@
-"""What a batch holds beside its mask: arrays, each declared by the source or by the objective."""
+"""Declarations of the arrays of a batch other than its mask, by the source or the objective."""
 
 import dataclasses
 import math
@@ -9,7 +9,7 @@ import numpy as np
 from vit_jax.config import ConfigError, View
 from vit_jax.process.text import listed
 
-OWN = ("image", "labels", "mask")  # which every source has, or every batch
+OWN = ("image", "labels", "mask")  # reserved: every source or every batch has these
 TYPES = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float32")
 
 
@@ -18,13 +18,12 @@ class Field:
   """An array of a batch.
 
   Attributes:
-    shape: of one example; if it is dense, without the rows and columns.
+    shape: shape for one example; if the field is dense, without the rows and columns.
     dtype: one of `TYPES`; JAX has no others.
-    padding: the value of all elements of rows that do not count, since an image is broken or to
-      fill a batch up.
-    dense: whether it has a value for each pixel of the image as it is seen, upright by its Exif
-      orientation. The values then follow the crop and the flip of "image", each from the nearest
-      pixel.
+    padding: the value of all elements of rows that do not count, because an image is broken or the
+      row only fills up a batch.
+    dense: whether there is a value for each pixel of the image, upright by its Exif orientation.
+      The values are then cropped and flipped as "image" is, each from the nearest pixel.
   """
 
   shape: tuple[int, ...] = ()
@@ -33,12 +32,12 @@ class Field:
   dense: bool = False
 
   def full(self) -> np.ndarray:
-    """What stands for an example that does not count."""
+    """The padding for an example that does not count."""
     return np.full(self.shape, self.padding, self.dtype)
 
 
 def holds(dtype: str, value: float) -> bool:
-  """Whether a type has this number, which floats round; NaN, which equals nothing, is none."""
+  """Whether a type can hold this number, rounded if it is a float type; False for NaN."""
   if dtype == "bool":
     return value in (0, 1)
   if dtype.startswith("float"):
@@ -48,10 +47,10 @@ def holds(dtype: str, value: float) -> bool:
 
 
 def check(asks: str, needed: Mapping[str, Field], views: Mapping[str, View]):
-  """Checks the declarations of an objective, or of an evaluation.
+  """Checks the declarations of an objective or an evaluation.
 
   Args:
-    asks: the setting that asks for them, such as "config.objective.kind=x".
+    asks: the setting that declares them, such as "config.objective.kind=x".
     needed: the fields.
     views: the images of a batch.
 
@@ -85,19 +84,21 @@ def check(asks: str, needed: Mapping[str, Field], views: Mapping[str, View]):
 
 
 def check_given(asks: str, needed: Mapping[str, Field], given: Mapping[str, Field], of: str):
-  """Checks that a source has the fields that are needed, as they are declared.
+  """Checks that a source has the needed fields as they are declared.
 
   Args:
-    asks, needed: as of `check`.
+    asks, needed: as for `check`.
     given: the fields of the source.
     of: the source, in words.
 
   Raises:
-    ConfigError: it lacks one, or has it in another form.
+    ConfigError: the source lacks a field, or declares it differently.
   """
   for name, field in needed.items():
     if name not in given:
-      has = f"it has {listed(sorted(given))}" if given else "it has none beside images and labels"
+      has = "it has none beside images and labels"
+      if given:
+        has = f"it has {listed(sorted(given))}"
       raise ConfigError(
         f"{asks} needs the field {name!r}, and {of} lacks it: {has}; take other data."
       )

@@ -1,4 +1,4 @@
-"""What tells the images of a dataset from others, wherever they lie; reads only some of them."""
+"""Fingerprints of datasets, independent of where they are stored; reads only some of the images."""
 
 import contextlib
 import hashlib
@@ -18,21 +18,23 @@ from vit_jax.storage import files
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 
-SIZES = 2**15  # images whose sizes count: of larger datasets, so many at equal distances
-READ, READ_BYTES = 256, 2**25  # images whose content counts, and about the most bytes of them
-AT_ONCE, CHUNK = 16, 256
+SIZES = 2**15  # most images whose file sizes are hashed, evenly spaced in the dataset
+READ = 256  # most images whose content is hashed
+READ_BYTES = 2**25  # about the most bytes of them
+AT_ONCE = 16  # images read at once
+CHUNK = 256  # sizes that a thread reads in a row
 UNREADABLE = b"unreadable"
 
 
 class Identity(NamedTuple):
-  """What tells the images of a dataset; two with equal fields hold the same ones, most likely.
+  """The fingerprint of a dataset; two with equal fields most likely hold the same images.
 
   Attributes:
-    images: their number.
+    images: the number of images.
     classes: the number of classes, and the names of the first ones.
-    names: a sum of all names and labels in their order, as `Source.identity`; of the classes too.
-    sizes: a sum of the sizes of files; "": they cannot be read now, and are not compared.
-    content: a sum of the content of some images; "": as for sizes.
+    names: a hash of all names and labels in order, as `Source.identity`, and of the class names.
+    sizes: a hash of file sizes; "": they cannot be read now, and are not compared.
+    content: a hash of the content of some images; "": as for sizes.
   """
 
   images: int
@@ -47,16 +49,18 @@ def of(source: Source) -> Identity:
 
   Reads at most `READ` images and the sizes of `SIZES` files, in threads.
   """
-  names = list(source.class_names)
-  classes = f"{len(names)} ({listed(names, 10)})" if names else "none"
-  digest = hashlib.sha256(ascii((source.identity, names, source.multi_label)).encode())
+  class_names = list(source.class_names)
+  classes = "none"
+  if class_names:
+    classes = f"{len(class_names)} ({listed(class_names, 10)})"
+  named = ascii((source.identity, class_names, source.multi_label))
+  digest = hashlib.sha256(named.encode()).hexdigest()[:16]
   with ThreadPoolExecutor(AT_ONCE) as pool:
-    number, names = len(source), digest.hexdigest()[:16]
-    return Identity(number, classes, names, _sizes(source, pool), _content(source, pool))
+    return Identity(len(source), classes, digest, _sizes(source, pool), _content(source, pool))
 
 
 def of_all(datasets: Iterable[NamedDataset]) -> dict[str, Identity]:
-  """What tells the images of each dataset, by the name of its setting."""
+  """The identity of each dataset, by the name of its setting."""
   return {named.key: of(named.source) for named in datasets}
 
 
@@ -64,7 +68,7 @@ def read_identities(values: Any) -> dict[str, Identity]:
   """The identities of datasets by the names of their settings, from JSON.
 
   Raises:
-    ValueError: they are none.
+    ValueError: the values are no identities.
   """
   try:
     return {str(key): Identity(**value) for key, value in dict(values or {}).items()}
@@ -73,7 +77,7 @@ def read_identities(values: Any) -> dict[str, Identity]:
 
 
 def changes(before: Identity, now: Identity) -> list[str]:
-  """How the images of a dataset differ, in words; [] if they do not."""
+  """How the images of a dataset have changed, in words; [] if they have not."""
   said = []
   if before.images != now.images:
     said.append(f"{before.images:,} -> {now.images:,} images")
@@ -94,20 +98,20 @@ def all_changes(before: Mapping[str, Identity], now: Mapping[str, Identity]) -> 
   return {key: ", ".join(said) for key, said in sorted(both.items()) if said}
 
 
-def _sum(parts: Iterable[bytes]) -> str:
+def _sum(pieces: Iterable[bytes]) -> str:
   digest = hashlib.sha256()
-  for part in parts:
-    digest.update(len(part).to_bytes(8, "little") + part)
+  for piece in pieces:
+    digest.update(len(piece).to_bytes(8, "little") + piece)
   return digest.hexdigest()[:16]
 
 
 def _spread(count: int, most: int) -> list[int]:
-  """At most `most` of the numbers below `count`, at equal distances."""
+  """At most `most` of the numbers below `count`, evenly spaced."""
   return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)).tolist()
 
 
 def _sizes(source: Source, pool: ThreadPoolExecutor) -> str:
-  """A sum of the sizes of files; "" if one cannot be read now, but perhaps later."""
+  """A hash of file sizes; "" if one cannot be read now, but perhaps later."""
   try:
     return _sum(str(size).encode() for size in _each_size(source, pool))
   except OSError:
@@ -115,7 +119,7 @@ def _sizes(source: Source, pool: ThreadPoolExecutor) -> str:
 
 
 def _each_size(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
-  """The sizes of images that are files; or else, of the files that hold them."""
+  """The sizes of the image files, or of the files that hold several images each."""
 
   def size(index):
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -127,33 +131,33 @@ def _each_size(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
     chunks = [rows[begin : begin + CHUNK] for begin in range(0, len(rows), CHUNK)]
     yield from itertools.chain.from_iterable(pool.map(lambda some: [*map(size, some)], chunks))
     return
-  for place in dict.fromkeys(
-    place for block in source.blocks() for place in block.place.split("\n")
-  ):
+  places = (place for block in source.blocks() for place in block.place.split("\n"))
+  for place in dict.fromkeys(places):
     path = path_of(place)
     if path.is_absolute() and files.is_file(path):
       yield files.stamp(path).size
 
 
 def _content(source: Source, pool: ThreadPoolExecutor) -> str:
-  """A sum of the content of some images; "" if one cannot be read now, but perhaps later."""
+  """A hash of the content of some images; "" if one cannot be read now, but perhaps later."""
   rows = _spread(len(source), READ)
   rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
-  parts, read_bytes = [], 0
+  contents = []
+  read_bytes = 0
   for begin in range(0, len(rows), AT_ONCE):
     try:
       some = list(pool.map(lambda row: _image(source, row), rows[begin : begin + AT_ONCE]))
     except OSError:
       return ""
-    parts += some
+    contents += some
     read_bytes += sum(map(len, some))
     if read_bytes > READ_BYTES:
       break
-  return _sum(parts)
+  return _sum(contents)
 
 
 def _image(source: Source, row: int) -> bytes:
-  """The content of an image; that of one that stays unreadable is always the same."""
+  """The content of an image; UNREADABLE if it will stay unreadable."""
   try:
     image = retry_reads.retried(lambda: source[row].image, lambda: source.name(row))
   except OSError as error:

@@ -28,17 +28,18 @@ SUFFIXES = {
   ".pnm": "PPM",
 }
 LIST = ", ".join(SUFFIXES)
-MAX_BYTES = 2**30  # of an image file; larger files are not read
+MAX_BYTES = 2**30  # largest image file; larger ones are not read
 
 _SHOWN = 6  # reasons in a message
-_SUFFIX_SHOWN = 12  # characters
+_SUFFIX_SHOWN = 12  # characters of a suffix in a message
 
 
 class LeftOut:
   """Counts folder entries that are not images, by reason, and keeps one name for each reason."""
 
   def __init__(self):
-    self._counts, self._examples = collections.Counter(), {}
+    self._counts = collections.Counter()
+    self._examples = {}
 
   def add(self, reason: str, path: str) -> None:
     """Counts one entry."""
@@ -46,7 +47,7 @@ class LeftOut:
     self._examples.setdefault(reason, path)
 
   def update(self, other: "LeftOut", within: str) -> None:
-    """Adds the counts of another folder, whose path is `within`."""
+    """Adds the counts of the folder at the path `within`."""
     self._counts.update(other._counts)
     for reason, path in other._examples.items():
       self._examples.setdefault(reason, os.path.join(within, path))
@@ -57,12 +58,12 @@ class LeftOut:
 
   def in_words(self) -> str:
     """One line of text; "" if nothing is left out."""
-    words = [
-      f"{count:,} {reason} ({self._examples[reason]!r})"
-      for reason, count in self._counts.most_common(_SHOWN)
-    ]
-    others = self._counts.total() - sum(n for _, n in self._counts.most_common(_SHOWN))
-    return ", ".join([*words, f"{others:,} others"] if others else words)
+    shown = self._counts.most_common(_SHOWN)
+    words = [f"{count:,} {reason} ({self._examples[reason]!r})" for reason, count in shown]
+    others = self._counts.total() - sum(count for _, count in shown)
+    if others:
+      words.append(f"{others:,} others")
+    return ", ".join(words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Listing:
 
   Attributes:
     names: sorted paths of the images, relative to the folder ("inner/x.jpg").
-    stamps: of the images, if the storage tells them with their names, or else None for each.
+    stamps: the version of each image; None if the storage does not list it with the name.
     left_out: all other entries.
   """
 
@@ -83,17 +84,20 @@ class Listing:
 def find(folder: Path) -> Listing:
   """Finds the images in a folder and in all folders below it; opens no file.
 
-  Follows links. Reads each folder once, under its own path rather than under that of a link to it,
-  so that circular links are no problem. Leaves out names that begin with a dot.
+  Follows links. Reads each folder once, under its own path rather than the path of a link to it, so
+  circular links are harmless. Leaves out names that begin with a dot.
 
   Raises:
     OSError: a folder cannot be read.
   """
-  found, left_out, known = {}, LeftOut(), set()
+  found = {}
+  left_out = LeftOut()
+  known = set()
   pending = [(False, "")]  # (whether it is below a link, path): links are read last
   while pending:
     linked, inner = heapq.heappop(pending)
-    path, prefix = folder / inner, inner and f"{inner}/"
+    path = folder / inner
+    prefix = inner and f"{inner}/"
     identity = files.identity(path)
     if identity in known:
       left_out.add("folders that are read already", inner)
@@ -113,7 +117,7 @@ def find(folder: Path) -> Listing:
 
 
 def kind_of(entry: Entry) -> str:
-  """The kind of an entry: "folder", "image", or the reason why it is neither, as a plural."""
+  """The kind of an entry: "folder", "image", or why it is neither, as a plural noun."""
   try:
     if entry.name.startswith("."):
       return "hidden"
@@ -124,4 +128,6 @@ def kind_of(entry: Entry) -> str:
       return "image" if entry.is_file() else "not regular files"
   except OSError:  # a circular link, or a link to a folder without permission
     return "links to nowhere"
-  return f"with the suffix {suffix[:_SUFFIX_SHOWN]!r}" if suffix else "without a suffix"
+  if not suffix:
+    return "without a suffix"
+  return f"with the suffix {suffix[:_SUFFIX_SHOWN]!r}"

@@ -1,12 +1,12 @@
 """Makes uint8 RGB squares from encoded images on the host: decodes, crops, resizes, flips.
 
-The content of a file shows its format, never the name. Everything becomes 8-bit RGB: grey and
-palette images are expanded, transparency becomes white, 16 bits are scaled to 8, CMYK is converted,
-and the Exif orientation is applied.
+The format of a file is found by its content, never by its name. Everything becomes 8-bit RGB: grey
+and palette images are expanded, transparency becomes white, 16 bits are scaled to 8, CMYK is
+converted, and the Exif orientation is applied.
 
-Everywhere here `image` is an encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3); an image
-of more than `max_pixels` pixels is refused; `resampling` is how pixels are resized, by the names of
-the module of that name; and pixels of results are uint8 RGB. `BadImage` is raised as by `decode`.
+In all functions `image` is an encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3); an
+image of more than `max_pixels` pixels is refused; `resampling` is as in the module of that name;
+and results are uint8 RGB. `BadImage` is raised as by `decode`.
 """
 
 import math
@@ -27,7 +27,7 @@ from vit_jax.data.resampling import (
   smaller_side_to,
 )
 
-_MAX_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
+_MAX_RESIZED = 2**26  # pixels; if a very thin image would have more, only its middle is resized
 
 # Our own threads decode one image each; OpenCV's threads would compete with them for the cores.
 cv2.setNumThreads(0)
@@ -68,17 +68,19 @@ def train_image(
     area: smallest and largest fraction of the image's area in the crop.
     aspect: smallest and largest width / height of the crop.
     flip: whether to flip at all.
-    draw: which crop it is, one of `crops.RULES`.
+    draw: the rule that draws the crop, one of `crops.RULES`.
   """
   fast_size = isinstance(image, bytes) and _fast_size(image, max_pixels=max_pixels)
-  partly = fast_size and _orientation(image) == 1
-  pixels = None if partly else as_rgb(image, max_pixels=max_pixels)
-  height, width = fast_size if partly else pixels.shape[:2]
-  box = draw(rng, height=height, width=width, area=area, aspect=aspect)
-  part = box
-  if partly:
-    pixels, part = _decode_for(image, box=box, height=height, width=width, size=size)
-  out = resized(_cut(pixels, part), height=size, width=size, resampling=resampling)
+  if fast_size and _orientation(image) == 1:  # decode only what the crop needs
+    height, width = fast_size
+    box = draw(rng, height=height, width=width, area=area, aspect=aspect)
+    pixels, box_in_pixels = _decode_for(image, box=box, height=height, width=width, size=size)
+  else:
+    pixels = as_rgb(image, max_pixels=max_pixels)
+    height, width = pixels.shape[:2]
+    box = draw(rng, height=height, width=width, area=area, aspect=aspect)
+    box_in_pixels = box
+  out = resized(_cut(pixels, box_in_pixels), height=size, width=size, resampling=resampling)
   flipped = flip and _heads(rng)
   return Cut(_turned(out, flipped), (height, width), (height, width), box, flipped)
 
@@ -96,8 +98,8 @@ def train_square(
   """Resizes the image to a square, cuts out a random smaller square, flips with probability 0.5.
 
   Args: as `train_image`, but
-    resize: side in pixels of the square to which the whole image is first resized, without keeping
-      its aspect; at least `size`.
+    resize: side in pixels of the square to which the whole image is first resized, whatever its
+      aspect; at least `size`.
 
   Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
   """
@@ -131,11 +133,13 @@ def train_padded(
   whole = as_rgb(image, max_pixels=max_pixels)
   pixels = _smaller_side(whole, side=size, size=size, resampling=resampling)
   height, width = smaller_side_to(size, *whole.shape[:2], resampling=resampling)
-  above, before = (height - pixels.shape[0]) // 2, (width - pixels.shape[1]) // 2
+  # `pixels` may be only the middle of the resized image: its place there.
+  middle_top = (height - pixels.shape[0]) // 2
+  middle_left = (width - pixels.shape[1]) // 2
   pixels = cv2.copyMakeBorder(pixels, pad, pad, pad, pad, cv2.BORDER_REFLECT_101)
   top, left = (int((side - size + 1) * rng.random()) for side in pixels.shape[:2])
   out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
-  box = Box(above + top - pad, before + left - pad, size, size)
+  box = Box(middle_top + top - pad, middle_left + left - pad, size, size)
   flipped = flip and _heads(rng)
   return Cut(_turned(out, flipped), whole.shape[:2], (height, width), box, flipped)
 
@@ -158,9 +162,9 @@ def evaluation_cut(
 
   Args:
     size: side of the result in pixels.
-    resize: 0: the whole image is resized to the square, without keeping its aspect. Otherwise the
-      smaller side is resized to `resize` pixels, and the central square of `size` is cut out.
-    squeeze: whether both sides, and not only the smaller one, become `resize` pixels.
+    resize: 0: the whole image is resized to the square, whatever its aspect. Otherwise the smaller
+      side is resized to `resize` pixels, and the central square of `size` is cut out.
+    squeeze: whether both sides, not only the smaller one, are resized to `resize` pixels.
 
   Raises:
     ValueError: `resize` is neither 0 nor at least `size`.
@@ -188,8 +192,7 @@ def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarr
     side: pixels of the smaller side.
 
   Returns:
-    Pixels each of which is the mean of those that it replaces.
-
+    The pixels; each is the mean of the pixels that it replaces.
   """
   pixels = as_rgb(image, max_pixels=max_pixels)
   height, width = pixels.shape[:2]
@@ -216,12 +219,16 @@ def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
       f"Pixels are {image.dtype} {image.shape}; they must be uint8 (H, W), (H, W, 1) or (H, W, 3)."
     )
   check_size(*image.shape[:2], max_pixels=max_pixels)
-  return image if channels == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+  if channels == 1:
+    return cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+  return image
 
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
   """Stored (height, width) of a JPEG that the fast decoder can read; None for all other files."""
-  size = jpeg.read_size(data) if jpeg.is_jpeg(data) else None
+  if not jpeg.is_jpeg(data):
+    return None
+  size = jpeg.read_size(data)
   if size:
     check_size(*size, max_pixels=max_pixels)
   return size
@@ -235,7 +242,7 @@ def _orientation(data: bytes) -> int:
 def _decode_for(
   data: bytes, *, box: Box, height: int, width: int, size: int
 ) -> tuple[np.ndarray, Box]:
-  """Decodes only the rows and the resolution that the crop needs.
+  """Decodes only the rows that a crop needs, at the lowest resolution that it needs.
 
   Returns:
     The pixels, and the box of the crop in them.
@@ -244,8 +251,10 @@ def _decode_for(
   factor = max(factor for factor in (1, 2, 4, 8) if factor == 1 or factor * size <= side)
   end = box.top + box.height
   pixels = jpeg.decode_rows(data, height=height, width=width, end=end, factor=factor)
-  top, left = round(box.top / factor), round(box.left / factor)
-  bottom, right = round(end / factor), round((box.left + box.width) / factor)
+  top = round(box.top / factor)
+  left = round(box.left / factor)
+  bottom = round(end / factor)
+  right = round((box.left + box.width) / factor)
   return pixels, Box(top, left, bottom - top, right - left)
 
 
@@ -259,12 +268,12 @@ def _heads(rng: np.random.Generator) -> bool:
 
 
 def _turned(pixels: np.ndarray, flipped: bool) -> np.ndarray:
-  """The pixels, flipped left to right if `flipped`."""
+  """Flips the pixels left to right if `flipped`."""
   return cv2.flip(pixels, 1) if flipped else pixels
 
 
 def _smaller_side(pixels: np.ndarray, *, side: int, size: int, resampling: str) -> np.ndarray:
-  """Resizes the smaller side to `side` pixels; of a very thin image, only a middle of `size`."""
+  """Resizes the smaller side to `side` pixels; a very thin image is first cut to its middle."""
   height, width = smaller_side_to(side, *pixels.shape[:2], resampling=resampling)
   if height * width <= _MAX_RESIZED:
     return resized(pixels, height=height, width=width, resampling=resampling)
@@ -277,7 +286,7 @@ def _smaller_side(pixels: np.ndarray, *, side: int, size: int, resampling: str) 
 
 
 def _middle(pixels: np.ndarray, most: int) -> np.ndarray:
-  """The middle of an image: sides of at most `most` pixels, or one more to keep the centre."""
+  """The middle of an image, with sides of at most `most` pixels, or one more to keep the centre."""
   sides = [min(side, most + (side - most) % 2) for side in pixels.shape[:2]]
   top, left = ((old - new) // 2 for old, new in zip(pixels.shape, sides, strict=False))
   return _cut(pixels, Box(top, left, *sides))

@@ -3,17 +3,16 @@
 Four things save work in training. Rows below the crop are not decoded: the height in the frame
 header is set to the end of the crop, and the decoder stops there. A crop of at least twice the
 wanted size is decoded at 1/2, 1/4 or 1/8 in the DCT. Chroma is repeated, not smoothed. Each thread
-reuses one buffer for the pixels. A file that ends too early is always found. Evaluation uses
-`decode`, which is exact.
+reuses one buffer for the pixels. A truncated file is always detected. Evaluation uses `decode`,
+which is exact.
 
 A scan costs time for every block of the image, even if it has only a few bytes. A small file can
 hold thousands, so files with more than `MAX_SCANS` are refused, as other libraries do.
 
 Many files hold more bytes than the decoder needs, or lack their end marker; others have errors in
-their pixels, which the decoder mends as it can. It warns of all these, and of a truncated file,
-alike, and only its first warning can be seen. Therefore a damaged image is decoded again with other
-bytes behind its last scan (`mended`): if they change a pixel, the decoder needed them, and the file
-was truncated.
+their pixels, which the decoder conceals. Its warnings do not tell these from a truncated file, and
+only the first one is visible. Therefore a damaged image is decoded again with other bytes after its
+last scan (`mended`): if they change a pixel, the decoder needed them, and the file was truncated.
 
 Source of the format: ITU-T T.81, Annex B; Exif 2.32, Section 4.
 """
@@ -28,31 +27,39 @@ import numpy as np
 import simplejpeg
 
 MAX_SCANS = 500  # the usual progressive file has 10
-START, END = b"\xff\xd8\xff", b"\xff\xd9"
+START = b"\xff\xd8\xff"
+END = b"\xff\xd9"
 
 _APP1 = 0xE1
-_EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+# The names of APP1 segments.
+_EXIF = b"Exif\0\0"
+_XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs that store rows from top to bottom
 _OTHER_FRAMES = (*range(0xC2, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
-_SCAN, _INTERVALS = 0xDA, 0xDD
-# As in the decoder, other bytes may lie between segments. 00 and D0 to D7 occur inside of scans.
+_SCAN = 0xDA
+_INTERVALS = 0xDD  # defines the restart interval
+# As in the decoder, other bytes may lie between segments. 00 and D0 to D7 occur inside scans.
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
-_COEFFICIENTS = 64  # of a block
+_COEFFICIENTS = 64  # per block
 
 
 def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-  """Each segment before the end of the image: its marker, and where its content lies."""
+  """Each segment before the end marker: its own marker, and the begin and end of its content."""
   at = 2
-  while (match := _MARKER.search(data, at)) and (marker := data[match.end() - 1]) != END[1]:
+  while match := _MARKER.search(data, at):
     at = match.end()
+    marker = data[at - 1]
+    if marker == END[1]:
+      return
     end = at + int.from_bytes(data[at : at + 2], "big")
     yield marker, at + 2, end
     at = end
 
 
 def end_of_image(data: bytes) -> int | None:
-  """Where the end marker of the image is; None: there is none."""
-  match = _MARKER.search(data, max((end for *_, end in segments(data)), default=2))
+  """The offset of the image's end marker; None if there is none."""
+  last_end = max((end for *_, end in segments(data)), default=2)
+  match = _MARKER.search(data, last_end)
   return match.start() if match else None
 
 
@@ -67,7 +74,7 @@ def xmp(data: bytes) -> bytes:
 
 
 def _app1(data: bytes, name: bytes) -> Iterator[bytes]:
-  """The contents of the segments of a name before the first scan."""
+  """The contents of the APP1 segments of a name before the first scan."""
   for marker, at, end in segments(data):
     if marker == _SCAN:
       return
@@ -77,7 +84,8 @@ def _app1(data: bytes, name: bytes) -> Iterator[bytes]:
 
 def scans(data: bytes) -> int:
   """The number of scans, counted up to `MAX_SCANS` + 1."""
-  count, components = 0, b""
+  count = 0
+  components = b""
   for marker, at, _ in segments(data):
     if marker in _SEQUENTIAL:
       components = data[at + 5 : at + 6]
@@ -90,10 +98,10 @@ def scans(data: bytes) -> int:
 
 
 def height_field(data: bytes) -> int | None:
-  """Offset of the height in the frame header, if changing it can cut off rows; else None.
+  """Offset of the height in the frame header; None if a smaller height would not cut off rows.
 
-  None for progressive and other frames, which spread rows over the file, and for files with restart
-  markers, which would hide where the decoder stopped.
+  This is so for progressive and other frames, which spread rows over the file, and for files with
+  restart markers, which would hide where the decoder stopped.
   """
   field = None
   for marker, at, _ in segments(data):
@@ -107,8 +115,9 @@ def height_field(data: bytes) -> int | None:
 
 
 def has_every_scan(data: bytes) -> bool:
-  """Whether the headers of scans give every coefficient of every component, to its last bit."""
-  components, done = -1, set()
+  """Whether the scan headers cover every coefficient of every component, to its last bit."""
+  components = -1
+  done = set()
   for marker, at, end in segments(data):
     content = data[at:end]
     if marker in (*_SEQUENTIAL, *_OTHER_FRAMES) and len(content) > 5:
@@ -127,27 +136,30 @@ _RESTARTS = [bytes([0xFF, marker]) for marker in range(0xD0, 0xD8)]
 
 
 def _more(bits: bytes) -> bytes:
-  """Bits for blocks that are lacking, also behind any restart marker that the decoder waits for."""
+  """Bits for missing blocks, also after any restart marker that the decoder waits for."""
   return bits + b"".join(restart + bits for restart in _RESTARTS)
 
 
-# Two, because the first bits may be those that the decoder itself takes for lacking ones.
+# Two, because the first one may equal the bits that the decoder itself uses for missing ones.
 _MORE = (_more(bytes(range(255))), _more(bytes(range(254, -1, -1))))
 
 
 def mended(data: bytes, decode: Callable[[bytes], np.ndarray]) -> bytes:
-  """A JPEG that is whole, with an end marker and nothing behind it.
+  """The complete JPEG, with an end marker and nothing after it.
 
   Args:
     data: the file.
-    decode: decodes a file, whatever the decoder warns of.
+    decode: decodes a file and ignores the decoder's warnings.
 
   Raises:
     BadImage: the file ends before its last pixel.
   """
   end = end_of_image(data)
-  body = data.rstrip(b"\0") if end is None else data[:end]
-  if body.endswith(b"\xff"):  # a byte of the scan, which would be a marker without the zero
+  if end is None:
+    body = data.rstrip(b"\0")
+  else:
+    body = data[:end]
+  if body.endswith(b"\xff"):  # a byte of the scan, which needs the zero to be no marker
     body += b"\0"
   whole = body + END
   pixels = decode(whole)
@@ -159,9 +171,9 @@ def mended(data: bytes, decode: Callable[[bytes], np.ndarray]) -> bytes:
 
 
 _COLOURS = ("YCbCr", "RGB", "Gray")  # not CMYK and YCCK
-# The decoder's message if rows were left out and it found no other error before.
+# The decoder's message if rows were left out and there was no other error before.
 _STOPPED_EARLY = "extraneous bytes before marker 0xd9"
-# The decoder's warnings, after which it goes on; its last message is an error if there was one.
+# The decoder's warnings, after which it continues; an error would be its last message.
 _WARNING = re.compile(
   "Corrupt JPEG data|Premature end of JPEG file|Warning|Inconsistent progression"
   "|Invalid SOS parameters for sequential|Unknown Adobe color transform"
@@ -176,7 +188,7 @@ def is_jpeg(data: bytes) -> bool:
 
 
 def read_size(data: bytes) -> tuple[int, int] | None:
-  """(height, width), or None if this module cannot decode the file; Pillow may.
+  """(height, width), or None if this module cannot decode the file; Pillow may be able to.
 
   Raises:
     BadImage: there are too many scans.
@@ -200,7 +212,7 @@ def decode(data: bytes) -> np.ndarray:
 
 
 def _decoded(data: bytes, decode: Callable[..., np.ndarray]) -> np.ndarray:
-  """The pixels that `decode` gives; if it finds any damage, those of the mended file."""
+  """The pixels that `decode` returns; if it finds damage, those of the mended file."""
   try:
     return decode(data)
   except ValueError:
@@ -215,13 +227,13 @@ def _decoded(data: bytes, decode: Callable[..., np.ndarray]) -> np.ndarray:
 
 
 def _lenient(data: bytes, decode: Callable[..., np.ndarray]) -> np.ndarray:
-  """The pixels that `decode` gives, whatever it warns of."""
+  """The pixels that `decode` returns, despite warnings."""
   try:
     return decode(data)
   except ValueError as error:
     if not _WARNING.match(str(error)):
       raise
-  return decode(data, strict=False)  # this ignores errors too
+  return decode(data, strict=False)  # ignores errors too
 
 
 def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) -> np.ndarray:
@@ -231,12 +243,12 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
     data: a JPEG of `height` x `width` pixels.
     height: rows in the file.
     width: columns in the file.
-    end: rows from here on are not needed.
+    end: the first row that is not needed.
     factor: 1, 2, 4 or 8.
 
   Returns:
-    (>= end / factor, width / factor, 3) uint8 RGB, sides rounded up, in a buffer that the next
-    call in this thread overwrites.
+    (>= end / factor, width / factor, 3) uint8 RGB, sides rounded up, in a buffer that the next call
+    in this thread overwrites.
 
   Raises:
     BadImage: the file is truncated, or cannot be decoded.

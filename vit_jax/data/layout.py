@@ -1,4 +1,4 @@
-"""How examples become rows of a batch."""
+"""Turns examples into rows of a batch."""
 
 import dataclasses
 import functools
@@ -15,16 +15,16 @@ from vit_jax.data.sources import Example, Source
 
 
 class FieldError(RunError):
-  """An array or a label of an example is not what its source declares; the message names both."""
+  """An array or a label of an example differs from its source's declaration."""
 
 
 class Crop(NamedTuple):
-  """How an image of a batch is made.
+  """How one image of a batch is made.
 
   Attributes:
     cut: (image, rng=generator) -> Cut; without random draws, (image) -> Cut.
-    side: of its squares, pixels.
-    count: squares of an example, each with draws of its own; 0: one, without an axis for them.
+    side: side of the squares in pixels.
+    count: squares of an example, each with its own draws; 0: one square, without an axis for them.
   """
 
   cut: Callable[..., Cut]
@@ -34,14 +34,14 @@ class Crop(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """What a batch holds.
+  """The arrays of a batch.
 
   Attributes:
-    crops: its images, by name.
-    given: the fields that it takes from the source.
+    crops: the images, by name.
+    given: the fields that are taken from the source.
     classes: number of classes; 0: no labels.
     multi_label: whether an example has any number of labels.
-    decode: image -> pixels, once for all crops; None: a crop decodes what it needs of the image.
+    decode: image -> pixels, once for all crops; None: each crop decodes what it needs of the image.
   """
 
   crops: Mapping[str, Crop]
@@ -54,37 +54,44 @@ class Layout:
   def of(
     cls, source: Source, crops: Mapping[str, Crop], given: Mapping[str, Field], decode=None
   ) -> "Layout":
-    """What a batch of a source's examples holds, with these images and fields."""
+    """The layout of a batch of a source's examples, with these images and fields."""
     return cls(crops, given, len(source.class_names), source.multi_label, decode)
 
   @functools.cached_property
   def fields(self) -> dict[str, Field]:
-    """All arrays of a batch but its mask; labels are (B,) int32, or (B, classes) indicators."""
+    """All arrays of a batch except the mask; labels are (B,) int32, or (B, classes) indicators."""
     fields = {}
     for name, crop in self.crops.items():
-      several = (crop.count,) if crop.count else ()
-      fields[name] = Field((*several, crop.side, crop.side, 3), "uint8")
+      shape = (crop.side, crop.side, 3)
+      if crop.count:
+        shape = (crop.count, *shape)
+      fields[name] = Field(shape, "uint8")
     for name, field in self.given.items():
-      sides = 2 * (self.crops["image"].side,) if field.dense else ()
-      fields[name] = dataclasses.replace(field, shape=(*sides, *field.shape))
-    if self.classes:
-      several = Field((self.classes,), "uint8")
-      fields["labels"] = several if self.multi_label else Field((), "int32")
+      if field.dense:
+        side = self.crops["image"].side
+        field = dataclasses.replace(field, shape=(side, side, *field.shape))
+      fields[name] = field
+    if self.classes and self.multi_label:
+      fields["labels"] = Field((self.classes,), "uint8")
+    elif self.classes:
+      fields["labels"] = Field((), "int32")
     return fields
 
   @functools.cached_property
   def padding(self) -> dict[str, np.ndarray]:
-    """A row that does not count."""
+    """The row of an example that does not count."""
     return {name: field.full() for name, field in self.fields.items()}
 
   def row(self, example: Example, **draws: np.random.Generator) -> dict[str, np.ndarray | int]:
     """The row of an example; `draws` is rng=generator where crops are random.
 
     Raises:
-      BadImage: the image cannot be decoded, or a dense field is of another size than it.
-      FieldError: an array or a label is not what the source declares.
+      BadImage: the image cannot be decoded, or a dense field has another size than the image.
+      FieldError: an array or a label differs from the source's declaration.
     """
-    row, cuts, image = {}, {}, example.image
+    row = {}
+    cuts = {}
+    image = example.image
     if self.decode:
       image = self.decode(image)
     for name, crop in self.crops.items():
@@ -119,19 +126,19 @@ class Layout:
 
 
 def _dense(example: Example, name: str, field: Field, cut: Cut) -> np.ndarray:
-  """The values of the pixels of a cut.
+  """A dense field of an example, cut as its image was.
 
   Raises:
-    BadImage: they are of an image of another size.
+    BadImage: the field has another size than the image.
     FieldError: as `_checked`.
   """
   sides = np.shape(example.fields.get(name))[:2]
   if len(sides) == 2 and sides != cut.image:
-    have, needs = (f"{height} rows and {width} columns" for height, width in (sides, cut.image))
-    turned = "; values are for the image as its Exif orientation turns it"
-    raise BadImage(
-      f"its {name} has {have}, and the image {needs}{turned * (sides == cut.image[::-1])}"
-    )
+    has, needs = (f"{height} rows and {width} columns" for height, width in (sides, cut.image))
+    message = f"its {name} has {has}, and the image {needs}"
+    if sides == cut.image[::-1]:
+      message += "; values are for the image as its Exif orientation turns it"
+    raise BadImage(message)
   return follow(_checked(example, name, (*cut.image, *field.shape), field.dtype), cut)
 
 
@@ -139,7 +146,7 @@ def _checked(example: Example, name: str, shape: tuple[int, ...], dtype: str) ->
   """A field of an example.
 
   Raises:
-    FieldError: it is missing, or has another shape or type.
+    FieldError: the field is missing, or has another shape or type.
   """
   if example.fields.get(name) is None:
     raise FieldError(f"{example.name} lacks the field {name!r} that its source declares.")

@@ -1,7 +1,7 @@
 """Refuses a run that evaluates on images of its training data, unless a setting allows it.
 
-The same file is the same image, whatever path leads to it. So is the same record of a file of
-records. No image is read; tools/dedup.py finds copies under other names.
+Two images are the same if they are the same file, whatever path leads to it, or the same record of
+a file of records. No image is read; tools/dedup.py finds copies under other names.
 """
 
 import collections
@@ -22,15 +22,15 @@ _log = logging.getLogger(__name__)
 
 
 def check(trained: Iterable[NamedDataset], scored: NamedDataset, *, allow: bool):
-  """Refuses data that is both trained on and scored; with `allow`, only logs a warning.
+  """Refuses to score images that are trained on; with `allow`, only logs a warning.
 
   Args:
-    trained: the datasets that are trained on.
-    scored: the data to evaluate on.
+    trained: the datasets to train on.
+    scored: the dataset to evaluate on.
     allow: config.data.allow_overlap.
 
   Raises:
-    ConfigError: there are such images, and `allow` is False.
+    ConfigError: the datasets share images, and `allow` is False.
   """
   for named in trained:
     common = shared(named.source, scored.source)
@@ -60,30 +60,36 @@ class Shared(NamedTuple):
 
   def in_words(self) -> str:
     """As text: "5 images (such as ...)"."""
-    many = f"at least {_ENOUGH:,}" if self.images >= _ENOUGH else f"{self.images:,}"
-    return f"{many} image{'s' * (self.images != 1)} (such as {self.example!r})"
+    count = f"{self.images:,}"
+    if self.images >= _ENOUGH:
+      count = f"at least {_ENOUGH:,}"
+    return f"{count} image{'s' * (self.images != 1)} (such as {self.example!r})"
 
 
 def shared(first: Source, second: Source) -> Shared | None:
   """The images that both sources have; None if there are none.
 
-  Looks only into the folders and files that both sources use, so not at all images of a large
-  dataset. Stops counting at `_ENOUGH`.
+  Compares only the folders and files that both sources use, not all images of a large dataset.
+  Stops counting at `_ENOUGH`.
   """
   theirs = _by_place(second)
-  count, example = 0, ""
+  count = 0
+  example = ""
   for place, blocks in _by_place(first).items():
     if place in theirs and count < _ENOUGH:
-      (items, indices), (others, _) = _held(blocks), _held(theirs[place])
+      items, indices = _held(blocks)
+      others, _ = _held(theirs[place])
       common, at, _ = np.intersect1d(items, others, return_indices=True)
       if len(common):
         example = example or first.name(int(indices[at[0]]))
         count += len(common)
-  return Shared(count, example) if count else None
+  if not count:
+    return None
+  return Shared(count, example)
 
 
 def _by_place(source: Source) -> dict[str, list[Block]]:
-  """The blocks of a source by the folder or file that holds their images."""
+  """The blocks of a source, by the folder or file that holds their images."""
   places = collections.defaultdict(list)
   for block in source.blocks():
     places[block.place].append(block)

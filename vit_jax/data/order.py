@@ -1,8 +1,8 @@
 """The endless order of training examples, of one source or of several that are mixed by weight.
 
-Each source is read in its own endless order of epochs, so none of its examples comes again before
-all its others came. The stream of a mix is cut into blocks of 1,000 to 10,000 positions. In each
-block every source has its share of the positions, at random places.
+Each source is read in its own endless order of epochs, so no example comes again before all others
+of its source. The stream of a mix is cut into blocks of 1,000 to 10,000 positions. In each block
+every source has its share of the positions, at random places.
 
 An epoch is a pseudo-random permutation of 0..length - 1, computed one position at a time.
 """
@@ -17,12 +17,14 @@ import numpy as np
 
 _WORD = 2**64 - 1
 # SplitMix64: the step between its states and the two factors of its finaliser.
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_STEP = 0x9E3779B97F4A7C15
+_FIRST = 0xBF58476D1CE4E5B9
+_SECOND = 0x94D049BB133111EB
 _STRETCH = 2**16  # positions computed at a time; their arrays fit in the processor's cache
 
 
 class Permutation:
-  """The order of `length` things that (seed, stream) draws. Needs no memory for any length.
+  """A pseudo-random order of `length` things, drawn by (seed, stream); needs no memory.
 
   A Feistel network over pairs of numbers below `_rows` and `_columns`. The product of these two is
   `length` or slightly more. A result of `length` or more is sent through the network again until it
@@ -82,7 +84,8 @@ class Permutation:
   # `_forth` and `_back` take an int or an array of uint64.
 
   def _forth(self, number):
-    row, column = number // self._columns, number % self._columns
+    row = number // self._columns
+    column = number % self._columns
     for turn, key in enumerate(self._keys):
       if turn % 2:
         column = (column + _mixed(row, key)) % self._columns
@@ -91,7 +94,8 @@ class Permutation:
     return row * self._columns + column
 
   def _back(self, number):
-    row, column = number // self._columns, number % self._columns
+    row = number // self._columns
+    column = number % self._columns
     for turn, key in reversed([*enumerate(self._keys)]):
       if turn % 2:
         column = (column + self._columns - _mixed(row, key) % self._columns) % self._columns
@@ -118,7 +122,8 @@ def _mixed(number, key: int):
   return (word ^ word >> 31) >> 1  # 63 bits, so that adding a row or column does not overflow
 
 
-_MIN_BLOCK, _MAX_BLOCK = 1_000, 10_000  # positions
+_MIN_BLOCK = 1_000  # positions
+_MAX_BLOCK = 10_000
 
 
 class MixedSource(NamedTuple):
@@ -134,13 +139,13 @@ def stream(
   """The stream of a run, a function of the seed and the position.
 
   Args:
-    parts: the sources. One alone has the order of its epochs, whatever its weight.
+    parts: the sources. A single one is read in the order of its epochs, whatever its weight.
     seed: in [0, 2**32).
     repeats: positions in a row that have the same example.
 
   Returns:
-    Function from consecutive positions in the stream to the examples there, as rows of all sources
-    one after the other.
+    A function from consecutive positions in the stream to the examples there, as rows of all
+    sources one after the other.
   """
   if repeats > 1:
     return functools.partial(_repeated, rows=stream(parts, seed=seed), repeats=repeats)
@@ -149,15 +154,15 @@ def stream(
   places_seed, *seeds = np.random.SeedSequence(seed).generate_state(len(parts) + 1).tolist()
   return functools.partial(
     _mixed_rows,
-    streams=[epochs(part.examples, seed=seed) for part, seed in zip(parts, seeds, strict=True)],
-    first_rows=np.cumsum([0, *(part.examples for part in parts)])[:-1],
-    weights=whole_weights([part.weight for part in parts]),
+    streams=[epochs(source.examples, seed=seed) for source, seed in zip(parts, seeds, strict=True)],
+    first_rows=np.cumsum([0, *(source.examples for source in parts)])[:-1],
+    weights=whole_weights([source.weight for source in parts]),
     seed=places_seed,
   )
 
 
 def epochs(length: int, *, seed: int) -> Callable[[range], Sequence[int]]:
-  """As `stream`, of one source of `length` examples; every epoch has its own order."""
+  """As `stream`, for one source of `length` examples; every epoch has its own order."""
   return functools.partial(_rows, length=length, seed=seed)
 
 
@@ -179,30 +184,34 @@ def whole_weights(weights: Sequence[float]) -> tuple[int, ...]:
 
 
 def block_size(weights: Sequence[int]) -> int:
-  """Positions in a block: if possible, so many that the share of each source is a whole number."""
+  """Positions in a block: if possible, a number that gives each source a whole share."""
   period = sum(weights)
-  return period * -(-_MIN_BLOCK // period) if period <= _MAX_BLOCK else _MAX_BLOCK
+  if period > _MAX_BLOCK:
+    return _MAX_BLOCK
+  return period * -(-_MIN_BLOCK // period)
 
 
 def taken(positions: int, weights: Sequence[int]) -> list[int]:
-  """How many of the first positions each source has; the sum is `positions`.
+  """How many of the first `positions` positions each source has; their sum is `positions`.
 
-  The first source gets its share, rounded down; the second its share of what is left, and so on.
-  No count falls when `positions` grows, so whole blocks can be counted one by one. The error of a
+  The first source gets its share, rounded down; the second its share of the rest, and so on. No
+  count falls when `positions` grows, so whole blocks can be counted one by one. The error of a
   count is below the number of sources, for a stream of any length.
   """
-  counts, total = [], sum(weights)
+  counts = []
+  total = sum(weights)
   for weight in weights:
     count = positions * weight // total
     counts.append(count)
-    positions, total = positions - count, total - weight
+    positions -= count
+    total -= weight
   return counts
 
 
 def _repeated(positions: range, *, rows, repeats: int) -> list[int]:
   first = positions[0] // repeats
-  once = rows(range(first, positions[-1] // repeats + 1))
-  return [once[position // repeats - first] for position in positions]
+  distinct = rows(range(first, positions[-1] // repeats + 1))
+  return [distinct[position // repeats - first] for position in positions]
 
 
 def _rows(positions: range, *, length: int, seed: int) -> list[int]:
@@ -220,13 +229,16 @@ def _order_of(length: int, seed: int, epoch: int) -> Permutation:
 
 def _mixed_rows(positions: range, *, streams, first_rows, weights, seed: int) -> list[int]:
   size = block_size(weights)
-  first, last = positions[0] // size, positions[-1] // size
+  first = positions[0] // size
+  last = positions[-1] // size
   sources = np.concatenate(
     [_sources(block, size, weights, seed) for block in range(first, last + 1)]
   )
   at = positions[0] - first * size
-  before, here = sources[:at], sources[at : at + len(positions)]
-  rows, counts = np.empty(len(positions), np.int64), taken(first * size, weights)
+  before = sources[:at]
+  here = sources[at : at + len(positions)]
+  rows = np.empty(len(positions), np.int64)
+  counts = taken(first * size, weights)
   for number in np.unique(here).tolist():
     places = here == number
     begin = counts[number] + int(np.sum(before == number))

@@ -1,4 +1,4 @@
-"""The orientation of a photograph, and its undoing.
+"""Reads the Exif orientation of a photograph, and turns its pixels upright.
 
 Source: Exif 2.32, Section 4.6; TIFF 6.0, Section 2. As in Pillow, an orientation in XMP counts if
 the Exif has none.
@@ -16,28 +16,32 @@ _XMP = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 
 
 def of(exif: bytes, xmp: bytes = b"") -> int:
-  """The orientation, 1 to 8; 1 (upright) if there is none, or it is broken.
+  """The orientation, 1 to 8; 1 (upright) if it is missing or broken.
 
   Args:
-    exif: a TIFF header and what follows it; b"" if there is none.
+    exif: the Exif data, which begin with a TIFF header; b"" if there are none.
     xmp: text of XMP; b"" if there is none.
   """
   value = _of_exif(exif)
-  if value is None:
-    match = _XMP.search(xmp)
-    value = int(match[1]) if match else 1
-  return known(value)
+  if value is not None:
+    return known(value)
+  match = _XMP.search(xmp)
+  if match:
+    return known(int(match[1]))
+  return 1
 
 
 def known(value) -> int:
   """The value of the tag if it is an orientation; else 1."""
-  if isinstance(value, bytes) and value:  # what Pillow makes of the type BYTE
+  if isinstance(value, bytes) and value:  # Pillow's value for the type BYTE
     value = value[0]
-  return value if isinstance(value, int) and 1 <= value <= 8 else 1
+  if isinstance(value, int) and 1 <= value <= 8:
+    return value
+  return 1
 
 
 def _of_exif(exif: bytes) -> int | None:
-  """The tag's first value in the first directory, 0 if it is no whole number; None: no tag."""
+  """The tag's value in the first directory; 0 if it is not a whole number; None without the tag."""
   order = {b"II": "<", b"MM": ">"}.get(exif[:2])
   found = None
   try:
@@ -47,10 +51,15 @@ def _of_exif(exif: bytes) -> int | None:
     (count,) = struct.unpack_from(f"{order}H", exif, directory)
     for entry in range(directory + 2, directory + 2 + 12 * count, 12):
       tag, kind, number, offset = struct.unpack_from(f"{order}HHII", exif, entry)
-      if tag == _TAG:
-        form = order + _TYPES.get(kind, "")
-        at = offset if struct.calcsize(form) * number > 4 else entry + 8
-        found = struct.unpack_from(form, exif, at)[0] if number and form[1:] else 0
+      if tag != _TAG:
+        continue
+      value = 0
+      if number and kind in _TYPES:
+        form = order + _TYPES[kind]
+        if struct.calcsize(form) * number <= 4:  # the entry holds the values, not their offset
+          offset = entry + 8
+        (value,) = struct.unpack_from(form, exif, offset)
+      found = value
   except struct.error:  # an offset points beyond the Exif data
     pass
   return found

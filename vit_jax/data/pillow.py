@@ -8,8 +8,8 @@ image does not show which range was meant, and different guesses for a bright an
 the same camera would be wrong too. Therefore an image is refused if all of its 16-bit samples are
 below a sixteenth of white.
 
-Only formats that Pillow decodes by itself are read: others start programs (EPS) or are rare. What
-takes time or memory without being pixels is bounded, so that no image holds up a run.
+Only formats that Pillow decodes by itself are read: others start programs (EPS) or are rare. Parts
+of a file that take time or memory but hold no pixels are limited, so that no image holds up a run.
 """
 
 import functools
@@ -31,9 +31,9 @@ from vit_jax.data.jpeg import BadImage
 
 _FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 _NAMES = "JPEG, PNG, WebP, GIF, AVIF, TIFF, BMP or PPM"
-_DARK = 16  # of 256: if all samples of a 16-bit file are below it, the file uses another range
+_DARK = 16  # of 256; if all samples of a 16-bit file are below, the file uses another range
 _TILE_PIXELS = 2**26  # largest tile of a TIFF; a tile is decoded whole, even for a small image
-_MAX_CHUNKS = 1000  # of a PNG that are not frames; each may be a compressed profile of colours
+_MAX_CHUNKS = 1000  # chunks of a PNG that are not frames; each may be a compressed colour profile
 _GIF_HEAD = 2**18  # bytes; Pillow copies a comment again for every block of it
 _MAX_STRIPS = 2**20  # strips or tiles of a TIFF, each of which costs time and memory
 _COLOURED = ("RGB", "RGBA", "CMYK")
@@ -42,11 +42,20 @@ _NO_WHITE = (
   " image with 8 or 16 bits."
 )
 
-# TIFF tags, and values of the tags.
-_BITS, _PHOTOMETRIC, _PLANAR, _TILE_SIDES, _SAMPLE_FORMAT = 258, 262, 284, (323, 322), 339
-_STRIPS, _TILES = 273, 324
-_GREY = {"L;2": 85, "L;4": 17}  # steps of grey in samples of few bits
-_WHITE_IS_ZERO, _APART, _UNSIGNED = 0, 2, 1
+# TIFF tags.
+_BITS = 258
+_PHOTOMETRIC = 262
+_PLANAR = 284
+_TILE_SIDES = (323, 322)
+_SAMPLE_FORMAT = 339
+_STRIPS = 273
+_TILES = 324
+# Values of these tags.
+_WHITE_IS_ZERO = 0  # _PHOTOMETRIC
+_APART = 2  # _PLANAR
+_UNSIGNED = 1  # _SAMPLE_FORMAT
+
+_GREY = {"L;2": 85, "L;4": 17}  # the step between levels of grey in samples of few bits
 
 # `check_size` checks the size instead, against the user's limit.
 Image.MAX_IMAGE_PIXELS = None
@@ -63,7 +72,9 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
   try:
     _check_beginning(data)
     decode = functools.partial(_decoded, max_pixels=max_pixels)
-    return decode(jpeg.mended(data, decode) if jpeg.is_jpeg(data) else data)
+    if jpeg.is_jpeg(data):
+      data = jpeg.mended(data, decode)
+    return decode(data)
   except (BadImage, MemoryError):
     raise
   except UnidentifiedImageError as error:  # its own message names a Python object
@@ -87,7 +98,7 @@ def _decoded(data: bytes, *, max_pixels: int) -> np.ndarray:
 
 
 def of_opened(image: Image.Image) -> np.ndarray:
-  """As `decode`, of an image that Pillow has opened or made.
+  """As `decode`, for an image that Pillow has opened or made.
 
   Raises:
     BadImage: the value of white is unknown.
@@ -95,8 +106,9 @@ def of_opened(image: Image.Image) -> np.ndarray:
   """
   if image.mode[:1] in "IF":
     raise BadImage(f"its mode is {image.mode}; convert it to 8 bits a channel first.")
-  bits = _bits(image) if image.format else 8  # one that was not opened from a file has no format
-  if image.format:
+  bits = 8
+  if image.format:  # empty if the image was not opened from a file
+    bits = _bits(image)
     _scale_key(image, bits)
   return orientation.upright(_as_rgb8(image, bits), _orientation(image))
 
@@ -118,17 +130,24 @@ def _check_beginning(data: bytes) -> None:
     with Image.open(io.BytesIO(data[:_GIF_HEAD]), formats=["GIF"]):
       pass
   if data[:4] in TiffImagePlugin.PREFIXES:
-    stream = io.BytesIO(data)
-    tags = TiffImagePlugin.ImageFileDirectory_v2(stream.read(16 if b"+" in data[2:4] else 8))
-    stream.seek(tags.next)
-    tags.load(stream)
-    if any(len(tags.get(tag, ())) > _MAX_STRIPS for tag in (_STRIPS, _TILES)):
-      raise BadImage(f"It is a TIFF of more than {_MAX_STRIPS:,} strips or tiles; save it again.")
+    _check_strips(data)
+
+
+def _check_strips(data: bytes) -> None:
+  """Refuses a TIFF of too many strips or tiles."""
+  header_size = 16 if b"+" in data[2:4] else 8  # BigTIFF has the larger one
+  stream = io.BytesIO(data)
+  tags = TiffImagePlugin.ImageFileDirectory_v2(stream.read(header_size))
+  stream.seek(tags.next)
+  tags.load(stream)
+  if any(len(tags.get(tag, ())) > _MAX_STRIPS for tag in (_STRIPS, _TILES)):
+    raise BadImage(f"It is a TIFF of more than {_MAX_STRIPS:,} strips or tiles; save it again.")
 
 
 def _chunks(data: bytes) -> int:
   """The number of chunks of a PNG that hold no frame."""
-  at, count = 8, 0
+  at = 8
+  count = 0
   while at < len(data):
     count += data[at + 4 : at + 8] not in (b"IDAT", b"fdAT", b"fcTL")
     at += 12 + int.from_bytes(data[at : at + 4], "big")
@@ -140,8 +159,10 @@ def _check_tags(image: Image.Image, bits: int) -> None:
   tags = image.tag_v2
   if {*tags.get(_SAMPLE_FORMAT, [_UNSIGNED])} != {_UNSIGNED} or image.mode == "I":
     raise BadImage(_NO_WHITE)
-  channels = len(image.getbands()) if tags.get(_PLANAR) == _APART else 1
-  if channels > 1 and (bits > 8 or image.mode not in _COLOURED):
+  planes = 1
+  if tags.get(_PLANAR) == _APART:
+    planes = len(image.getbands())
+  if planes > 1 and (bits > 8 or image.mode not in _COLOURED):
     raise BadImage(
       f"It is a TIFF with {bits}-bit channels in separate planes, which is not supported; save it"
       " with the channels of each pixel together."
@@ -149,27 +170,41 @@ def _check_tags(image: Image.Image, bits: int) -> None:
   height, width = (tags.get(side, 0) for side in _TILE_SIDES)
   if height * width > _TILE_PIXELS:
     raise BadImage(f"It has tiles of {width} x {height} pixels; the most is {_TILE_PIXELS} pixels.")
-  parts = [part.extents for part in image.tile]
-  there = sum((right - left) * (bottom - top) for left, top, right, bottom in parts)
-  if there < image.height * image.width * (channels if image.tile[0].codec_name == "raw" else 1):
+  present = 0
+  for tile in image.tile:
+    left, top, right, bottom = tile.extents
+    present += (right - left) * (bottom - top)
+  needed = image.height * image.width
+  if image.tile[0].codec_name == "raw":  # each plane has tiles of its own
+    needed *= planes
+  if present < needed:
     raise BadImage("It is a TIFF that lacks some of its strips or tiles; save the image again.")
 
 
+def _raw_mode(image: Image.Image) -> tuple:
+  """Pillow's description of the stored samples: the raw mode, and for PPM the value of white."""
+  if not image.tile:
+    return ("",)
+  args = image.tile[0].args
+  return args if isinstance(args, tuple) else (args,)
+
+
 def _bits(image: Image.Image) -> int:
-  """Bits per sample of an opened file that is not loaded yet; 8 or fewer give 8."""
+  """Bits per sample of an opened file that is not loaded yet; 8 if a sample has fewer."""
   if image.format == "TIFF":
     return max(8, *image.tag_v2.get(_BITS, (1,)))  # without the tag, a sample has one bit
-  args = image.tile[0].args if image.tile else ""  # Pillow's description of the stored samples
-  words = args if isinstance(args, tuple) else (args,)
-  if image.format == "PNG":
-    return 16 if words[0].endswith(";16B") else 8
-  if image.format == "PPM":  # the second word, if there is one, is the value of white
-    return 16 if image.mode == "I" or (type(words[-1]) is int and words[-1] > 255) else 8
+  stored = _raw_mode(image)
+  if image.format == "PNG" and stored[0].endswith(";16B"):
+    return 16
+  if image.format == "PPM":
+    white = stored[-1]
+    if image.mode == "I" or (type(white) is int and white > 255):
+      return 16
   return 8
 
 
 def _scale_key(image: Image.Image, bits: int):
-  """Scales the transparent grey of a PNG as Pillow scales its samples of 2 or 4 bits.
+  """Scales the transparent grey of a PNG as Pillow scales samples of 2 or 4 bits.
 
   Raises:
     BadImage: the transparent colour has 16 bits a sample, which Pillow compares with 8 of them.
@@ -180,10 +215,8 @@ def _scale_key(image: Image.Image, bits: int):
       "It is a PNG of 16 bits with a transparent colour, which cannot be told exactly; save it with"
       " 8 bits, or with an alpha channel."
     )
-  args = image.tile[0].args if image.tile else ""
-  scale = _GREY.get(args if isinstance(args, str) else args[0], 1)
   if image.format == "PNG" and type(key) is int:
-    image.info["transparency"] = key * scale
+    image.info["transparency"] = key * _GREY.get(_raw_mode(image)[0], 1)
 
 
 def _as_rgb8(image: Image.Image, bits: int) -> np.ndarray:

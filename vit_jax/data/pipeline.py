@@ -5,8 +5,8 @@ The position is the number of images that were taken before.
 A host batch is a dict of the arrays that its `Layout` declares, usually image (b, S, S, 3) uint8
 and labels, and of mask (b,) float32, 1 for examples that count.
 
-Grain reads ahead. Its elements are parts of a host batch, not single images, because the cost of
-passing on one element is not small beside the cost of decoding one image.
+Grain reads ahead. Its elements are chunks of a host batch, not single images, because passing on an
+element is not cheap compared with decoding one image.
 """
 
 import dataclasses
@@ -35,16 +35,16 @@ Batch = dict[str, np.ndarray]
 
 _log = logging.getLogger(__name__)
 _own = threading.local()
-_LARGEST_PART = 64  # largest number of images in a part; one thread decodes a part
-_REQUESTS = 4  # examples that are read at once for each decoding thread, if each read waits
-_PER_CORE = 2  # decoding threads, if none of them reads
+_LARGEST_CHUNK = 64  # largest number of images in a chunk; one thread decodes a chunk
+_REQUESTS = 4  # examples read at once per decoding thread, if reads wait for a network
+_PER_CORE = 2  # decoding threads per core, if other threads read
 _AHEAD = 2  # host batches decoded ahead of the consumer
-_ENDLESS = 2**60  # number of parts; more than any run reads
+_ENDLESS = 2**60  # number of chunks; more than any run reads
 
 
 @dataclasses.dataclass(frozen=True)
 class _Share:
-  """Which positions of the stream of examples this host reads."""
+  """The positions in the stream of examples that this host reads."""
 
   batch_size: int
   host: int
@@ -59,22 +59,23 @@ class _Share:
       )
 
   @functools.cached_property
-  def part(self) -> int:
-    """Images in a part: the largest divisor of the host batch up to `_LARGEST_PART`."""
+  def chunk_size(self) -> int:
+    """Images in a chunk: the largest divisor of the host batch up to `_LARGEST_CHUNK`."""
     per_host = self.batch_size // self.hosts
-    candidates = range(min(per_host, _LARGEST_PART), 0, -1)
+    candidates = range(min(per_host, _LARGEST_CHUNK), 0, -1)
     return next(size for size in candidates if per_host % size == 0)
 
   @property
-  def parts(self) -> int:
-    """Number of parts in a host batch."""
-    return self.batch_size // self.hosts // self.part
+  def chunks(self) -> int:
+    """Number of chunks in a host batch."""
+    return self.batch_size // self.hosts // self.chunk_size
 
   def positions(self, index: int) -> range:
-    """Positions in the stream of examples for part number `index` of this host."""
-    step, part = divmod(index, self.parts)
-    first = self.start + step * self.batch_size + self.host * self.parts * self.part
-    return range(first + part * self.part, first + (part + 1) * self.part)
+    """Positions in the stream of examples for chunk number `index` of this host."""
+    step, chunk = divmod(index, self.chunks)
+    host_batch = self.start + step * self.batch_size + self.host * self.chunks * self.chunk_size
+    first = host_batch + chunk * self.chunk_size
+    return range(first, first + self.chunk_size)
 
 
 def train_batches(
@@ -98,8 +99,8 @@ def train_batches(
 
   Args:
     source: the examples.
-    layout: what a batch holds; its crops are drawn, and must not keep the generator.
-    seed: of the order and all draws, in [0, 2**32).
+    layout: the arrays of a batch; its crops are random, and must not keep the generator.
+    seed: seed of the order and of all draws, in [0, 2**32).
     batch_size: examples in a batch, over all hosts.
     host, hosts: index of this host, number of hosts.
     start: images that were taken before.
@@ -113,7 +114,7 @@ def train_batches(
 
   Raises:
     ValueError: hosts does not divide batch_size.
-    FieldError: from the iterator: a label is out of range, or a field not as it is declared.
+    FieldError: from the iterator: a label is out of range, or a field differs from its declaration.
   """
   share = _Share(batch_size, host, hosts, start)
   examples_at = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed, repeats=repeats)
@@ -161,12 +162,12 @@ def evaluate_batches(
   """
   share = _Share(batch_size, host, hosts)
   item = functools.partial(_evaluate_item, source=source, layout=layout)
-  count = -(-len(source) // batch_size) * share.parts
+  count = -(-len(source) // batch_size) * share.chunks
   return Batches(share, order.unchanged, item, source, layout, count=count, threads=threads)
 
 
 class Item(NamedTuple):
-  """An example that is prepared; `counts` is False for one that is broken or only fills up."""
+  """A prepared example; `counts` is False if it is broken or padding."""
 
   row: Mapping[str, np.ndarray]
   labels: tuple[int, ...]
@@ -181,7 +182,7 @@ def _train_item(
     example = read()
     name = example.name
     return Item(layout.row(example, rng=_generator(seed, position)), example.labels, True)
-  except ConfigError:  # such as that a bucket may not be read, which is true of all images
+  except ConfigError:  # such as no permission to read a bucket, which concerns all images
     raise
   except (BadImage, OSError) as error:
     name = name or source.name(row)
@@ -190,16 +191,18 @@ def _train_item(
 
 
 def _generator(seed: int, position: int) -> np.random.Generator:
-  """A generator for the draws of one position; the next call in this thread sets it again.
+  """A generator for the draws of one position; the next call in this thread resets it.
 
   The generator is counter-based: the seed is its key, and the position the upper half of its
   counter. So the draws of different positions are as independent as those of separately seeded
-  generators, without hashing for each image. Making a generator takes ten times as long as setting
-  one.
+  generators, without hashing for each image. Making a generator takes ten times as long as
+  resetting one.
   """
   if getattr(_own, "seed", None) != seed:
     bits = np.random.Philox(key=seed)
-    _own.seed, _own.bits, _own.state = seed, bits, bits.state
+    _own.seed = seed
+    _own.bits = bits
+    _own.state = bits.state
     _own.generator = np.random.Generator(bits)
   _own.state["state"]["counter"][1] = position
   _own.bits.state = _own.state
@@ -229,9 +232,9 @@ def _load(
   ahead: Ahead | Now,
   index: int,
 ) -> Batch:
-  """Reads and stacks one part of a host batch; `examples_at` maps positions of the stream."""
+  """Reads and stacks one chunk of a host batch; `examples_at` maps positions to rows."""
   fields = {**layout.fields, "mask": Field()}
-  batch = {name: np.empty((share.part, *x.shape), x.dtype) for name, x in fields.items()}
+  batch = {name: np.empty((share.chunk_size, *x.shape), x.dtype) for name, x in fields.items()}
   positions = share.positions(index)
   chosen = examples_at(positions)
   reads = ahead.part(index, chosen)
@@ -241,27 +244,27 @@ def _load(
       example = item(position, row, read)
     finally:
       inflight.end()
-    for name, value in example.row.items():  # copied at once: the next image reuses the memory
+    for name, value in example.row.items():  # copied here, because the next image reuses the memory
       batch[name][place] = value
     batch["mask"][place] = example.counts
   return batch
 
 
 def _cores() -> int:
-  """The cores that this process may use; not every system tells it."""
+  """The number of cores that this process may use; where it is unknown, of all cores."""
   if hasattr(os, "sched_getaffinity"):
     return len(os.sched_getaffinity(0))
   return os.cpu_count() or 1
 
 
-def _joined(parts: list[Batch]) -> Batch:
-  if len(parts) == 1:
-    return parts[0]
-  return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+def _joined(chunks: list[Batch]) -> Batch:
+  if len(chunks) == 1:
+    return chunks[0]
+  return {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
 
 
 class Batches:
-  """Iterates over host batches, made of parts; `close()` ends the threads that read ahead.
+  """Iterates over host batches, made of chunks; `close()` ends the threads that read ahead.
 
   Attributes:
     steps: number of host batches.
@@ -278,36 +281,44 @@ class Batches:
     count: int,
     threads: int,
   ):
-    """Begins to read the parts 0..count - 1; the other arguments are as for `_load`."""
-    self._parts, self.steps = share.parts, count // share.parts
+    """Begins to read the chunks 0..count - 1; the other arguments are as for `_load`."""
+    self._chunks = share.chunks
+    self.steps = count // share.chunks
     read = functools.partial(_read, source)
     self._ahead = Now(read)
-    part = functools.partial(_load, share, examples_at, item, source, layout)
-    self._beyond = functools.partial(part, Now(read), count)
+    load_with = functools.partial(_load, share, examples_at, item, source, layout)
+    self._load_padding = functools.partial(load_with, Now(read), count)
     if source.distant and threads:
       requests = _REQUESTS * threads
-      # Other threads wait for the reads; more that decode than cores would only compete for them.
+      # Other threads read; more decoding threads would only compete for the cores.
       threads = min(threads, _PER_CORE * _cores())
-      rows_of = lambda index: examples_at(share.positions(index))
-      further = -(-2 * requests // share.part)
-      self._ahead = Ahead(read, rows_of, count=count, parts=further, threads=requests)
-    load = functools.partial(part, self._ahead)
-    ahead = max(threads, _AHEAD * share.parts) if threads else 0
-    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
+      further = -(-2 * requests // share.chunk_size)
+      self._ahead = Ahead(
+        read,
+        lambda index: examples_at(share.positions(index)),
+        count=count,
+        parts=further,
+        threads=requests,
+      )
+    load = functools.partial(load_with, self._ahead)
+    buffered = 0
+    if threads:
+      buffered = max(threads, _AHEAD * share.chunks)
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=buffered)
     self._read = iter(grain.MapDataset.range(count).map(load).to_iter_dataset(options))
 
   def __iter__(self) -> Iterator[Batch]:
     return self
 
   def __next__(self) -> Batch:
-    parts = list(itertools.islice(self._read, self._parts))
-    if not parts:
+    chunks = list(itertools.islice(self._read, self._chunks))
+    if not chunks:
       raise StopIteration
-    return _joined(parts)
+    return _joined(chunks)
 
   def blank(self) -> Batch:
-    """A host batch of `evaluate_batches` that only fills up."""
-    return _joined([self._beyond()] * self._parts)
+    """A host batch of `evaluate_batches` that is only padding."""
+    return _joined([self._load_padding()] * self._chunks)
 
   def close(self):
     """Ends the threads; no further batches are available."""

@@ -18,20 +18,20 @@ from vit_jax.storage.paths import UrlPath
 
 # No reading ahead, which would be wasted on random access, and no extra threads.
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-_BUFFER = 2**15  # bytes read at once
+_BUFFER = 2**15  # bytes per read
 _OPENING = 64  # files that may be opened at once
 _SHARE = 4  # records use at most a quarter of the files that a process may open
 
 
 class DamagedRecord(RunError):
-  """A record cannot be read from a file that has it; other records of the file may be whole."""
+  """One record of a file cannot be read; the other records of the file may be intact."""
 
 
 class Span(NamedTuple):
   """Records `first` to `first + count - 1` of the file at `path`.
 
   Attributes:
-    stamp: if the file is not on this machine, what tells it from what it is after a change.
+    stamp: the version of the file, if it is not on this machine.
   """
 
   path: str
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 
 class Records:
-  """The records of all parts as one sequence of bytes; safe for any number of threads.
+  """The records of several spans as one sequence of bytes; safe for any number of threads.
 
   Opens a file when one of its records is first read. The open file keeps its index in memory, 8
   bytes for each record, or 16 if it is not on this machine. When too many files are open, the least
@@ -49,8 +49,8 @@ class Records:
   than the limit of open files, often 1,024, it fails in the middle of a run.
 
   Args:
-    parts: in the order of their records.
-    remedy: for the message about a missing or damaged file: what to do.
+    parts: the spans, in the order of their records.
+    remedy: what to do about a missing or damaged file, for the message.
     most_open: largest number of open files; 0: a quarter of what the system allows.
 
   Attributes:
@@ -58,17 +58,19 @@ class Records:
   """
 
   def __init__(self, parts: list[Span], *, remedy: str, most_open: int = 0):
-    self.parts, self._remedy = parts, remedy
-    self._ends = list(itertools.accumulate(part.count for part in parts))
+    self.parts = parts
+    self._remedy = remedy
+    self._ends = list(itertools.accumulate(span.count for span in parts))
     self._most_open = most_open or _files_allowed(_SHARE * len(parts)) // _SHARE
-    self._readers, self._lock = collections.OrderedDict(), threading.Lock()
+    self._readers = collections.OrderedDict()
+    self._lock = threading.Lock()
     self._opening = [threading.Lock() for _ in range(_OPENING)]
 
   def __len__(self) -> int:
     return self._ends[-1] if self._ends else 0
 
   def __getitem__(self, position: int) -> bytes:
-    """One record.
+    """Reads one record.
 
     Raises:
       IndexError: the position is not in 0..len - 1.
@@ -83,7 +85,10 @@ class Records:
       raise
     except (RuntimeError, ValueError) as error:
       raise RunError(self._in_words(number, row, error)) from error
-    title = lambda: f'record {row} of "{self.parts[number].path}"'
+
+    def title() -> str:
+      return f'record {row} of "{self.parts[number].path}"'
+
     try:
       return retry_reads.retried(lambda: reader.read([row])[0], title, _unreadable)
     except (UnreachableError, ChangedError):
@@ -92,7 +97,7 @@ class Records:
       raise DamagedRecord(self._in_words(number, row, error)) from error
 
   def place(self, position: int) -> tuple[str, int]:
-    """The path of the file that holds a record, and its number in the file; reads nothing."""
+    """The path of a record's file, and the record's number in it; reads nothing."""
     number, row = self._place(position)
     return self.parts[number].path, row
 
@@ -106,8 +111,8 @@ class Records:
     if not 0 <= position < len(self):
       raise IndexError(f"There is no record {position} among {len(self)}.")
     number = bisect.bisect_right(self._ends, position)
-    begin = self._ends[number - 1] if number else 0
-    return number, position - begin + self.parts[number].first
+    span = self.parts[number]
+    return number, position - self._ends[number] + span.count + span.first
 
   def _reader(self, number: int):
     if reader := self._opened(number):
@@ -119,7 +124,7 @@ class Records:
       with self._lock:
         self._readers[number] = reader
         while len(self._readers) > self._most_open:
-          self._readers.popitem(last=False)  # it is closed when no thread reads it any more
+          self._readers.popitem(last=False)  # closed once no thread reads it any more
     return reader
 
   def _opened(self, number: int):
@@ -130,12 +135,12 @@ class Records:
 
 
 def _unreadable(error: Exception) -> bool:
-  """Whether array_record raised it, which does not say why."""
+  """Whether the error is one of array_record, which does not say why a read failed."""
   return isinstance(error, RuntimeError) and not isinstance(error, UnreachableError | ChangedError)
 
 
 def write(path: str, records: Iterable[bytes], *, compressed: bool = True) -> None:
-  """Writes a file of records that can be read one by one; it gets its name when it is complete."""
+  """Writes a file of records that can be read one by one; it appears when it is complete."""
   # Imported late, because it is slow, and not all sources need it.
   from array_record.python import array_record_module
 
@@ -147,34 +152,34 @@ def write(path: str, records: Iterable[bytes], *, compressed: bool = True) -> No
     writer.close()
 
 
-def _open(part: Span):
-  """Opens the file of a part.
+def _open(span: Span):
+  """Opens the file of a span.
 
   Raises:
     RuntimeError: the file is missing or damaged.
-    ValueError: the file has too few records. array_record reads empty records from some files that
-      are cut short.
+    ValueError: the file has too few records. array_record reads empty records from some truncated
+      files.
   """
   from array_record.python import array_record_module
 
-  if part.stamp:
-    return _checked(_Distant(UrlPath(part.path), part.stamp), part)
-  if os.path.exists(part.path) and not os.path.isfile(part.path):  # opening a FIFO would block
+  if span.stamp:
+    return _checked(_Distant(UrlPath(span.path), span.stamp), span)
+  if os.path.exists(span.path) and not os.path.isfile(span.path):  # opening a FIFO would block
     raise ValueError("it is not a regular file")
   reader = array_record_module.ArrayRecordReader(
-    part.path, options=_OPTIONS, file_reader_buffer_size=_BUFFER
+    span.path, options=_OPTIONS, file_reader_buffer_size=_BUFFER
   )
-  return _checked(reader, part)
+  return _checked(reader, span)
 
 
-def _checked(reader, part: Span):
-  if reader.num_records() < part.first + part.count:
-    raise ValueError(f"it has {reader.num_records()} records, not {part.first + part.count}")
+def _checked(reader, span: Span):
+  if reader.num_records() < span.first + span.count:
+    raise ValueError(f"it has {reader.num_records()} records, not {span.first + span.count}")
   return reader
 
 
 class _Distant:
-  """The reader of a file that is not on this machine, by one request for each record."""
+  """Reads a file that is not on this machine, with one request per record."""
 
   def __init__(self, path: UrlPath, stamp: FileVersion):
     self._read = functools.partial(byte_ranges.part, path, stamp)
@@ -191,8 +196,11 @@ class _Distant:
 def _files_allowed(wanted: int) -> int:
   """Raises the soft limit of open files towards `wanted`; returns how many files may be open."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-  goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-  soft = goal if soft == resource.RLIM_INFINITY else soft
+  goal = wanted
+  if hard != resource.RLIM_INFINITY:
+    goal = min(wanted, hard)
+  if soft == resource.RLIM_INFINITY:
+    return goal
   if goal <= soft:
     return soft
   try:

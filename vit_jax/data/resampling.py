@@ -1,11 +1,12 @@
 """Resizes pixels as the paper's code does, or as the code that other weights were made with.
 
-Everywhere here `resampling` is a name of `config.data.resampling`. "bilinear" is the paper's code.
-Others have a filter of Pillow, which takes the mean of more pixels the more an image is reduced,
-and whose rules give sizes and centres: "pillow_" those of Transformers' processors, "torchvision_"
-those of torchvision, which timm uses.
+`resampling` is a value of `config.data.resampling` everywhere in this module. "bilinear" is the
+paper's code. The others use a filter of Pillow, which averages more pixels the more an image is
+reduced. The prefix says whose rules give sizes and centres: "pillow_" those of Transformers'
+processors, "torchvision_" those of torchvision, which timm uses.
 
-The functions with settings tell how an evaluation resizes images before it cuts out their centre.
+The functions that take settings describe how an evaluation resizes images before it cuts out their
+centre.
 """
 
 import cv2
@@ -23,23 +24,27 @@ def in_words(data: Data, resize: int, *, squeeze: bool) -> str:
 
   Args:
     data: the settings.
-    resize, squeeze: as of `images.evaluate_image`.
+    resize, squeeze: as for `images.evaluate_image`.
   """
   side = data.image_size
-  square = f"{resize or side} x {resize or side} px"
-  first = f"smaller side to {resize} px" if resize and not squeeze else square
-  centre = f", centre of {side} px" if resize else ""
-  how = f", {data.resampling}" if data.resampled() != Data().resampled() else ""
-  return f"{first}{centre}{how}"
+  if resize and not squeeze:
+    steps = [f"smaller side to {resize} px"]
+  else:
+    steps = [f"{resize or side} x {resize or side} px"]
+  if resize:
+    steps.append(f"centre of {side} px")
+  if data.resampled() != Data().resampled():
+    steps.append(data.resampling)
+  return ", ".join(steps)
 
 
 def square(side: int) -> int:
-  """Side of the square to which images are resized for evaluations of features."""
+  """Side of the square to which images are resized to evaluate features."""
   return round(side * SQUARE)
 
 
 def check(data: Data):
-  """Checks that evaluation resizes images to at least the size that it cuts out.
+  """Checks that an evaluation resizes images to at least the size of its central crop.
 
   Raises:
     ConfigError: the resized image is smaller.
@@ -57,12 +62,12 @@ _TORCHVISION = "torchvision_"
 
 
 def filter_of(resampling: str) -> str:
-  """Pillow's filter, such as "bicubic"; "" for the interpolation of the paper's code."""
+  """The name of Pillow's filter, such as "bicubic"; "" for the paper's interpolation."""
   return resampling.partition("_")[2]
 
 
 def resized(pixels: np.ndarray, *, height: int, width: int, resampling: str) -> np.ndarray:
-  """Pixels (H, W, 3) uint8 as (height, width, 3)."""
+  """Resizes pixels (H, W, 3) uint8 to (height, width, 3)."""
   if pixels.shape[:2] == (height, width):
     return np.ascontiguousarray(pixels)
   if filter_of(resampling):
@@ -73,9 +78,10 @@ def resized(pixels: np.ndarray, *, height: int, width: int, resampling: str) -> 
 def central(
   pixels: np.ndarray, *, height: int, width: int, size: int, resampling: str
 ) -> np.ndarray:
-  """The central square of `size` of what `resized` would give with a filter of Pillow."""
+  """The central square of `size` pixels of what `resized` would return with Pillow's filter."""
   top, left = (margin(length, size, resampling=resampling) for length in (height, width))
-  down, across = pixels.shape[0] / height, pixels.shape[1] / width
+  down = pixels.shape[0] / height
+  across = pixels.shape[1] / width
   box = (left * across, top * down, (left + size) * across, (top + size) * down)
   return _filtered(pixels, height=size, width=size, resampling=resampling, box=box)
 
@@ -86,12 +92,15 @@ def smaller_side_to(side: int, height: int, width: int, *, resampling: str) -> t
   The paper's code rounds the larger side to the nearest pixel; the others round it down.
   """
   smaller, larger = sorted((height, width))
-  long = int(side * larger / smaller) if filter_of(resampling) else round(larger * (side / smaller))
+  if filter_of(resampling):
+    long = int(side * larger / smaller)
+  else:
+    long = round(larger * (side / smaller))
   return (side, long) if height <= width else (long, side)
 
 
 def margin(length: int, size: int, *, resampling: str) -> int:
-  """Pixels before the central `size` of `length`; of a half, torchvision takes the even number."""
+  """Pixels before the central `size` of `length`; torchvision rounds halves to even."""
   if resampling.startswith(_TORCHVISION):
     return round((length - size) / 2)
   return (length - size) // 2
@@ -105,8 +114,8 @@ def _filtered(pixels, *, height, width, resampling, box=None) -> np.ndarray:
 def _as_published(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:
   """Bilinear with half-pixel centres and no antialiasing, as tf.image.resize, to the nearest level.
 
-  With 8 bits OpenCV has weights of few bits, and its results are darker by 0.12 levels on average;
-  with 16 bits it computes in float32 and rounds without bias.
+  For 8-bit pixels OpenCV uses low-precision weights, and the results are darker by 0.12 levels on
+  average. For 16-bit pixels it computes in float32 and rounds without bias.
   """
   exact = cv2.resize(pixels.astype(np.uint16), (width, height), interpolation=cv2.INTER_LINEAR)
   return exact.astype(np.uint8)

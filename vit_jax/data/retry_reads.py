@@ -1,4 +1,4 @@
-"""Reading again after an error that may pass, such as those of a file system on a network."""
+"""Retries reads after errors that may pass, such as those of a network file system."""
 
 import errno
 import logging
@@ -9,13 +9,24 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 PAUSES = (0.1, 0.5, 1.5)  # seconds before the second, third and fourth try
-# Not those of a file that is not there, is no file or may not be read: they would come again.
+# Not the errors of a missing file, a folder, or missing permission: these would occur again.
 MAY_PASS = frozenset(
-  getattr(errno, name)
-  for name in (
-    *("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN", "EINTR", "EMFILE", "ENFILE", "ENETDOWN"),
-    *("ENETUNREACH", "EHOSTDOWN", "EHOSTUNREACH", "ECONNRESET", "ECONNREFUSED", "ECONNABORTED"),
-  )
+  {
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ECONNRESET,
+    errno.ECONNREFUSED,
+    errno.ECONNABORTED,
+  }
 )
 
 _log = logging.getLogger(__name__)
@@ -26,15 +37,15 @@ def retried(
   name: Callable[[], str],
   may_pass: Callable[[Exception], bool] = lambda error: getattr(error, "errno", None) in MAY_PASS,
 ) -> Value:
-  """What `attempt` returns; it is called up to four times within about 2 seconds.
+  """Calls `attempt` up to four times within about 2 seconds, and returns its result.
 
   Args:
     attempt: reads something.
-    name: what is read, for the log.
+    name: names what is read, for the log.
     may_pass: whether an error may be gone at the next try; all others are raised at once.
 
   Raises:
-    Exception: that of the last try.
+    Exception: the error of the last try.
   """
   for pause in PAUSES:
     try:

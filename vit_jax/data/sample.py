@@ -1,4 +1,4 @@
-"""What a sample of a source's images tells of all of them."""
+"""Estimates properties of a source from a sample of its images."""
 
 import statistics
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ SAMPLE = 32  # images that are decoded
 
 
 def median_side(source: Source, *, max_pixels: int) -> int:
-  """The median of the smaller sides of a sample of images, pixels; SIDE: none can be decoded."""
+  """The median smaller side of a sample of images, in pixels; SIDE if none can be decoded."""
 
   def sides() -> Iterator[int]:
     for index in range(0, len(source), max(1, len(source) // SAMPLE)):

@@ -1,4 +1,4 @@
-"""Pictures made of images in rows and columns."""
+"""Arranges images in rows and columns of one picture."""
 
 import io
 

@@ -1,7 +1,7 @@
-"""The arrays of a checkpoint, by TensorStore: Zarr in an OCDBT database, laid out as Orbax does.
+"""Stores the arrays of a checkpoint by TensorStore: Zarr in an OCDBT database, as Orbax does.
 
-FOLDER/ocdbt.process_N is the database of process N: the shares of arrays that it wrote. FOLDER
-itself is the database of all, which refers to the bytes in the others; `merge` makes it.
+FOLDER/ocdbt.process_N is the database of process N, with the shares of arrays that it wrote. FOLDER
+itself is the database of all arrays, which refers to the bytes in the others; `merge` makes it.
 """
 
 import collections
@@ -15,16 +15,15 @@ import numpy as np
 import tensorstore as ts
 
 OF_PROCESS = "ocdbt.process_"  # the folder of each process's database
-METADATA = "_METADATA"  # Orbax's file, by which its tools read the arrays
+METADATA = "_METADATA"  # Orbax's file, which its tools need to read the arrays
 AT_ONCE = 2**28  # bytes of arrays that are encoded or read at once
-# Bytes of a part of an array; of a larger one, the devices that hold it write a piece each.
-SPLIT = 2**24
-FILE = 2**28  # bytes of a file of encoded arrays, before the next one is begun
-_TRIES = {"max_retries": 5, "initial_delay": "200ms", "max_delay": "2s"}  # of requests to buckets
+SPLIT = 2**24  # bytes; the devices that hold copies of a larger shard write a piece each
+FILE = 2**28  # bytes of a file of encoded arrays before the next one is begun
+_TRIES = {"max_retries": 5, "initial_delay": "200ms", "max_delay": "2s"}  # for buckets
 
 
 class Share(NamedTuple):
-  """What one process writes of an array: pieces of the host's memory, by their places in it."""
+  """The pieces of an array that one process writes, with their indices in the array."""
 
   shape: tuple[int, ...]
   dtype: np.dtype
@@ -38,13 +37,13 @@ class Share(NamedTuple):
 
 
 class Plan(NamedTuple):
-  """How the devices that hold the same part of an array share the writing of it.
+  """How the devices that hold copies of a shard divide it for writing.
 
   Attributes:
-    chunk: shape of what one device writes.
-    axis: along which the part is cut.
-    parts: how many devices write a piece of it.
-    first: number of the first piece among those of all arrays.
+    chunk: shape of the piece that one device writes.
+    axis: the axis along which the shard is split.
+    parts: number of pieces.
+    first: number of the first piece among the pieces of all arrays.
   """
 
   chunk: tuple[int, ...]
@@ -57,27 +56,35 @@ def plans(arrays: Mapping[str, jax.Array]) -> dict[str, Plan]:
   """How each array is written; the same on every process.
 
   Raises:
-    ValueError: two arrays would have one key.
+    ValueError: two arrays would have the same key.
   """
   if len({_key(name) for name in arrays}) < len(arrays):
     raise ValueError("Two arrays have names that differ in a slash and a dot alone; rename one.")
-  found, first = {}, 0
+  found = {}
+  first = 0
   for name in sorted(arrays, key=lambda name: (-arrays[name].nbytes, name)):
-    shape = arrays[name].sharding.shard_shape(arrays[name].shape)
-    axis = int(np.argmax(shape)) if shape else 0
-    large = np.prod(shape) * arrays[name].dtype.itemsize > SPLIT
-    ways = range(_copies(arrays[name]), 0, -1) if large else [1]
-    parts = next(count for count in ways if count == 1 or shape[axis] % count == 0)
-    chunk = tuple(size // parts if i == axis else size for i, size in enumerate(shape))
-    found[name], first = Plan(chunk, axis, parts, first), first + parts
+    found[name] = _plan(arrays[name], first)
+    first += found[name].parts
   return found
 
 
-def shares(arrays: Mapping[str, jax.Array], plans: Mapping[str, Plan]) -> dict[str, Share]:
-  """What this process writes of the arrays that all hold; they may be donated once it returns.
+def _plan(array: jax.Array, first: int) -> Plan:
+  """How an array is written; splits a large shard into equal pieces, at most one per copy."""
+  shape = array.sharding.shard_shape(array.shape)
+  chunk = list(shape)
+  axis = int(np.argmax(shape)) if shape else 0
+  pieces = 1
+  if np.prod(shape) * array.dtype.itemsize > SPLIT:
+    pieces = next(n for n in range(_copies(array), 0, -1) if shape[axis] % n == 0)
+    chunk[axis] //= pieces
+  return Plan(tuple(chunk), axis, pieces, first)
 
-  Each piece is written by one of the devices that hold it. They take turns, those of another
-  process each time, so that all processes write about as much.
+
+def shares(arrays: Mapping[str, jax.Array], plans: Mapping[str, Plan]) -> dict[str, Share]:
+  """The shares that this process writes of all arrays; they may be donated once it returns.
+
+  Each piece is written by one of the devices that hold it. The devices take turns, each of another
+  process than the last, so that all processes write about the same number of bytes.
   """
   found = {}
   for names in _groups({name: arrays[name].nbytes for name in plans}):  # pieces need memory too
@@ -93,9 +100,9 @@ def shares(arrays: Mapping[str, jax.Array], plans: Mapping[str, Plan]) -> dict[s
 
 
 def _mine(array: jax.Array, plan: Plan) -> Iterator[tuple[tuple[slice, ...], jax.Array]]:
-  """The pieces that the devices of this process write of an array, and where they lie in it."""
+  """The pieces of an array that the devices of this process write, with their indices in it."""
   order = _in_turn(_copies(array), jax.process_count())
-  writers = {order[(plan.first + part) % len(order)]: part for part in range(plan.parts)}
+  writers = {order[(plan.first + piece) % len(order)]: piece for piece in range(plan.parts)}
   for shard in array.addressable_shards:
     if shard.replica_id not in writers:
       continue
@@ -111,13 +118,13 @@ def _mine(array: jax.Array, plan: Plan) -> Iterator[tuple[tuple[slice, ...], jax
 
 
 def _copies(array: jax.Array) -> int:
-  """How many devices hold each part of an array."""
-  part = int(np.prod(array.sharding.shard_shape(array.shape)))
-  return max(len(array.sharding.device_set) * part // max(array.size, 1), 1)
+  """The number of devices that hold each shard of an array."""
+  shard_size = int(np.prod(array.sharding.shard_shape(array.shape)))
+  return max(len(array.sharding.device_set) * shard_size // max(array.size, 1), 1)
 
 
 def _in_turn(copies: int, processes: int) -> list[int]:
-  """The numbers of copies in the order in which they write: each of another process than the last.
+  """The numbers of the copies in writing order: each of another process than the last.
 
   Copies are numbered by device, and devices by process.
   """
@@ -131,19 +138,20 @@ def write(place: dict, process: int, mine: dict[str, Share]):
   """Writes the shares of a process into its database; `mine` is empty afterwards.
 
   Args:
-    place: the folder of the arrays, as `base.Storage.kvstore` describes it.
+    place: the folder of the arrays, as a key-value store of `base.Storage.kvstore`.
     process: the number of the process.
-    mine: of `shares`.
+    mine: from `shares`.
 
   Raises:
     ValueError: TensorStore's errors; nothing is being written any longer.
   """
-  asked, database = context(), _new_database(_below(place, f"{OF_PROCESS}{process}/"))
+  ts_context = context()
+  database = _new_database(_below(place, f"{OF_PROCESS}{process}/"))
   for names in _groups({name: share.nbytes for name, share in mine.items()}):
     group = {name: mine.pop(name) for name in names}
     with ts.Transaction() as transaction:
       opened = [
-        ts.open(_new(database, name, share), context=asked, transaction=transaction)
+        ts.open(_new(database, name, share), context=ts_context, transaction=transaction)
         for name, share in group.items()
       ]
       written = [
@@ -156,31 +164,32 @@ def write(place: dict, process: int, mine: dict[str, Share]):
 
 
 def merge(place: dict, processes: int, wanted: Mapping[str, tuple[Sequence[int], Sequence[int]]]):
-  """Makes one database of those of all processes, and the file by which Orbax reads it.
+  """Merges the databases of all processes into one, and writes the file by which Orbax reads it.
 
   Args:
     place: as for `write`.
-    processes: their number.
-    wanted: shape and chunk of every array, which must be there in whole.
+    processes: the number of processes.
+    wanted: shape and chunk of every array, all of which must be complete.
 
   Raises:
-    ValueError: as `write`, or an array is not there in whole.
+    ValueError: as `write`, or an array is incomplete.
   """
-  asked = context()
-  whole = ts.KvStore.open(_new_database(place), context=asked).result()
+  ts_context = context()
+  whole = ts.KvStore.open(_new_database(place), context=ts_context).result()
   with ts.Transaction() as transaction:
     for process in range(processes):
       base = _below(place, f"{OF_PROCESS}{process}/")
-      part = ts.KvStore.open(_database(base), context=asked).result()
-      part.experimental_copy_range_to(whole.with_transaction(transaction)).result()
+      database = ts.KvStore.open(_database(base), context=ts_context).result()
+      database.experimental_copy_range_to(whole.with_transaction(transaction)).result()
   found = collections.Counter(key.decode().rpartition("/")[0] for key in whole.list().result())
   for name, (shape, chunk) in wanted.items():
-    chunks = math.prod(-(-size // max(part, 1)) for size, part in zip(shape, chunk, strict=True))
-    if found[_key(name)] != chunks + 1:  # and what describes it
+    counts = (-(-size // max(length, 1)) for size, length in zip(shape, chunk, strict=True))
+    chunks = math.prod(counts)
+    if found[_key(name)] != chunks + 1:  # the chunks and the metadata
       raise ValueError(
         f"Of {name}, {max(found[_key(name)] - 1, 0)} of {chunks} parts were written."
       )
-  folder = ts.KvStore.open(place, context=asked).result()
+  folder = ts.KvStore.open(place, context=ts_context).result()
   described = _metadata({name: shape for name, (shape, _) in wanted.items()})
   folder.write(METADATA, json.dumps(described)).result()
 
@@ -189,11 +198,15 @@ def read_arrays(place: dict, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict
   """Arrays with the shardings that `wanted` gives; each process reads what its devices hold.
 
   Raises:
-    ValueError: TensorStore's errors: an array is not there, in whole, or has another shape or type.
+    ValueError: TensorStore's errors: an array is missing or incomplete, or has another shape or
+      type.
   """
-  asked, database, found = context(), _database(place), {}
+  ts_context = context()
+  database = _database(place)
+  found = {}
   for names in _groups({name: _bytes(wanted[name]) for name in wanted}):
-    opened = {name: ts.open(_known(database, name, wanted[name]), context=asked) for name in names}
+    specs = {name: _known(database, name, wanted[name]) for name in names}
+    opened = {name: ts.open(spec, context=ts_context) for name, spec in specs.items()}
     begun = {name: _begin(_checked(store.result()), wanted[name]) for name, store in opened.items()}
     found |= {name: _placed(wanted[name], begun.pop(name)) for name in names}
   return found
@@ -205,27 +218,30 @@ def read_here(place: dict, wanted: Mapping[str, jax.ShapeDtypeStruct]) -> dict[s
   Raises:
     ValueError: as `read_arrays`.
   """
-  asked, database = context(), _database(place)
-  opened = {name: ts.open(_known(database, name, wanted[name]), context=asked) for name in wanted}
+  ts_context = context()
+  database = _database(place)
+  specs = {name: _known(database, name, wanted[name]) for name in wanted}
+  opened = {name: ts.open(spec, context=ts_context) for name, spec in specs.items()}
   begun = {name: _checked(store.result()).read() for name, store in opened.items()}
   return {name: values.result() for name, values in begun.items()}
 
 
 def _checked(store):
-  """An opened array whose parts are no larger than itself: each is taken into memory whole."""
-  part = store.chunk_layout.read_chunk.shape or ()  # None of a scalar
-  if any(size > max(most, 1) for size, most in zip(part, store.shape, strict=True)):
-    raise ValueError(f"A part of {part} is larger than the array, {store.shape}.")
+  """The array; refuses a chunk that is larger than the array, because chunks are read whole."""
+  chunk = store.chunk_layout.read_chunk.shape or ()  # None for a scalar
+  if any(size > max(most, 1) for size, most in zip(chunk, store.shape, strict=True)):
+    raise ValueError(f"A part of {chunk} is larger than the array, {store.shape}.")
   return store
 
 
 def _begin(store, wanted) -> dict:
-  """By the part of an array, what reads it; by each device of this process, its part."""
-  parts = wanted.sharding.addressable_devices_indices_map(wanted.shape)
-  reads = {
-    str(index): store[index].read() for index in {str(i): i for i in parts.values()}.values()
-  }
-  return {device: reads[str(index)] for device, index in parts.items()}
+  """Begins to read an array: for each device of this process, the pending shard."""
+  indices = wanted.sharding.addressable_devices_indices_map(wanted.shape)
+  pending = {}
+  for index in indices.values():
+    if str(index) not in pending:  # slices have no hash before Python 3.12
+      pending[str(index)] = store[index].read()
+  return {device: pending[str(index)] for device, index in indices.items()}
 
 
 def _placed(wanted, begun: dict) -> jax.Array:
@@ -236,17 +252,19 @@ def _placed(wanted, begun: dict) -> jax.Array:
 
 
 def _bytes(wanted) -> int:
-  """Of a whole array: parts are read whole that were written by one device of other ones."""
+  """Bytes of the whole array, because chunks are read whole, also for a part of them."""
   return math.prod(wanted.shape) * wanted.dtype.itemsize
 
 
 def _groups(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-  """The names, in groups of at most `AT_ONCE` bytes, or of one array that has more."""
-  group, total = [], 0
+  """The names, in groups of at most `AT_ONCE` bytes, or of one larger array."""
+  group = []
+  total = 0
   for name, size in sizes.items():
     if group and total + size > AT_ONCE:
       yield group
-      group, total = [], 0
+      group = []
+      total = 0
     group.append(name)
     total += size
   if group:
@@ -254,7 +272,7 @@ def _groups(sizes: Mapping[str, int]) -> Iterator[list[str]]:
 
 
 def context() -> ts.Context:
-  """How TensorStore asks: a bucket that does not answer is given up after some seconds."""
+  """TensorStore's context: gives up after some seconds if a bucket does not answer."""
   indices = {"total_bytes_limit": 10**8}
   return ts.Context(
     {"gcs_request_retries": _TRIES, "s3_request_retries": _TRIES, "cache_pool": indices}
@@ -266,7 +284,7 @@ def _below(place: dict, name: str) -> dict:
 
 
 def _new_database(base: dict) -> dict:
-  """An OCDBT database to write to; the values of small arrays lie in its index."""
+  """An OCDBT database to write to; small arrays are stored in its index."""
   config = {
     "max_inline_value_bytes": 1024,
     "max_decoded_node_bytes": 10**8,
@@ -277,7 +295,7 @@ def _new_database(base: dict) -> dict:
 
 
 def _database(base: dict) -> dict:
-  """An OCDBT database; one request reads what lies side by side."""
+  """An OCDBT database; one request reads adjacent bytes."""
   return {
     "driver": "ocdbt",
     "base": base,
@@ -288,7 +306,7 @@ def _database(base: dict) -> dict:
 
 
 def _new(database: dict, name: str, share: Share) -> dict:
-  """An array that is made, or that another share of it has made."""
+  """The spec of an array to write; created unless another share has created it."""
   metadata = {
     "shape": share.shape,
     "chunks": [max(size, 1) for size in share.chunk],
@@ -299,7 +317,7 @@ def _new(database: dict, name: str, share: Share) -> dict:
 
 
 def _known(database: dict, name: str, wanted) -> dict:
-  """An array that is there; what is missing of it is an error, and not zeros."""
+  """The spec of an array to read; missing chunks are errors, not zeros."""
   shape = {"shape": list(wanted.shape)}
   return _array(database, name, wanted.dtype) | {
     "metadata": shape,
@@ -318,7 +336,7 @@ def _key(name: str) -> str:
 
 
 def _metadata(shapes: Mapping[str, Sequence[int]]) -> dict:
-  """The tree of the arrays, in Orbax's words; a key of type 2 is one of a dictionary."""
+  """The tree of the arrays in Orbax's format; key type 2 is a dictionary's key."""
   tree = {}
   for name, shape in shapes.items():
     keys = tuple(name.split("/"))

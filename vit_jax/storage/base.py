@@ -1,22 +1,22 @@
-"""What a kind of storage must do, so that a run can be kept on it.
+"""The interface of a storage on which runs can be kept.
 
-A new kind is one file with an instance of a class with the members of `Storage`, and one line in
-`registry.STORAGES` that leads to the instance: `"gs": "vit_jax.extras.buckets.services:GOOGLE"`
-serves all paths gs://... Only `storage.files` calls these members; everything else calls
-`storage.files`. For another service of buckets, write a `Service` (`extras/buckets/services.py`)
-instead: all that is below follows from it.
+A new kind of storage is one file with an instance of a class with the members of `Storage`, and one
+line in `registry.STORAGES` that leads to the instance: `"gs":
+"vit_jax.extras.buckets.services:GOOGLE"` serves all paths gs://... Only `storage.files` calls these
+members; everything else calls `storage.files`. For another service of buckets, write a `Service`
+(`extras/buckets/services.py`) instead, which implements the interface.
 
-What each kind must promise, because a checkpoint and the details of an evaluation rely on it:
+Each kind must guarantee the following, because checkpoints and the details of an evaluation rely on
+it:
 
-- Nobody sees a folder while it is being renamed, not even in a listing: not if the rename is many
-  copies, and not if a process was killed between two of them.
-- Of several processes that rename a folder to one path, one succeeds.
-- A lock becomes free however its holder ends. Where no operating system frees it, it must be found
-  out that the holder is dead, and a holder that was taken for dead must find out that it holds the
-  lock no more.
-- What one process has written, all processes of the run read, on whichever host they are.
+- Nobody sees a folder while it is being renamed, not even in a listing, even if the rename is many
+  copies, or a process was killed between two of them.
+- If several processes rename a folder to one path, one succeeds.
+- A lock becomes free however its holder ends. If no operating system frees it, other processes must
+  detect a dead holder, and a holder that was taken for dead must detect that it lost the lock.
+- All processes of the run, on any host, read what one process has written.
 
-`Seeking` is a file that is read from any place; its subclasses say how its bytes are read.
+`Seeking` is a seekable file; its subclasses read the bytes.
 """
 
 import contextlib
@@ -35,7 +35,8 @@ class Seeking(io.RawIOBase):
 
   def __init__(self, size: int):
     """Begins at the first of `size` bytes."""
-    self._size, self._place = size, 0
+    self._size = size
+    self._place = 0
 
   def readable(self) -> bool:
     """True."""
@@ -56,18 +57,22 @@ class Seeking(io.RawIOBase):
     return self._place
 
 
-FILE, FOLDER, OTHER, NOTHING = "file", "folder", "other", ""  # what can be at a path
+# The kinds of `Storage.kind`.
+FILE = "file"
+FOLDER = "folder"
+OTHER = "other"
+NOTHING = ""
 
 
 class UnreachableError(OSError):
-  """A storage cannot be used, or not now, so nothing is known of what lies at a path.
+  """A storage cannot be used, at least now, so the content of a path is unknown.
 
-  Whoever takes other OSErrors of a read for damage must let this one pass.
+  Code that treats other OSErrors of a read as damage must let this one pass.
   """
 
 
 class CannotReadError(UnreachableError, StorageError):
-  """What lies at a path cannot be read now: nothing is known of it, so nothing is done to it."""
+  """A path cannot be read now; its content is unknown, so it is left untouched."""
 
   def __str__(self) -> str:
     return (
@@ -76,7 +81,7 @@ class CannotReadError(UnreachableError, StorageError):
     )
 
 
-# What tells something of a path or its content; all other errors only say that a read failed.
+# Errors that say something about a path or its content; all others only say that a read failed.
 _OF_CONTENT = {
   *(None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
   *(errno.EINVAL, errno.ENXIO, errno.EFBIG),  # not a regular file, or too large: `local`, `files`
@@ -85,10 +90,10 @@ _OF_CONTENT = {
 
 @contextlib.contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-  """Lets the errors pass that tell what lies at a path, such as nothing or a folder.
+  """Lets errors pass that say what is at a path, such as nothing or a folder.
 
   Raises:
-    CannotReadError: in place of every other OSError, such as EIO, EACCES, EMFILE or ESTALE.
+    CannotReadError: instead of every other OSError, such as EIO, EACCES, EMFILE or ESTALE.
   """
   try:
     yield
@@ -101,23 +106,23 @@ def reading(path: Path | str) -> Iterator[None]:
 
 
 class ChangedError(RunError):
-  """A file is no longer what it was when its stamp was taken: replaced, changed or removed."""
+  """A file was replaced, changed or removed since its stamp was taken."""
 
   def __init__(self, path: Path | str):
     super().__init__(f'"{path}" was changed or removed after it was opened; start again.')
 
 
 class FileVersion(NamedTuple):
-  """What tells a file from what it is after a change."""
+  """The version of a file; another one after a change."""
 
   size: int
   version: str
 
 
 class Entry(Protocol):
-  """What lies in a folder, as `os.DirEntry`; links are followed.
+  """An entry of a folder, as `os.DirEntry`; links are followed.
 
-  A storage that knows the stamp without another request has it as the attribute `stamp`.
+  If the storage knows the stamp without another request, it is the attribute `stamp`.
   """
 
   name: str
@@ -143,7 +148,7 @@ class AppendFile(Protocol):
     """
 
   def flush(self):
-    """Returns once everything that was added would survive a crash of the machine."""
+    """Returns once everything added would survive a crash of the machine."""
 
   def close(self):
     """Closes the file; ignores errors, so that they do not hide an earlier one."""
@@ -153,14 +158,14 @@ class Lock(Protocol):
   """A lock that this process holds."""
 
   def held(self) -> bool:
-    """Whether it is still where this process put it; OSError: that cannot be known."""
+    """Whether this process still holds it; OSError: unknown."""
 
 
 class Storage(Protocol):
   """A kind of storage. All members raise OSError, with `errno` and `filename`.
 
   Attributes:
-    direct: whether libraries can read and write at its paths by themselves, as JAX's profiler. If
+    direct: whether libraries such as JAX's profiler can read and write its paths by themselves. If
       not, they work in a folder of this machine, which is copied.
   """
 
@@ -183,21 +188,21 @@ class Storage(Protocol):
     """
 
   def scan(self, folder: Path) -> Iterator[Entry]:
-    """What lies in a folder, in any order."""
+    """The entries of a folder, in any order."""
 
   def at_once(self, ask: Callable[[Any], Any], items: Iterable) -> list:
-    """What `ask` returns for each item: at once, if each waits for an answer of the storage."""
+    """The results of `ask` for each item; in parallel, if each call waits for the storage."""
 
   def names(self, folder: Path) -> list[str]:
-    """The names of what lies in a folder, in any order."""
+    """The names of the entries of a folder, in any order."""
 
   def sizes_below(self, folder: Path) -> Iterator[tuple[str, int]]:
-    """By path within a folder, such as "state/d/1", the bytes of all files below it."""
+    """The path within a folder, such as "state/d/1", and the bytes of every file below it."""
 
   def kvstore(self, folder: Path) -> dict:
-    """A folder as TensorStore's key-value store, in JSON; its "path" ends with a slash.
+    """A folder as the JSON of a TensorStore key-value store; its "path" ends with a slash.
 
-    Checkpoints are written and read there.
+    Used to write and read checkpoints.
     """
 
   def make_folder(self, path: Path):
@@ -219,7 +224,7 @@ class Storage(Protocol):
   def sync(self, path: Path):
     """Returns once a file, or the names in a folder, would survive a crash of the machine.
 
-    Does nothing where whatever was written is safe already, as in a bucket.
+    Does nothing if written data are always safe, as in a bucket.
     """
 
   def append(self, path: Path) -> AppendFile:
@@ -235,11 +240,11 @@ class Storage(Protocol):
   def remove(self, path: Path):
     """Removes a file, or a folder as far as possible; a missing path is no error.
 
-    Removes also what a killed process has left at a path where nobody sees anything.
+    Also removes invisible leftovers of a killed process at that path.
     """
 
   def lock(self, path: Path) -> AbstractContextManager[Lock]:
-    """Holds a lock, which is free again however this process ends.
+    """Holds a lock, which becomes free however this process ends.
 
     Raises:
       BlockingIOError: another process holds it.

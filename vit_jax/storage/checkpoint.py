@@ -1,8 +1,8 @@
-"""Finds, verifies and reads the checkpoints of a workdir; nothing is written here.
+"""Finds, verifies and reads the checkpoints of a workdir; writes nothing.
 
-WORKDIR/checkpoints/STEP/ holds the state (`arrays`), meta (JSON: config, class names,
-shape and type of every array) and manifest.json, the SHA-256 sum of every other file. One rename
-makes all of them appear together.
+WORKDIR/checkpoints/STEP/ holds the state (`arrays`), meta (JSON: config, class names, shape and
+type of every array) and manifest.json, the SHA-256 hashes of all other files. One rename makes them
+appear together.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 FOLDER = CHECKPOINTS
 STATE = "state"
-MERGED = "manifest.ocdbt"  # TensorStore's, of all arrays
+MERGED = "manifest.ocdbt"  # TensorStore's manifest of all arrays
 META = "meta/metadata"  # the file that `read_meta` reads
-MAX_BYTES = 2**26  # of that file: mostly the names of classes and parameters
+MAX_BYTES = 2**26  # of that file, which holds mostly names of classes and parameters
 Read = TypeVar("Read")
 
 
 class CheckpointError(RunError):
-  """No checkpoint can be used; the message says which and why."""
+  """A checkpoint, or all of them, cannot be used; the message says which and why."""
 
 
 class RemovedError(CheckpointError):
@@ -43,9 +43,9 @@ class RemovedError(CheckpointError):
 
 
 def available(workdir: Path) -> list[int]:
-  """The steps of a workdir's complete checkpoints, ascending; damaged checkpoints are included.
+  """The steps of a workdir's complete checkpoints, ascending, including damaged ones.
 
-  Complete ones have a manifest.
+  A complete checkpoint has a manifest.
   """
   folder = workdir / FOLDER
   return [step for step in files.numbers_in(folder) if files.is_file(folder / str(step) / MANIFEST)]
@@ -64,14 +64,14 @@ def named_by(path: Path) -> tuple[Path, list[int]]:
 
 
 def described(path: Path, step: int = 0) -> tuple[int, dict]:
-  """The step and the description of the newest checkpoint, or of `step`, of which it can be read.
+  """The step and the description of a checkpoint.
 
   Args:
     path: a workdir, or one of its checkpoints, WORKDIR/checkpoints/STEP.
-    step: which checkpoint; 0: the newest.
+    step: the step of the checkpoint; 0: the newest one whose description can be read.
 
   Returns:
-    As `read_meta`; (0, {}) if there is none.
+    The step, and the description as from `read_meta`; (0, {}) if there is none.
   """
   workdir, steps = named_by(path)
   for candidate in reversed([known for known in steps if step in (0, known)]):
@@ -88,9 +88,9 @@ def described(path: Path, step: int = 0) -> tuple[int, dict]:
 
 
 def damage_of(folder: Path) -> str:
-  """Describes the damage of a checkpoint; empty if there is none.
+  """Describes the damage of a checkpoint; "" if there is none.
 
-  Each process sums a share of its files; if they see other files, each sums all of them.
+  Each process hashes a share of its files; if they see different files, each hashes all of them.
 
   Raises:
     RemovedError: a run removed the checkpoint meanwhile.
@@ -106,42 +106,50 @@ def damage_of(folder: Path) -> str:
 
 
 def _looked_at(folder: Path, process: int, processes: int) -> tuple[list[str], list[str]]:
-  """What `manifest.part_of_damage` is in every process; all end if one cannot read its share."""
-  failure, damage, seen = None, "", ""
+  """The results of `manifest.part_of_damage` in all processes.
+
+  Raises:
+    UnreachableError: in all processes, if one cannot read its share.
+  """
+  failure = None
+  damage = ""
+  seen = ""
   try:
     damage, seen = manifest.part_of_damage(folder, process, processes)
   except UnreachableError as error:
     failure = error
   words = (_cut(one_line(text)) for text in (str(failure or ""), damage))
   told = agreement.allgather_str("\n".join((seen, *words)))
-  seen, failures, damage = zip(*(text.split("\n") for text in told), strict=True)
+  all_seen, failures, damages = zip(*(text.split("\n") for text in told), strict=True)
   for number, why in enumerate(failures):
     if why:
       raise failure or CannotReadError(errno.EIO, f"process {number}: {why}", str(folder))
-  return list(damage), list(seen)
+  return list(damages), list(all_seen)
 
 
 def _cut(text: str) -> str:
-  """As much of a text as `agreement.allgather_str` has room for, beside another one and a sum."""
+  """Cuts a text so that `agreement.allgather_str` has room for two of them and a hash."""
   return text.encode()[:900].decode(errors="ignore")
 
 
 def _copied(folder: Path) -> str:
-  """Whether the checkpoint is another step's, as `manifest.damage_of`."""
+  """Describes the damage, as `manifest.damage_of`, if the checkpoint is a copy of another step."""
   try:
     step = read_meta(folder)["step"]
   except UnreachableError:
     raise
   except (OSError, ValueError, LookupError):
     return manifest.damage_of(folder) or "its description does not name its step"
-  return "" if str(step) == folder.name else f"it is a copy of step {step}"
+  if str(step) == folder.name:
+    return ""
+  return f"it is a copy of step {step}"
 
 
 def read_readable(workdir: Path, step: int, reading: Callable[[Path], Read]) -> tuple[Path, Read]:
   """Reads checkpoint `step`, or the newest undamaged checkpoint if `step` is 0.
 
-  A run that goes on removes old checkpoints. If it removes the newest one while it is read, this
-  reads the one that is the newest then.
+  A run in progress removes old checkpoints. If it removes the newest one while it is read, this
+  function reads the new newest one.
 
   Returns:
     The folder of the checkpoint, the same on every process, and what `reading` returns for it.
@@ -150,13 +158,15 @@ def read_readable(workdir: Path, step: int, reading: Callable[[Path], Read]) -> 
     CheckpointError: there is no such checkpoint, or it is damaged.
   """
   while True:
-    folder, content, gone = find(workdir, step), None, ""
+    folder = find(workdir, step)
+    content = None
+    gone = ""
     try:
       with _while_there(folder):
         content = reading(folder)
     except RemovedError:
       gone = manifest.GONE
-    if not any(agreement.allgather_str(gone)):  # it was removed for no process
+    if not any(agreement.allgather_str(gone)):  # every process has read it
       return folder, content
 
 
@@ -167,7 +177,10 @@ def find(workdir: Path, step: int = 0) -> Path:
     CheckpointError: there is no such checkpoint, or it is damaged.
   """
   damaged = {}
-  while (name := agreement.broadcast_str(lambda: _candidate(workdir, step, damaged))).isdecimal():
+  while True:
+    name = agreement.broadcast_str(lambda: _candidate(workdir, step, damaged))
+    if not name.isdecimal():
+      raise CheckpointError(name)
     folder = workdir.absolute() / FOLDER / name
     with contextlib.suppress(RemovedError):
       damage = damage_of(folder)
@@ -175,25 +188,24 @@ def find(workdir: Path, step: int = 0) -> Path:
         return folder
       damaged[int(name)] = f"{folder} is damaged: {damage}."
       logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
-  raise CheckpointError(name)
 
 
 def _candidate(workdir: Path, step: int, damaged: dict[int, str]) -> str:
   """The step of the checkpoint to try next, or a sentence that says why there is none."""
   steps = available(workdir)
-  wanted = [step] if step else steps
-  left = [known for known in wanted if known in steps and known not in damaged]
+  left = [known for known in steps if step in (0, known) and known not in damaged]
   if left:
     return str(left[-1])
   if damaged:
     return damaged[min(damaged)]
+  wanted = f" of step {step}" if step else ""
   known = f"there are steps {steps}" if steps else "there is no checkpoint at all"
-  return f"{workdir} has no checkpoint{f' of step {step}' if step else ''}: {known}."
+  return f"{workdir} has no checkpoint{wanted}: {known}."
 
 
 @contextlib.contextmanager
 def _while_there(folder: Path):
-  """Turns any error that comes of removing `folder` while it is read into a `RemovedError`."""
+  """Turns an error into a `RemovedError` if `folder` was removed meanwhile."""
   try:
     yield
   except Exception as error:
@@ -219,14 +231,19 @@ def load(folder: Path, abstract, changes: Callable[[dict], list[str]] = lambda s
 
 
 def load_params(folder: Path, *, ema: bool) -> dict:
-  """The parameters alone, or their moving average, as NumPy arrays.
+  """Only the parameters, or their moving average, as NumPy arrays.
 
-  Parameters that have no average, because they were not trained, are returned as they are.
+  Parameters without an average, because they were not trained, are returned as they are.
   """
   known = read_meta(folder)["arrays"]
-  names = [name.removeprefix("params/") for name in known if name.startswith("params/")]
-  averaged = lambda name: ema and f"ema/{name}" in known
-  stored = {name: f"ema/{name}" if averaged(name) else f"params/{name}" for name in names}
+  stored = {}
+  for array in known:
+    if not array.startswith("params/"):
+      continue
+    name = array.removeprefix("params/")
+    stored[name] = array
+    if ema and f"ema/{name}" in known:
+      stored[name] = f"ema/{name}"
   values = read_arrays(folder, stored.values())
   return nest({name: values[place] for name, place in stored.items()})
 
@@ -234,11 +251,12 @@ def load_params(folder: Path, *, ema: bool) -> dict:
 def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
   """Some of a checkpoint's arrays, by name, such as "params/head/kernel"."""
   known = read_meta(folder)["arrays"]
-  wanted = {
-    name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
-    for name, (shape, dtype) in ((name, known[name]) for name in names)
-  }
-  needed, most = sum(x.size * x.dtype.itemsize for x in wanted.values()), memory.most()
+  wanted = {}
+  for name in names:
+    shape, dtype = known[name]
+    wanted[name] = jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
+  needed = sum(x.size * x.dtype.itemsize for x in wanted.values())
+  most = memory.most()
   if needed > most:
     raise CheckpointError(
       f"{folder} names arrays of {needed:,} bytes, and this machine has {most:,} of memory."
@@ -249,21 +267,22 @@ def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def _database(folder: Path) -> Iterator[dict]:
-  """Where the arrays of a checkpoint are read.
+  """The key-value store from which the arrays of a checkpoint are read.
 
-  Earlier versions left those of several hosts in a bucket unmerged; they are merged in a copy.
+  Earlier versions did not merge the arrays of several hosts in a bucket; a copy is merged here.
   """
   state = folder / STATE
   if not isinstance(state, UrlPath) or files.is_file(state / MERGED):
     yield files.kvstore(state)
     return
   with files.local_copy(state) as copy:
-    place, parts = files.kvstore(copy), files.matching(copy, f"{arrays.OF_PROCESS}*")
-    arrays.merge(place, len(parts), {})
+    place = files.kvstore(copy)
+    databases = files.matching(copy, f"{arrays.OF_PROCESS}*")
+    arrays.merge(place, len(databases), {})
     yield place
 
 
-# How errors of TensorStore begin that tell nothing of the content.
+# The first words of TensorStore's errors that say nothing about the content.
 _NOT_NOW = (
   *("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "ABORTED"),
   *("RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN", "CANCELLED"),
@@ -272,7 +291,7 @@ _NOT_NOW = (
 
 @contextlib.contextmanager
 def _reading(folder):
-  """As `base.reading`, also for the errors of TensorStore, which quote the system's.
+  """As `base.reading`, also for TensorStore's errors, which quote the system's errors.
 
   Raises:
     CheckpointError: the files are as they were written, but hold other arrays.
@@ -283,8 +302,8 @@ def _reading(folder):
     except ValueError as error:
       if code := os_error_in(error):
         raise OSError(code, os.strerror(code), str(folder)) from error
-      said = re.sub(r" \[\w+='.*", "", str(error), flags=re.DOTALL)  # what it describes beside
-      words = one_line(" ".join(said.split()))
+      message = re.sub(r" \[\w+='.*", "", str(error), flags=re.DOTALL)  # without the details
+      words = one_line(" ".join(message.split()))
       if words.startswith(_NOT_NOW):
         raise CannotReadError(errno.EIO, words, str(folder)) from error
       raise CheckpointError(
@@ -294,7 +313,7 @@ def _reading(folder):
 
 
 def os_error_in(error: Exception) -> int:
-  """The number of the system's error in the text of one of TensorStore; 0: there is none."""
+  """The system's error number in the text of a TensorStore error; 0 if there is none."""
   code = re.search(r"os_error_code='(\d+)'", str(error))
   return int(code[1]) if code else 0
 
@@ -302,6 +321,6 @@ def os_error_in(error: Exception) -> int:
 def read_meta(folder: Path) -> dict:
   """The checkpoint's config, class names and array descriptions.
 
-  Touches no device, so that it can be asked before the processes are connected.
+  Touches no device, so it can be called before the processes are connected.
   """
   return files.read_json(folder / META, most=MAX_BYTES)

@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits a run: its arrays and its classes."""
+"""Checks that a checkpoint fits a run: its arrays and its classes."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,7 +14,8 @@ def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
   Raises:
     ConfigError: they differ; the message names the first class that differs.
   """
-  saved, wanted = nfc(meta["class_names"]), nfc(class_names)
+  saved = nfc(meta["class_names"])
+  wanted = nfc(class_names)
   if saved != wanted:
     difference = first_difference(saved, wanted, "the training data")
     raise ConfigError(
@@ -29,31 +30,41 @@ def check_compatible(folder: Path, meta: dict, state, changes: Callable[[dict], 
 
   Args:
     folder: the checkpoint.
-    meta: its description.
-    state: as the run wants it.
-    changes: how the settings that it is called with, the checkpoint's, differ from the run's.
+    meta: the checkpoint's description.
+    state: the state of the run.
+    changes: returns the differences between the checkpoint's settings, which it is called with,
+      and the run's.
 
   Raises:
     ConfigError: they differ; the message names the first arrays and the settings that differ.
   """
-  saved, wanted = meta["arrays"], describe(state)
+  saved = meta["arrays"]
+  wanted = describe(state)
   differing = sorted(
     name for name in wanted.keys() | saved.keys() if wanted.get(name) != saved.get(name)
   )
   if not differing:
     return
-  show = lambda spec: f"{spec[1]}{tuple(spec[0])}" if spec else "absent"
   arrays = "; ".join(
-    f"{name} is {show(saved.get(name))}, the config wants {show(wanted.get(name))}"
+    f"{name} is {_in_words(saved.get(name))}, the config wants {_in_words(wanted.get(name))}"
     for name in differing[:3]
   )
-  more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
+  more = ""
+  if len(differing) > 3:
+    more = f" (and {len(differing) - 3} more)"
   settings = "; ".join(changes(meta["config"]))
   raise ConfigError(
     f"Checkpoint {folder} does not fit the config. Settings that differ: {settings or 'none'}. "
     f"Arrays that differ: {arrays}{more}. Use another --workdir, or the settings it was "
     "made with."
   )
+
+
+def _in_words(spec: list | None) -> str:
+  """The [shape, type] of an array, as text."""
+  if not spec:
+    return "absent"
+  return f"{spec[1]}{tuple(spec[0])}"
 
 
 def describe(state) -> dict[str, list]:

@@ -1,4 +1,4 @@
-"""Records of TensorBoard's event files, made with tensorboardX's messages."""
+"""Makes the records of TensorBoard's event files, with tensorboardX's messages."""
 
 import contextlib
 import struct
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def without(*names: str) -> Iterator[None]:
-  """Packages that are not imported yet cannot be imported in this context."""
+  """Prevents the import of these packages, except those that are imported already."""
   hidden = [name for name in names if name not in sys.modules]
   sys.modules.update(dict.fromkeys(hidden))
   try:
@@ -19,7 +19,7 @@ def without(*names: str) -> Iterator[None]:
       del sys.modules[name]
 
 
-# tensorboardX imports it if it is installed, which takes seconds; nothing here needs it.
+# tensorboardX imports torch if it is installed, which takes seconds and is not needed.
 with without("torch"):
   from tensorboardX.proto.event_pb2 import Event, SessionLog
   from tensorboardX.record_writer import masked_crc32c
@@ -27,7 +27,7 @@ with without("torch"):
 
 
 def beginning(start_step: int) -> bytes:
-  """The beginning of a file; in a resumed run it makes TensorBoard drop the later steps."""
+  """The first records of a file; in a resumed run they make TensorBoard drop the later steps."""
   version = record(Event(wall_time=time.time(), file_version="brain.Event:2"))
   if not start_step:
     return version
@@ -51,5 +51,5 @@ def record(event: Event) -> bytes:
   """An event in TensorFlow's record format: length, its checksum, data, its checksum."""
   data = event.SerializeToString()
   length = struct.pack("<Q", len(data))
-  summed = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
-  return b"".join(summed)
+  with_checksums = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
+  return b"".join(with_checksums)

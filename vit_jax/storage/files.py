@@ -1,8 +1,8 @@
-"""All reading, writing, listing and locking of the files of a run, wherever they lie.
+"""Reads, writes, lists and locks the files of a run, on any storage.
 
-Each function finds the storage by the path: a `paths.UrlPath` has its own (`registry.STORAGES`),
-and any other path is of this machine (`local.py`). Errors are OSErrors; a read that fails without
-telling what lies at the path is a `base.CannotReadError`.
+Each function chooses the storage by the path: the scheme of a `paths.UrlPath` names it
+(`registry.STORAGES`); any other path is on this machine (`local.py`). Errors are OSErrors; if a
+read fails and the content of the path is unknown, the error is a `base.CannotReadError`.
 """
 
 import concurrent.futures
@@ -39,8 +39,9 @@ COPIES = 8  # files of a folder that are copied at once
 
 
 def storage_of(path: Path | str) -> Storage:
-  """The storage that a path is of."""
-  return registry.STORAGES[path.scheme if isinstance(path, UrlPath) else HERE]
+  """The storage of a path."""
+  scheme = path.scheme if isinstance(path, UrlPath) else HERE
+  return registry.STORAGES[scheme]
 
 
 def _kind(path: Path) -> str:
@@ -54,7 +55,7 @@ def exists(path: Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-  """Whether a file is at a path; a pipe or device is none."""
+  """Whether a regular file is at a path, not a pipe or device."""
   return _kind(path) == FILE
 
 
@@ -64,20 +65,22 @@ def is_folder(path: Path) -> bool:
 
 
 def matching(folder: Path, pattern: str = "*") -> list[Path]:
-  """What lies in a folder under names such as "*.png", sorted; [] if there is no such folder."""
+  """The paths in a folder whose names match, such as "*.png"; sorted; [] if there is no folder."""
   with reading(folder):
-    names = storage_of(folder).names(folder) if is_folder(folder) else []
+    if not is_folder(folder):
+      return []
+    names = storage_of(folder).names(folder)
   return [folder / name for name in sorted(names) if fnmatch.fnmatchcase(name, pattern)]
 
 
 def scan(folder: Path) -> Iterator[Entry]:
-  """What lies in a folder, in any order."""
+  """The entries of a folder, in any order."""
   with reading(folder):
     yield from storage_of(folder).scan(folder)
 
 
 def stamp(path: Path) -> FileVersion:
-  """What tells a file from what it is after a change."""
+  """The version of a file."""
   with reading(path):
     return storage_of(path).stamp(path)
 
@@ -93,12 +96,12 @@ def part(path: Path, stamp: FileVersion, start: int, stop: int) -> bytes | memor
 
 
 def at_once(path: Path, ask: Callable[[Any], Any], items: Iterable) -> list:
-  """What `ask` returns for each item: at once, if each waits for the storage of `path`."""
+  """The results of `ask` for each item; in parallel, if calls wait for the storage of `path`."""
   return storage_of(path).at_once(ask, items)
 
 
 def numbers_in(folder: Path) -> list[int]:
-  """The names in a folder that are numbers, ascending; "007" or other scripts' digits are not."""
+  """The names in a folder that are numbers, ascending; not "007" or digits of other scripts."""
   names = (path.name for path in matching(folder))
   return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
 
@@ -115,13 +118,13 @@ def sizes_below(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def kvstore(folder: Path) -> dict:
-  """A folder for TensorStore: the JSON of its key-value store."""
+  """A folder as the JSON of a TensorStore key-value store."""
   return storage_of(folder).kvstore(folder)
 
 
 def links_out(folder: Path, *, skipped: str) -> Iterator[pathlib.Path]:
-  """All links in a folder of this machine, but for those in `skipped`, that lead out of it."""
-  if isinstance(folder, UrlPath):  # which has no links
+  """All links that lead out of a folder of this machine, except those in the folder `skipped`."""
+  if isinstance(folder, UrlPath):  # buckets have no links
     return
   root = os.path.realpath(folder)
   for parent, folders, names in os.walk(folder):
@@ -133,7 +136,7 @@ def links_out(folder: Path, *, skipped: str) -> Iterator[pathlib.Path]:
 
 
 def identity(path: Path) -> Any:
-  """What is equal for one folder under several paths."""
+  """An identity of a folder, equal for all paths of it."""
   if isinstance(path, UrlPath):
     return path
   stat = os.stat(path)
@@ -148,19 +151,21 @@ def links_in(folder: Path) -> set[str]:
 
 
 def real(path: Path) -> Path:
-  """The whole path, without links and "..": equal for equal places."""
-  return path.resolve() if isinstance(path, pathlib.Path) else path
+  """The absolute path without links and "..", equal for all paths of one file or folder."""
+  if isinstance(path, pathlib.Path):
+    return path.resolve()
+  return path
 
 
 def same(first: str, second: str) -> bool:
-  """Whether two texts name the same path; False if one is empty, or no text."""
+  """Whether two texts name the same path; False if one is empty or not a text."""
   if not (isinstance(first, str) and first and second):
     return False
   return real(path_of(first)) == real(path_of(second))
 
 
 def check_writable(folder: Path):
-  """Writes an empty file into a folder and removes it; OSError: it cannot be written to."""
+  """Writes an empty file into a folder and removes it; OSError if the folder is not writable."""
   probe = folder / ".writable"
   write_bytes(probe, b"")
   remove(probe)
@@ -178,7 +183,7 @@ def open_text(path: Path | str, **options) -> TextIO:
 
 
 def read_bytes(path: Path | str, *, most: int) -> bytes:
-  """All bytes of a regular file; one of more than `most` bytes is an OSError."""
+  """All bytes of a regular file; OSError if there are more than `most`."""
   with reading(path), open_file(path) as stream:
     size = stream.seek(0, io.SEEK_END)
     if size > most:
@@ -210,7 +215,7 @@ def make_folder(path: Path):
 
 @contextlib.contextmanager
 def atomic_write(path: Path, *, new: bool = False) -> Iterator[str]:
-  """A path of this machine to write a file to, which becomes `path` when it is safe on disk.
+  """A path on this machine to write a file to, which replaces `path` when it is safe on disk.
 
   After an error, or if nothing was written, `path` stays as it was: missing, or the old file.
 
@@ -219,7 +224,7 @@ def atomic_write(path: Path, *, new: bool = False) -> Iterator[str]:
     new: whether to raise FileExistsError if there is a file already.
 
   Raises:
-    OSError: the file cannot be written; the error names `path`. If the code inside cannot read
+    OSError: the file cannot be written; the error names `path`. If the `with` block cannot read
       another file, the error names that file.
   """
   storage = storage_of(path)
@@ -238,16 +243,16 @@ def atomic_write(path: Path, *, new: bool = False) -> Iterator[str]:
 
 
 def write_atomically(path: Path, fill: Callable[[str], None]):
-  """Lets `fill` write a file, as `atomic_write`."""
+  """Lets `fill` write a file, as by `atomic_write`."""
   with atomic_write(path) as partial:
     fill(partial)
 
 
 def create(path: Path, text: str) -> bool:
-  """Writes a file of UTF-8, unless there is one; of several processes, only one writes it.
+  """Writes a UTF-8 file, unless it exists; if several processes try, only one writes it.
 
   Returns:
-    Whether this process wrote it; otherwise read what the other one wrote, and compare.
+    Whether this process wrote it; if not, the caller should read the file and compare.
   """
   try:
     with atomic_write(path, new=True) as partial:
@@ -258,13 +263,13 @@ def create(path: Path, text: str) -> bool:
 
 
 def write_bytes(path: Path, data: bytes):
-  """Writes a file, as `atomic_write`."""
+  """Writes a file, as by `atomic_write`."""
   with atomic_write(path) as partial, open(partial, "wb") as file:
     file.write(data)
 
 
 def write_text(path: Path, text: str):
-  """Writes a file of UTF-8, as `atomic_write`."""
+  """Writes a UTF-8 file, as by `atomic_write`."""
   write_bytes(path, text.encode())
 
 
@@ -279,7 +284,7 @@ def write_csv(path: Path, rows: Iterable[Iterable]):
 
 
 def as_written(text: str) -> str:
-  """A text as `write_csv` writes it: bytes of a file's name that are not text become escapes."""
+  """The text as `write_csv` writes it: undecodable bytes of a file's name become escapes."""
   return text.encode(errors="backslashreplace").decode()
 
 
@@ -290,19 +295,21 @@ def append(path: Path) -> AppendFile:
 
 @contextlib.contextmanager
 def log(path: Path) -> Iterator[BinaryIO]:
-  """A file of this machine for what processes print; what `path` has already stays before it.
+  """A file of this machine for the output of processes; it is appended to the content of `path`.
 
-  In a bucket, it appears at the end.
+  In a bucket, the output appears at the end.
   """
-  direct = storage_of(path).direct
-  with contextlib.nullcontext(path.parent) if direct else tempfile.TemporaryDirectory() as folder:
+  if storage_of(path).direct:
+    with open(path, "ab", buffering=0) as output:
+      yield output
+    return
+  with tempfile.TemporaryDirectory() as folder:
     place = pathlib.Path(folder, path.name)
-    if not direct and is_file(path):
+    if is_file(path):
       copy(path, place)
     with open(place, "ab", buffering=0) as output:
       yield output
-    if not direct:
-      copy(place, path)
+    copy(place, path)
 
 
 def rename(path: Path, target: Path):
@@ -314,7 +321,7 @@ def set_aside(path: Path, target: Path) -> Path:
   """Renames a damaged file to `target`, or to TARGET-again if that exists; returns the new path."""
   while exists(target):
     target = target.with_name(f"{target.name}-again")
-  remove(target)  # a killed process may have left a part that nobody sees
+  remove(target)  # a killed process may have left invisible files
   rename(path, target)
   return target
 
@@ -325,13 +332,13 @@ def remove(path: Path):
 
 
 def locked(path: Path) -> contextlib.AbstractContextManager[Lock]:
-  """Holds a lock, which is free again however the process ends; BlockingIOError: it is held."""
+  """Holds a lock, which becomes free however the process ends; BlockingIOError if it is held."""
   return storage_of(path).lock(path)
 
 
 @contextlib.contextmanager
 def one_writer(path: Path) -> Iterator[None]:
-  """Holds the lock PATH.lock, which is removed at the end: for what consists of several writes.
+  """Holds the lock PATH.lock during several writes, and removes it at the end.
 
   Raises:
     ConfigError: another process holds it.
@@ -344,13 +351,13 @@ def one_writer(path: Path) -> Iterator[None]:
       raise ConfigError(
         f"{path} is being written by another command; wait for its end, or give another name."
       ) from error
-    held.callback(remove, lock)  # while it is held
+    held.callback(remove, lock)  # runs while the lock is still held
     yield
 
 
 @contextlib.contextmanager
 def local_copy(path: Path) -> Iterator[pathlib.Path]:
-  """A file or folder, for a library that reads by itself: where it is, or a copy of it."""
+  """A file or folder for a library that reads by itself: its own path, or a local copy's."""
   if storage_of(path).direct:
     yield path
     return
@@ -361,12 +368,14 @@ def local_copy(path: Path) -> Iterator[pathlib.Path]:
 
 
 def place_to_fill(folder: Path) -> Path:
-  """Where a library may write what is to be in a folder: there, or in an empty folder here."""
-  return folder if storage_of(folder).direct else pathlib.Path(tempfile.mkdtemp())
+  """Where a library can write the content of a folder: there, or in an empty local folder."""
+  if storage_of(folder).direct:
+    return folder
+  return pathlib.Path(tempfile.mkdtemp())
 
 
 def bring(place: Path, folder: Path):
-  """Brings what was written in a `place_to_fill` into its folder, and all of it to the disk."""
+  """Moves the content of a `place_to_fill` into its folder, and syncs it to the disk."""
   if place != folder:
     copy(place, folder)
     remove(place)
@@ -387,7 +396,7 @@ def sync(path: Path):
 
 
 def copy(path: Path, target: Path):
-  """Copies a file, or all files of a folder, also from one storage to another.
+  """Copies a file, or all files of a folder, within or between storages.
 
   Raises:
     ConfigError, OSError: as `copy_files`.
@@ -400,17 +409,17 @@ def copy(path: Path, target: Path):
 
 
 def copy_files(folder: Path, target: Path, names: Iterable[str], *, most: int | None = None):
-  """Copies some files of a folder, after all of their names and sizes have been checked.
+  """Copies some files of a folder, after checking all names and sizes.
 
   Args:
-    folder: where they lie.
-    target: the folder that they are copied to, also on another storage.
+    folder: the folder that holds them.
+    target: the folder to copy to, on any storage.
     names: their paths within the folder.
-    most: bytes of all of them; None: as many as the disk has room for.
+    most: most bytes of all files; None: as many as the disk has room for.
 
   Raises:
-    ConfigError: one has a name that `paths.inside` refuses.
-    OSError: they are too large, or cannot be read or written.
+    ConfigError: `paths.inside` refuses a name.
+    OSError: the files are too large, or cannot be read or written.
   """
   places = {folder / name: inside(target, name) for name in names}
   _check_room(list(places), target, most)

@@ -1,7 +1,7 @@
 """The storage of this machine, or of whatever is mounted as a folder: `base.Storage` for its paths.
 
-Only regular files are opened, so that no read waits for ever: opening a FIFO for reading waits
-until somebody writes to it, and reading a device may never end.
+Only regular files are opened, so that no read blocks for ever: opening a FIFO for reading blocks
+until a process writes to it, and reading a device may never end.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _KINDS = (
   (stat.S_ISCHR, "a device"),
   (stat.S_ISBLK, "a device"),
 )
-# Of a folder that its file system cannot sync, or that may be written to but not listed.
+# Errors of a folder that its file system cannot sync, or that may be written to but not listed.
 _NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
 
 
@@ -43,7 +43,11 @@ class _Local:
       if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
         raise
       return OTHER if os.path.islink(path) else NOTHING
-    return FILE if stat.S_ISREG(mode) else FOLDER if stat.S_ISDIR(mode) else OTHER
+    if stat.S_ISREG(mode):
+      return FILE
+    if stat.S_ISDIR(mode):
+      return FOLDER
+    return OTHER
 
   def stamp(self, path) -> FileVersion:
     return _stamp(os.stat(path))
@@ -69,9 +73,9 @@ class _Local:
     return os.listdir(folder)
 
   def sizes_below(self, folder) -> Iterator[tuple[str, int]]:
-    for parent, _, names in os.walk(folder, onerror=_unless_gone):  # which does not follow links
+    for parent, _, names in os.walk(folder, onerror=_unless_gone):  # follows no links
       for path in (pathlib.Path(parent, name) for name in names):
-        with contextlib.suppress(FileNotFoundError):  # it is gone meanwhile
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
           if self.kind(path) == FILE:
             yield path.relative_to(folder).as_posix(), os.stat(path).st_size
 
@@ -122,7 +126,7 @@ class _Local:
       with os.fdopen(descriptor, "w"):
         _flock(descriptor, path)
         lock = Flock(path, os.fstat(descriptor))
-        if lock.held():  # else whoever held it has removed it meanwhile
+        if lock.held():  # otherwise its last holder has removed it meanwhile
           yield lock
           return
 
@@ -131,7 +135,7 @@ LOCAL = _Local()
 
 
 def _unless_gone(error: OSError):
-  """Raises what would hide files of a folder, unless the folder itself was removed."""
+  """Raises an error that would hide files of a folder, unless the folder itself was removed."""
   if not isinstance(error, FileNotFoundError):
     raise error
 
@@ -182,7 +186,7 @@ def _link(partial, path):
   except OSError as error:
     if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
       raise
-    with open(path, "xb") as copy:  # a disk without links; a reader may find a part of it
+    with open(path, "xb") as copy:  # a disk without links; a reader may see an incomplete file
       copy.write(pathlib.Path(partial).read_bytes())
 
 
@@ -190,8 +194,9 @@ class Flock:
   """A lock of the operating system, which frees it however the process ends."""
 
   def __init__(self, path, known: os.stat_result):
-    """`known` is what `os.stat` said of the file when it was locked."""
-    self._path, self._known = path, known
+    """`known` is the `os.stat` of the file when it was locked."""
+    self._path = path
+    self._known = known
 
   def held(self) -> bool:
     """As `base.Lock`."""
@@ -222,12 +227,12 @@ class Appender:
       raise
 
   def _check_place(self):
-    # An open file survives its removal: a run whose folder was removed would lose what it writes.
+    # An open file survives its removal: a run whose folder was removed would lose its output.
     if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
       raise FileNotFoundError(f"{self._path} was replaced by another file")
 
   def flush(self):
-    """Returns once the file is on the disk; a full shared disk may report it only now."""
+    """Returns once the file is on the disk; a full shared disk may fail only here."""
     os.fsync(self._file.fileno())
 
   def close(self):

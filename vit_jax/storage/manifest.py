@@ -1,4 +1,4 @@
-"""The SHA-256 sums of a checkpoint's files, because array formats do not detect damaged bits."""
+"""SHA-256 hashes of a checkpoint's files, because array formats do not detect damaged bits."""
 
 import concurrent.futures
 import hashlib
@@ -14,27 +14,27 @@ from vit_jax.storage.workdir import MANIFEST
 ITEMS = ("state", "meta")
 LARGEST = 100 * 2**20  # bytes of a manifest; each file needs less than 200
 GONE = "it is gone"
-READS = 8  # files that are summed at once
-SETTLED = 0.5  # seconds between two looks at a damage, which must be alike
-PART = "sums-of-process-"  # files that are there until the manifest is
+READS = 8  # files that are hashed at once
+SETTLED = 0.5  # seconds between two looks at a damage, which must agree
+PART = "sums-of-process-"  # files with the hashes of each process, until there is a manifest
 NAMED = 3  # files named for each kind of damage
 
 
 def write_part(folder: Path, beginning: str, process: int):
-  """Writes the sums of the files of one process, whose paths begin with BEGINNING and its number.
+  """Writes the hashes of the files of one process, whose paths begin with BEGINNING and its number.
 
-  The first process need not read those of others.
+  So the first process, which writes the manifest, need not read the files of the others.
   """
-  if process:
-    names = (
-      name for name in files.files_below(folder) if name.startswith(f"{beginning}{process}/")
-    )
-    sums = {name: _sum(folder / name) for name in names}
-    files.write_bytes(folder / f"{PART}{process}", _as_bytes(sums))
+  if not process:
+    return
+  prefix = f"{beginning}{process}/"
+  names = (name for name in files.files_below(folder) if name.startswith(prefix))
+  sums = {name: _sum(folder / name) for name in names}
+  files.write_bytes(folder / f"{PART}{process}", _as_bytes(sums))
 
 
 def write(folder: Path):
-  """Writes the sums of all files of a complete checkpoint, those of parts as they say."""
+  """Writes the hashes of all files of a complete checkpoint; uses those that processes wrote."""
   known = {}
   for path in files.matching(folder, f"{PART}*"):
     known |= json.loads(files.read_bytes(path, most=LARGEST))
@@ -57,11 +57,11 @@ def _sum(path):
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-  """The recorded sums of a checkpoint, by path within `folder`.
+  """The recorded hashes of a checkpoint, by path within `folder`.
 
   Raises:
     OSError: the manifest cannot be read.
-    ValueError: it differs, in any byte, from what `write` writes.
+    ValueError: the manifest differs in any byte from the form that `write` writes.
   """
   written = files.read_bytes(folder / MANIFEST, most=LARGEST)
   try:
@@ -74,7 +74,7 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def is_as_written(folder: Path, name: str) -> bool:
-  """Whether a file of a checkpoint has the sum that was recorded."""
+  """Whether a file of a checkpoint has the recorded hash."""
   try:
     return read_sums(folder).get(name) == _sum(folder / name)
   except UnreachableError:
@@ -84,40 +84,44 @@ def is_as_written(folder: Path, name: str) -> bool:
 
 
 def damage_of(folder: Path) -> str:
-  """Describes the damage of a checkpoint: `GONE`, or a sentence; empty if every sum agrees."""
+  """Describes the damage of a checkpoint: `GONE`, or a sentence; "" if all hashes agree."""
   return part_of_damage(folder, 0, 1)[0]
 
 
 def part_of_damage(folder: Path, process: int, processes: int) -> tuple[str, str]:
-  """As `damage_of`, as far as one of several processes looks at the checkpoint.
+  """As `damage_of`, for the share of the checkpoint that one of several processes checks.
 
-  Each process sums a share of the files, of about as many bytes as that of any other. All files
-  are summed if the processes see the same ones. Unknown files beside the items are ignored: they
-  are never read.
+  The shares have about the same number of bytes, and together are all files if the processes see
+  the same files. Unknown files outside of `ITEMS` are ignored, because they are never read.
 
   Returns:
-    The damage, and a sum of the names and sizes of the files that this process sees.
+    The damage, and a hash of the names and sizes of the files that this process sees.
   """
-  before, found = None, _look(folder, process, processes)
-  while found[0] not in ("", GONE) and found != before:  # until nobody is removing its files
+  before = None
+  found = _look(folder, process, processes)
+  while found[0] not in ("", GONE) and found != before:  # another process may be removing files
     time.sleep(SETTLED)
-    before, found = found, _look(folder, process, processes)
+    before = found
+    found = _look(folder, process, processes)
   damage, sizes = found
   return damage, hashlib.sha256(json.dumps(sizes, sort_keys=True).encode()).hexdigest()
 
 
 def _look(folder, process, processes) -> tuple[str, dict[str, int]]:
-  """The damage of a checkpoint, and the sizes of the files that are there."""
+  """The damage of a checkpoint, and the sizes of its files."""
   if not files.is_folder(folder):
     return ("it is not a folder" if files.exists(folder) else GONE), {}
   sizes = dict(files.sizes_below(folder))
   damage = _differences(folder, sizes.keys() - {MANIFEST}, _share(sizes, process, processes))
-  return (damage if not damage or files.exists(folder) else GONE), sizes
+  if damage and not files.exists(folder):
+    damage = GONE
+  return damage, sizes
 
 
 def _share(sizes: dict[str, int], process: int, processes: int) -> set[str]:
-  """The files that a process sums: each one is of the process that has the fewest bytes so far."""
-  loads, mine = [0] * processes, set()
+  """The files that a process hashes: each goes to the process with the fewest bytes so far."""
+  loads = [0] * processes
+  mine = set()
   for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
     least = loads.index(min(loads))
     loads[least] += sizes[name]
@@ -154,5 +158,7 @@ def _differences(folder, present, share):
 def _in_words(names: Iterable[str]) -> str:
   """The first names; unusual characters, which may come from damage, are escaped."""
   names = sorted(names)
-  more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+  more = ""
+  if len(names) > NAMED:
+    more = f" and {len(names) - NAMED} more"
   return ", ".join(json.dumps(str(name))[1:-1] for name in names[:NAMED]) + more

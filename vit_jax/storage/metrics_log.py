@@ -26,26 +26,28 @@ class Writer:
   thread dies, and the run would wait for it for ever.
 
   Attributes:
-    lines: of metrics.jsonl so far, with those that wait.
+    lines: number of lines of metrics.jsonl so far, with the waiting ones.
   """
 
   def __init__(self, workdir: Path, *, start_step: int, retry: Retry | None = None, lines: int = 0):
     """Opens the files of `workdir` and drops metrics of steps after `start_step`.
 
-    A killed run has already written metrics of steps after its last checkpoint. The resumed run
-    writes those steps again, and makes an evaluation of `start_step` again that lacks a set.
+    A killed run may have written metrics of steps after its last checkpoint. The resumed run writes
+    those steps again, and repeats an evaluation of `start_step` that lacks a set.
 
     Args:
       workdir: the folder of the run.
-      start_step: step after which this process goes on.
-      retry: how long what cannot be written waits in memory, to be tried again; None: not at all.
-      lines: how many the file had when the checkpoint was saved; fewer are told.
+      start_step: step after which this process continues.
+      retry: how long failed writes wait in memory, to be tried again; None: not at all.
+      lines: number of lines when the checkpoint was saved; warns if the file has fewer.
     """
     from vit_jax.storage import events  # slow, and readers of metrics do not need it
 
-    self._workdir, self._retry = workdir, retry or Retry(0.0)
+    self._workdir = workdir
+    self._retry = retry or Retry(0.0)
     self._waiting: collections.deque[Callable[[], None]] = collections.deque()
-    self._event, self._image = events.scalars, events.picture
+    self._event = events.scalars
+    self._image = events.picture
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
       self.lines, damage = keep_until(workdir / METRICS, start_step)
@@ -85,7 +87,8 @@ class Writer:
     Raises:
       RunError: as `write`.
     """
-    path, event = self._workdir / PICTURES / name / f"{step:08d}.png", self._image(step, name, png)
+    path = self._workdir / PICTURES / name / f"{step:08d}.png"
+    event = self._image(step, name, png)
 
     def write():
       files.make_folder(path.parent)
@@ -94,13 +97,13 @@ class Writer:
     self._add(write, lambda: self._events.add(event))
 
   def complete(self, alive: Callable[[], None] = lambda: None):
-    """Writes what waits, and makes sure that everything is on the disk.
+    """Writes all waiting metrics, and makes sure that everything is on the disk.
 
     Args:
       alive: called every second while it waits for the next try.
 
     Raises:
-      RunError: it still cannot be written, and there is no time left to try again.
+      RunError: writing still fails, and there is no time left to try again.
     """
     self._add(lambda: self._metrics.flush(), lambda: self._events.flush())
     while self._waiting:
@@ -108,7 +111,7 @@ class Writer:
       self._add()
 
   def _add(self, *writes):
-    """Does the writes after those that wait; if one fails, it and the following ones wait."""
+    """Does the waiting writes, then these; if one fails, it and the following ones wait."""
     workdirs.check_held(self._workdir)
     self._waiting += writes
     failing = self._retry.failing
@@ -132,10 +135,13 @@ class Writer:
   def progress(self, line: str):
     """Shows a progress line; on a terminal it replaces the previous one."""
     line = one_line(line)
-    print(f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", flush=True)
+    if self._live:
+      print(f"\r{line}\x1b[K", end="", flush=True)
+    else:
+      print(line, flush=True)
 
   def say(self, line: str):
-    """Shows lines that stay; names in them must be on one line, as of `one_line`."""
+    """Shows lines that stay; names in them must be on one line, as by `one_line`."""
     print(f"\r\x1b[K{line}" if self._live else line, flush=True)
 
   def close(self):
@@ -169,37 +175,45 @@ class NoWriter:
 
 
 def keep_until(path: Path, step: int) -> tuple[int, str]:
-  """Drops the lines of steps after `step`, and a last line that a crash cut short.
+  """Drops the lines of steps after `step`, and a truncated last line.
 
-  Also that of an evaluation after `step` that lacks a set, which is made again.
-  Damaged lines are moved to PATH.damaged, and so is a file that cannot be read; the run goes on.
+  Also drops the line of an evaluation at `step` that lacks a set, because it is repeated. Moves
+  damaged lines, or a file that cannot be read, to PATH.damaged; the run continues.
 
   Returns:
-    How many lines are kept, and a sentence that describes the damage; empty if there was none.
+    The number of lines that are kept, and a sentence on the damage; "" if there was none.
   """
-  aside, lines, count, first = path.with_name(f"{path.name}.damaged"), 0, 0, 0
+  aside = path.with_name(f"{path.name}.damaged")
+  lines = 0
+  damaged_numbers = []
   try:
     with files.atomic_write(path) as partial, open(partial, "wb") as kept:
       for number, (line, metrics) in enumerate(lines_of(path), 1):
-        again = metrics is not None and metrics["step"] == step and unscored(metrics)
-        if metrics is not None and metrics["step"] <= step and not again:
-          kept.write(line)
-          lines += 1
-        elif metrics is None:
+        if metrics is None:
           with contextlib.closing(files.append(aside)) as damaged:
             damaged.add(line)
-          count, first = count + 1, first or number
+          damaged_numbers.append(number)
+        elif _is_kept(metrics, step):
+          kept.write(line)
+          lines += 1
   except UnreadableError as error:
     place = files.set_aside(path, aside)
     return 0, f"{path} cannot be read ({error}); it was moved to {place}; a new file is started."
-  if not count:
+  if not damaged_numbers:
     return lines, ""
-  where = f"the first in line {first}; they are now in {aside}"
-  return lines, f"{path} had {count} damaged line(s), {where}."
+  where = f"the first in line {damaged_numbers[0]}; they are now in {aside}"
+  return lines, f"{path} had {len(damaged_numbers)} damaged line(s), {where}."
+
+
+def _is_kept(metrics: Mapping, step: int) -> bool:
+  """Whether a run that continues after `step` keeps this line."""
+  if metrics["step"] == step:
+    return not unscored(metrics)
+  return metrics["step"] < step
 
 
 def unscored(metrics: Mapping) -> list[str]:
-  """The evaluations that could not be made, by a line of metrics."""
+  """The evaluations that failed, by a line of metrics."""
   ends = f"/{UNSCORED}"
   return [key.removesuffix(ends) for key in metrics if key.endswith(ends)]
 
@@ -208,26 +222,29 @@ class UnreadableError(Exception):
   """A file of metrics cannot be read at all; the message says why."""
 
 
-ACCURACY = "training/accuracy"  # of an objective that has one
-UNSCORED = "unscored"  # NAME/unscored is 1 where the evaluation NAME could not be made
+ACCURACY = "training/accuracy"  # only of objectives that measure it
+UNSCORED = "unscored"  # NAME/unscored is 1 if the evaluation NAME failed
 MAX_LINE = 2**20  # bytes; a line has about a thousand
 
 
 def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
-  """Yields each line of a metrics file as bytes with its parsed contents, None if it is damaged.
+  """Yields each line of a metrics file as bytes, with its parsed contents; None if damaged.
 
-  A missing file has no lines. A last line that a crash cut short is left out. A line that is far
-  too long is returned in pieces.
+  A missing file has no lines. A truncated last line is left out. A line that is far too long is
+  returned in pieces.
 
   Raises:
     UnreadableError: the file cannot be read.
-    UnreachableError: it is not known whether it can be read.
+    UnreachableError: the file cannot be read now, but perhaps later.
   """
   if not files.exists(path):
     return
   try:
     with reading(path), io.BufferedReader(files.open_file(path)) as file:
-      while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
+      while True:
+        line = file.readline(MAX_LINE)
+        if not line.endswith(b"\n") and len(line) < MAX_LINE:
+          return
         yield line, metrics_of(line)
   except UnreachableError:
     raise
@@ -244,20 +261,22 @@ def metrics_of(line: bytes) -> dict | None:
   if not isinstance(metrics, dict) or not all(map(is_metric, metrics.values())):
     return None
   step = metrics.get("step")
-  return metrics if isinstance(step, int) and step >= 0 else None
+  if not isinstance(step, int) or step < 0:
+    return None
+  return metrics
 
 
 def is_metric(value) -> bool:
-  """Whether this value can stand in a line: a number, or a string of `json_text.finite`."""
+  """Whether a line can hold this value: a number, or a string of `json_text.finite`."""
   if isinstance(value, str):
     return value in json_text.STRINGS
   return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def read_lines(workdir: Path) -> list[dict]:
-  """The lines of a workdir's metrics.jsonl, in order, without damaged ones.
+  """The parsed lines of a workdir's metrics.jsonl, in order, without damaged ones.
 
-  Empty if the file is missing or cannot be read; the run that resumes reports such a file.
+  Empty if the file is missing or unreadable; the resumed run reports an unreadable file.
   """
   with contextlib.suppress(UnreadableError):
     return [metrics for _, metrics in lines_of(workdir / METRICS) if metrics is not None]
@@ -265,8 +284,10 @@ def read_lines(workdir: Path) -> list[dict]:
 
 
 def progress_line(step: int, total: int, metrics: dict[str, float]) -> str:
-  """One line for the console; with the training accuracy, if it is measured."""
-  accuracy = f"accuracy {metrics[ACCURACY]:.1%}  " if ACCURACY in metrics else ""
+  """One line for the console, with the training accuracy if it is measured."""
+  accuracy = ""
+  if ACCURACY in metrics:
+    accuracy = f"accuracy {metrics[ACCURACY]:.1%}  "
   return (
     f"step {step}/{total}  loss {metrics['loss']:.4f}  {accuracy}"
     f"lr {metrics['learning_rate']:.2e}  "

@@ -1,4 +1,4 @@
-"""Writes one checkpoint, into a temporary folder; `saving` says how processes and threads do it."""
+"""Writes one checkpoint into a temporary folder; `saving` explains the processes and threads."""
 
 import errno
 import json
@@ -14,11 +14,13 @@ from vit_jax.storage import arrays, files, manifest
 from vit_jax.storage.checkpoint import META, STATE, os_error_in
 from vit_jax.storage.paths import Path
 
-BUSY, DONE = "busy", ""  # how far a process is with its part; any other text says why it failed
+# The progress of a process; any other text says why it failed.
+BUSY = "busy"
+DONE = ""
 
 
 class Save:
-  """One try to save a state, in a temporary folder.
+  """One attempt to save a state, in a temporary folder.
 
   Attributes:
     step: the step of the state, for messages.
@@ -27,7 +29,9 @@ class Save:
   def __init__(self, folder: Path, meta: dict, publish: Callable[[], None]):
     """Prepares to save; `publish` is called in the first process when the folder is complete."""
     self.step = int(folder.name.partition(".")[0])
-    self._folder, self._meta, self._publish = folder, meta, publish
+    self._folder = folder
+    self._meta = meta
+    self._publish = publish
     self._state = BUSY
     self._phases: list[Callable[[], None]] = []
 
@@ -39,29 +43,42 @@ class Save:
     try:
       plans = arrays.plans(named)
       mine = arrays.shares(named, plans)
-    except Exception as error:  # `progress` tells the others; JAX has no common one
+    except Exception as error:  # JAX's errors have no common base; `progress` tells the others
       self._state = reason_of(error)
       return
     wanted = {name: (x.shape, plans[name].chunk) for name, x in named.items()}
-    complete = (lambda: self._complete(wanted)) if jax.process_index() == 0 else lambda: None
-    if jax.process_count() == 1:  # nobody to wait for
-      self._phases = [lambda: (self._write(mine), complete())]
-    else:
-      self._phases = [lambda: (self._write(mine), self._sum()), complete]
+    self._phases = self._phases_of(mine, wanted)
     self._next()
 
+  def _phases_of(self, mine, wanted) -> list[Callable[[], None]]:
+    """The phases of this process; the next one begins when all processes have ended the last."""
+
+    def write_all():
+      self._write(mine)
+      self._complete(wanted)
+
+    def write_and_sum():
+      self._write(mine)
+      self._sum()
+
+    if jax.process_count() == 1:
+      return [write_all]
+    if jax.process_index() == 0:
+      return [write_and_sum, lambda: self._complete(wanted)]
+    return [write_and_sum, lambda: None]
+
   def _make_folder(self) -> str:
-    """Makes the folder. The workdir is never made anew on the way: it may have been moved."""
+    """Makes the folder, but never the workdir, which may have been moved."""
     try:
       workdir = self._folder.parents[1]
       if not files.is_folder(workdir):
         return f"the folder {workdir} is gone"
       if not files.is_folder(self._folder.parent):
         logging.warning("%s was removed; it is made anew.", self._folder.parent)
-      files.remove(self._folder)  # a killed run may have left a part that nobody sees
+      files.remove(self._folder)  # a killed run may have left invisible files
       files.make_folder((self._folder / META).parent)
       files.make_folder(self._folder / STATE)
-      # First, so that the folder is there in a bucket too.
+      # First, so that the folder exists in a bucket too.
       files.write_text(self._folder / META, json.dumps(self._meta))
     except OSError as error:
       return reason_of(error)
@@ -71,23 +88,24 @@ class Save:
     arrays.write(files.kvstore(self._folder / STATE), jax.process_index(), mine)
 
   def _sum(self):
-    """Sums what this process wrote, so that the first one need not read it."""
+    """Hashes the files of this process, so that the first one need not read them."""
     manifest.write_part(self._folder, f"{STATE}/{arrays.OF_PROCESS}", jax.process_index())
 
   def _complete(self, wanted):
     """Completes the folder, the manifest last, and publishes it.
 
-    So no checkpoint lacks its manifest, or has a file that this lacks.
+    So every checkpoint has a manifest, and the manifest lists all its files.
     """
     arrays.merge(files.kvstore(self._folder / STATE), jax.process_count(), wanted)
-    if not files.is_file(self._folder / META):  # TensorStore makes anew what was removed
+    if not files.is_file(self._folder / META):  # TensorStore makes removed folders again
       raise FileNotFoundError(errno.ENOENT, f"the folder {self._folder} was removed")
     manifest.write(self._folder)
     files.make_durable(self._folder)
     self._publish()
 
   def _next(self):
-    self._state, phase = BUSY, self._phases.pop(0)
+    self._state = BUSY
+    phase = self._phases.pop(0)
     threading.Thread(target=self._go_through, args=(phase,), name="save", daemon=True).start()
 
   def _go_through(self, phase):
@@ -99,21 +117,23 @@ class Save:
       self._state = DONE
 
   def _why(self, error) -> str:
-    """Why writing failed. TensorStore's words for what the folder itself can tell are long."""
+    """Why writing failed; TensorStore's message for a removed folder is long."""
     try:
       if not files.is_folder(self._folder):
         return f"the folder {self._folder} was removed"
-    except OSError as of_folder:  # a bucket that does not answer
-      return reason_of(of_folder)
+    except OSError as folder_error:  # a bucket that does not answer
+      return reason_of(folder_error)
     return reason_of(error)
 
   def progress(self) -> str:
     """`BUSY`, `DONE`, or why it failed; begins the next phase when all processes are done."""
     states = agreement.allgather_str(self._state)
-    failures = {process: text for process, text in enumerate(states) if text not in (BUSY, DONE)}
-    if failures:
-      process, reason = min(failures.items())
-      return reason if len(states) == 1 else f"{reason}, in process {process}"
+    for process, state in enumerate(states):
+      if state in (BUSY, DONE):
+        continue
+      if len(states) == 1:
+        return state
+      return f"{state}, in process {process}"
     if BUSY in states:
       return BUSY
     if self._phases:
@@ -123,7 +143,7 @@ class Save:
 
 
 def reason_of(error: Exception) -> str:
-  """Why a save failed, in a few words; if possible, the operating system's reason."""
+  """Why a save failed, in a few words; the operating system's reason if there is one."""
   if code := os_error_in(error):
     return os.strerror(code)
   if isinstance(error, OSError) and error.strerror:

@@ -1,17 +1,15 @@
 """The `Checkpoints` of a run: saved in the background, published whole, pruned, and restored.
 
-`training/checkpointing.py` says when to save; `save` writes one checkpoint; `checkpoint` reads
-those of any workdir.
+`training/checkpointing.py` decides when to save; `save` writes one checkpoint; `checkpoint` reads
+checkpoints of any workdir; `arrays` writes and reads the arrays.
 
-`arrays` writes and reads the arrays. When a checkpoint is complete, and that it then appears at
-once, is decided here, so that a failure is known to every process:
+This module makes a complete checkpoint appear at once, and tells every process of a failure:
 
-1. All processes begin together. The first one makes a temporary folder. Each copies its part of the
-   state from the devices, and writes it in a thread.
-2. The training loop asks now and then how it goes. When every process has written its part, a
-   thread of the first one completes the folder, brings it to the disk, renames it, and removes
-   old checkpoints.
-3. If a process fails in 1 or 2, all learn of it when the loop asks, and drop the folder.
+1. All processes begin together. The first one makes a temporary folder. Each copies its shares of
+   the state from the devices, and writes them in a thread.
+2. The training loop polls. When every process has written its shares, a thread of the first one
+   completes the folder, syncs it to the disk, renames it, and removes old checkpoints.
+3. If a process fails in 1 or 2, all learn of it at the next poll, and drop the folder.
 
 A thread never waits for another process, so no failure can leave a process waiting.
 """
@@ -41,12 +39,12 @@ from vit_jax.storage.save import BUSY, DONE, Save, reason_of
 from vit_jax.storage.tree import named
 
 HALF_WRITTEN = ".orbax-checkpoint-tmp"
-# Holds old checkpoints until they are removed: by one rename they are gone for all readers.
+# Holds old checkpoints until they are removed: one rename hides them from all readers.
 OLD = f"old{HALF_WRITTEN}"
 
 
 class SaveError(StorageError):
-  """A checkpoint could not be saved; the message says which, why, and which one is the last."""
+  """A checkpoint could not be saved; the message says which and why, and names the last one."""
 
 
 class Checkpoints:
@@ -58,7 +56,8 @@ class Checkpoints:
   def __init__(self, workdir: Path, *, keep_last: int, keep_every: int):
     """Opens WORKDIR/checkpoints; keeps the newest `keep_last` and each `keep_every`th step."""
     self._directory = workdir.absolute() / FOLDER
-    self._keep_last, self._keep_every = keep_last, keep_every
+    self._keep_last = keep_last
+    self._keep_every = keep_every
     self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = 0
@@ -71,12 +70,14 @@ class Checkpoints:
 
     Args:
       state: the state.
-      meta: stored beside the state, as JSON: "config", the settings, "class_names" and others.
+      meta: stored with the state, as JSON: "config" (the settings), "class_names" and others.
       best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
     workdirs.check_held(self._directory.parent)
-    step, self._saves, self._outcome = int(state.step), self._saves + 1, None
+    step = int(state.step)
+    self._saves += 1
+    self._outcome = None
     folder = self._directory / f"{step}{HALF_WRITTEN}-{self._saves}"
     described = meta | {"step": step, "arrays": describe(state)}
     self._saving = Save(folder, described, lambda: self._publish(folder, step, best))
@@ -87,22 +88,22 @@ class Checkpoints:
     workdirs.check_held(self._directory.parent)
     target = self._directory / str(step)
     if not files.exists(target):
-      # In a bucket a folder that still has its tombstone is not there, but its files are.
+      # In a bucket, a folder with a tombstone does not exist for readers, but its files do.
       files.remove(target)
     files.rename(folder, target)
-    failed = "it may be lost if the machine crashes"
+    consequence = "it may be lost if the machine crashes"
     try:
-      # Before older ones are removed, or a crash could undo the rename when they are gone. The
-      # parents may be new too.
+      # Sync before older checkpoints are removed, because a crash could undo the rename after that.
+      # The parents may be new too.
       for parent in (self._directory, *self._directory.parents[:2]):
         files.sync(parent)
-      failed = "older ones could not be removed"
+      consequence = "older ones could not be removed"
       self._prune(best)
     except OSError as error:
-      logging.warning("Checkpoint %s is saved, but %s (%s).", step, failed, reason_of(error))
+      logging.warning("Checkpoint %s is saved, but %s (%s).", step, consequence, reason_of(error))
 
   def prune(self, *, best: int):
-    """Removes old checkpoints, by the first process; `best` as for `save`. A failure is logged."""
+    """Removes old checkpoints in the first process; `best` as for `save`. Logs failures."""
     self.wait()
     if jax.process_index() != 0:
       return
@@ -122,22 +123,26 @@ class Checkpoints:
         files.remove(self._directory / OLD)
 
   def look(self):
-    """Asks how far the current save is, all processes together; `outcome` returns how it ended."""
-    if self._saving is None or (reason := self._saving.progress()) == BUSY:
+    """Polls the current save, in all processes together; `outcome` returns the result."""
+    if self._saving is None:
       return
-    step, self._saving = self._saving.step, None
+    reason = self._saving.progress()
+    if reason == BUSY:
+      return
+    step = self._saving.step
+    self._saving = None
     if reason == DONE:
       self._outcome = ""
       return
     workdirs.check_held(self._directory.parent)
     if jax.process_index() == 0:
-      with contextlib.suppress(OSError):  # the next start removes what is left
+      with contextlib.suppress(OSError):  # the next start removes the rest
         self._remove_half_written()
     self._outcome = self._describe_failure(step, reason)
 
   @property
   def under_way(self) -> bool:
-    """Whether it is not known yet how the last save ends."""
+    """Whether the last save has not ended yet, or its result is not known yet."""
     return self._saving is not None
 
   def wait(self):
@@ -147,24 +152,25 @@ class Checkpoints:
       time.sleep(0.01)
 
   def outcome(self) -> str | None:
-    """How the last save ended, returned only once.
+    """The result of the last save, returned only once.
 
     Returns:
       "" if it was saved, one sentence if it failed; None if it is under way, or there is nothing
       new.
     """
-    outcome, self._outcome = self._outcome, None
+    outcome = self._outcome
+    self._outcome = None
     return outcome
 
   def close(self):
-    """Completes the current save of a single process; of several, one may be gone already."""
+    """Completes the current save, if there is one process; of several, one may be gone already."""
     if jax.process_count() == 1:
       self.wait()
       if failure := self.outcome():
         logging.warning(failure)
 
   def meta(self, step: int) -> dict:
-    """What was stored beside the state of `step`."""
+    """The `meta` that was stored with the state of `step`."""
     return read_meta(self._directory / str(step))
 
   def last_step(self) -> int | None:
@@ -173,11 +179,11 @@ class Checkpoints:
     return max(available(self._directory.parent), default=None)
 
   def _describe_failure(self, step, reason):
+    last = "there is none"
     try:
       steps = available(self._directory.parent)
-      last = (
-        f"the last good one is {self._directory / str(steps[-1])}" if steps else "there is none"
-      )
+      if steps:
+        last = f"the last good one is {self._directory / str(steps[-1])}"
     except OSError:
       last = "the earlier ones cannot be listed now"
     return f"Checkpoint {self._directory / str(step)} could not be saved ({reason}); {last}"
@@ -198,7 +204,7 @@ class Checkpoints:
       changes: as in `check_compatible`.
 
     Raises:
-      CheckpointError: all checkpoints are damaged, or the newest one has other arrays than it says.
+      CheckpointError: all checkpoints are damaged, or the newest one differs from its description.
       ConfigError: the arrays or the classes do not fit.
     """
     steps = sorted(files.numbers_in(self._directory), reverse=True)
@@ -225,4 +231,4 @@ class Checkpoints:
       with workdirs.writing(self._directory.parent):
         files.make_folder(self._aside())
         files.set_aside(self._directory / str(step), self._aside() / str(step))
-    agreement.broadcast_str(str)  # wait for it
+    agreement.broadcast_str(str)  # all processes wait for it

@@ -1,4 +1,4 @@
-"""starts.jsonl: one line for each time that a run was started, with the command and the machine."""
+"""starts.jsonl: one line for each start of a run, with the command and the machine."""
 
 import contextlib
 import json
@@ -8,10 +8,10 @@ from vit_jax.storage.base import reading
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import STARTS
 
-CLASSES = "classes.csv"  # of the images that are kept, in the folder IMAGES
+CLASSES = "classes.csv"  # in the folder IMAGES: the classes of its images
 AUGMENTED = "augmented"  # folder in IMAGES: a picture for each operation of the augmentation
-OPERATIONS = "operations.csv"  # their names, in that folder
-MAX_BYTES = 2**24  # bytes that are read
+OPERATIONS = "operations.csv"  # in the folder AUGMENTED: the names of the operations
+MAX_BYTES = 2**24  # most bytes of the file that are read
 
 
 def add(workdir: Path, facts: dict):
@@ -25,7 +25,7 @@ def add(workdir: Path, facts: dict):
 
 
 def read_starts(workdir: Path) -> list[dict]:
-  """The facts of every start, in order; without lines that are damaged, [] without the file.
+  """The facts of every start, in order, without damaged lines; [] if there is no file.
 
   Raises:
     OSError: the file cannot be read.

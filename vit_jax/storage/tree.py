@@ -7,7 +7,7 @@ def nest(flat: dict) -> dict:
   """{"a/b": x} -> {"a": {"b": x}}.
 
   Raises:
-    ValueError: the name of an array is also the beginning of another array's name.
+    ValueError: an array's name is also the first components of another array's name.
   """
   tree = {}
   for name, value in flat.items():
@@ -45,7 +45,7 @@ def _leaves(tree):
 
 
 def named(tree) -> dict:
-  """The leaves of any tree by their names."""
+  """The leaves of any tree, by name."""
   return {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 

@@ -14,13 +14,13 @@ from vit_jax.storage.paths import Path
 LOCK = "lock"
 CONFIG = "config.json"
 CHECKPOINTS = "checkpoints"
-MANIFEST = "manifest.json"  # of a checkpoint: the sum of every other file of it
+MANIFEST = "manifest.json"  # in a checkpoint: the hashes of all its other files
 EVALUATION = "evaluation.json"  # metrics of the last --mode=evaluate
 DETAILS = "evaluation"  # DETAILS/NUMBER/SET/: tables and pictures of each evaluation
 PARAMETERS = "parameters.txt"  # lists how each parameter is split over devices
 METRICS = "metrics.jsonl"
 STARTS = "starts.jsonl"
-IMAGES = "training_images"  # folder of some images, kept at the first start
+IMAGES = "training_images"  # folder of some images, saved at the first start
 PICTURES = "pictures"
 
 
@@ -29,10 +29,10 @@ class WriteError(StorageError):
 
 
 def check_links(workdir: Path):
-  """Checks that nothing in the folder, which may come from a stranger, is a link out of it.
+  """Checks that the folder, which may come from a stranger, has no links that lead out of it.
 
-  What such a link leads to would be shown in a report, or written to. The folder itself may be a
-  link, and so may all in `CHECKPOINTS`, which may be too large for the disk.
+  The target of such a link would be shown in a report, or written to. The folder itself may be a
+  link, and so may everything in `CHECKPOINTS`, which may be too large for the disk.
 
   Raises:
     ConfigError: names the link.
@@ -45,10 +45,10 @@ def check_links(workdir: Path):
 
 
 class LostError(RunError):
-  """The run does not have its folder to itself any more, and must not write there."""
+  """The run has lost the lock of its folder, and must not write there."""
 
 
-_held: dict[Path, Lock] = {}  # by workdir: the lock that this process holds
+_held: dict[Path, Lock] = {}  # the locks that this process holds, by workdir
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ def locked(workdir: Path, *, first: bool):
 
   Args:
     workdir: the folder.
-    first: whether this is the first process of the run; the others rely on its lock.
+    first: whether this is the first process of the run; only that process takes the lock.
 
   Raises:
     ConfigError: the folder cannot be made or written to, or another run has locked it.
@@ -68,7 +68,7 @@ def locked(workdir: Path, *, first: bool):
       if first:
         _held[workdir.absolute()] = held.enter_context(files.locked(workdir / LOCK))
         held.callback(_held.pop, workdir.absolute())
-      # Found out before the first step, not at the first save.
+      # Checked before the first step, not at the first save.
       for folder in (workdir, workdir / CHECKPOINTS):
         if files.is_folder(folder):
           files.check_writable(folder)
@@ -87,13 +87,13 @@ def locked(workdir: Path, *, first: bool):
 
 
 def check_held(workdir: Path):
-  """Checks that the lock is where this process put it, if it did: call it before the run writes.
+  """Checks that this process still holds the lock, if it took it; call it before the run writes.
 
   Raises:
-    LostError: it was removed or replaced; the folder itself is there.
+    LostError: the lock was removed or replaced, and the folder still exists.
   """
   lock = _held.get(workdir.absolute())
-  with contextlib.suppress(OSError):  # what cannot be read may come back
+  with contextlib.suppress(OSError):  # the storage may come back
     if lock and files.is_folder(workdir) and not lock.held():
       raise LostError(
         f"{workdir / LOCK} was removed or replaced while this run held it, or the folder was moved "
@@ -110,7 +110,7 @@ def writing(workdir: Path):
 
   Raises:
     WriteError: the folder is gone, read-only or full.
-    CannotReadError: what had to be read first cannot be read now.
+    CannotReadError: a file that had to be read first cannot be read now.
   """
   try:
     yield
@@ -124,17 +124,17 @@ def writing(workdir: Path):
 
 
 def details(folder: Path) -> list[Path]:
-  """The folders of all evaluations of all sets, the newest evaluation first."""
+  """The folders of all sets of all evaluations, the newest evaluation first."""
   numbers = reversed(files.numbers_in(folder / DETAILS))
   children = (path for n in numbers for path in files.matching(folder / DETAILS / str(n)))
   return [path for path in children if files.is_folder(path)]
 
 
 def write_details(workdir: Path, fill: Callable[[Path], None]) -> Path:
-  """Lets `fill` fill a folder, which becomes DETAILS/NUMBER, the next number; returns that path.
+  """Lets `fill` fill a folder, which becomes DETAILS/NUMBER with the next number; returns its path.
 
-  Several processes may do this at once, and readers see each folder whole. After an error nothing
-  is left of it.
+  Several processes may do this at once, and readers see only complete folders. After an error the
+  folder is removed.
   """
   parent = workdir / DETAILS
   partial = parent / f"{secrets.token_hex(8)}.partial"
@@ -150,7 +150,7 @@ def write_details(workdir: Path, fill: Callable[[Path], None]) -> Path:
 
 
 def _claimed(folder: Path, name: Path) -> bool:
-  """Renames a folder that is not empty, unless another one has the name."""
+  """Renames a nonempty folder; returns False if the name is taken."""
   try:
     files.rename(folder, name)
   except OSError as error:

@@ -27,9 +27,10 @@ class ColorJitter(Augmentation):
 
   def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
     """The three operations of an image."""
-    factors, order = 1 + self.strength * (2 * rng.random(3) - 1), rng.random(3).argsort()
-    every = [
+    factors = 1 + self.strength * (2 * rng.random(3) - 1)
+    order = rng.random(3).argsort()
+    jitters = [
       functools.partial(operation, factor=float(factor))
       for operation, factor in zip((o.brightness, o.contrast, o.color), factors, strict=True)
     ]
-    return [every[place] for place in order]
+    return [jitters[place] for place in order]

@@ -2,16 +2,17 @@
 
 Everywhere `pixels` is (H, W, 3) uint8 RGB; so is the result, and the argument is left as it is.
 
-What maps each level by itself goes through a table of 256 levels, and the smoothing in `sharpness`
-through OpenCV, which are faster than Pillow's way (docs/input.md). Pillow does the rest. What comes
-into an image from outside of it is middle grey, which the model sees as zero.
+Operations that map each level by itself use a table of 256 levels, and `sharpness` smooths with
+OpenCV; both are faster than Pillow (docs/input.md). Pillow does the rest. Pixels that enter an
+image from outside are middle grey, which the model sees as zero.
 """
 
 import cv2
 import numpy as np
 from PIL import Image, ImageFilter
 
-NEAREST, BICUBIC = Image.Resampling.NEAREST, Image.Resampling.BICUBIC
+NEAREST = Image.Resampling.NEAREST
+BICUBIC = Image.Resampling.BICUBIC
 
 _GREY = 128
 _LEVELS = np.arange(256)
@@ -25,7 +26,7 @@ def invert(pixels: np.ndarray) -> np.ndarray:
 
 
 def solarize(pixels: np.ndarray, threshold: int) -> np.ndarray:
-  """Inverts levels from `threshold` on; 256 and more leave the image as it is."""
+  """Inverts levels from `threshold` on; a threshold over 255 changes nothing."""
   return _mapped(pixels, np.where(threshold > _LEVELS, _LEVELS, 255 - _LEVELS))
 
 
@@ -35,7 +36,7 @@ def solarize_add(pixels: np.ndarray, addition: int) -> np.ndarray:
 
 
 def posterize(pixels: np.ndarray, bits: int) -> np.ndarray:
-  """Keeps the highest bits of each level: 8 keeps all, and 0 makes the image black."""
+  """Keeps the highest `bits` of each level: 8 keeps all, 0 makes the image black."""
   return _mapped(pixels, _LEVELS >> (8 - bits) << (8 - bits))
 
 
@@ -69,7 +70,8 @@ def brightness(pixels: np.ndarray, factor: float) -> np.ndarray:
 def sharpness(pixels: np.ndarray, factor: float) -> np.ndarray:
   """Blends with a smoothed image, whose edge stays: 0 is smooth, 1 the image itself."""
   smooth = cv2.filter2D(pixels, -1, _SMOOTH)
-  smooth[[0, -1]], smooth[:, [0, -1]] = pixels[[0, -1]], pixels[:, [0, -1]]
+  smooth[[0, -1]] = pixels[[0, -1]]
+  smooth[:, [0, -1]] = pixels[:, [0, -1]]
   return np.asarray(Image.blend(Image.fromarray(smooth), Image.fromarray(pixels), factor))
 
 
@@ -107,7 +109,7 @@ def cutout(pixels: np.ndarray, row: int, column: int, reach: int) -> np.ndarray:
 
 
 def replace(pixels: np.ndarray, row: int, column: int, patch: np.ndarray) -> np.ndarray:
-  """Puts the pixels `patch`, (h, w, 3), into the image, their upper left corner at a place."""
+  """Pastes `patch`, (h, w, 3), into the image; its upper left corner is at (row, column)."""
   out = pixels.copy()
   out[row : row + patch.shape[0], column : column + patch.shape[1]] = patch
   return out
@@ -124,7 +126,7 @@ def blur(pixels: np.ndarray, radius: float) -> np.ndarray:
 
 
 def _mapped(pixels: np.ndarray, *levels: np.ndarray) -> np.ndarray:
-  """Replaces each level by that in a table (256,): one for all channels, or one for each."""
+  """Maps levels by a table of shape (256,): one for all channels, or one for each channel."""
   return cv2.LUT(pixels, np.stack(levels, axis=-1).astype(np.uint8)[None])
 
 

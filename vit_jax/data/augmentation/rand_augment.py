@@ -39,20 +39,21 @@ class RandAugment(Augmentation):
   def _one(self, rng, side):
     number, sign, row, column = rng.random(4)
     sign = -1 if sign < 0.5 else 1
-    every = operations(self.magnitude, sign, side, int(side * row), int(side * column))
-    return every[int(len(every) * number)]
+    choices = operations(self.magnitude, sign, side, int(side * row), int(side * column))
+    return choices[int(len(choices) * number)]
 
 
 def operations(magnitude: float, sign: int, side: int, row: int, column: int) -> Sequence[Callable]:
   """The operations at a magnitude, in their published order.
 
   Args:
-    magnitude: 10 is the end of the ranges that are published for it.
+    magnitude: 10 is the upper end of the published ranges.
     sign: -1 or 1, the direction of movements.
     side: of the image, pixels.
     row, column: centre of a square that is cut out.
   """
-  share, scale = magnitude / 10, side / _SIDE
+  share = magnitude / 10
+  scale = side / _SIDE
   factor = 0.1 + 1.8 * share
   of = functools.partial
   return (

@@ -41,8 +41,9 @@ class RandAugmentTimm(Augmentation):
     number, sign, quantile, chance = rng.random(4)
     deviation = self.deviation * _NORMAL.inv_cdf(max(quantile, _LEAST))
     magnitude = min(max(0.0, self.magnitude + deviation), 10.0)
-    every = operations(magnitude, -1 if sign < 0.5 else 1, side)
-    return every[int(len(every) * number)], chance < self.probability
+    sign = -1 if sign < 0.5 else 1
+    choices = operations(magnitude, sign, side)
+    return choices[int(len(choices) * number)], chance < self.probability
 
 
 def operations(magnitude: float, sign: int, side: int) -> Sequence[Callable]:
@@ -50,7 +51,7 @@ def operations(magnitude: float, sign: int, side: int) -> Sequence[Callable]:
 
   Args:
     magnitude: from 0, which changes little, to 10.
-    sign: -1 or 1, the direction of movements, and whether factors are below or above 1.
+    sign: -1 or 1: the direction of movements, and whether factors are below or above 1.
     side: of the image, pixels.
   """
   share = magnitude / 10

@@ -44,10 +44,12 @@ class RandomErasing(Augmentation):
       area, aspect, row, column = rng.random(4).tolist()
       area = side**2 * (_LEAST_AREA + (self.most_area - _LEAST_AREA) * area)
       aspect = math.exp(_ASPECTS[0] + (_ASPECTS[1] - _ASPECTS[0]) * aspect)
-      height, width = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+      height = round(math.sqrt(area * aspect))
+      width = round(math.sqrt(area / aspect))
       if 0 < height < side and 0 < width < side:
-        row, column = int((side - height + 1) * row), int((side - width + 1) * column)
+        top = int((side - height + 1) * row)
+        left = int((side - width + 1) * column)
         noise = np.frombuffer(rng.bytes(height * width * 3), np.uint8)
         patch = noise.reshape(height, width, 3)
-        return [functools.partial(o.replace, row=row, column=column, patch=patch)]
+        return [functools.partial(o.replace, row=top, column=left, patch=patch)]
     return []

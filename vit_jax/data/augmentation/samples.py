@@ -1,4 +1,4 @@
-"""What the steps of config.data.augment do, one operation at a time, for people to look at."""
+"""Shows each operation of config.data.augment alone on the same images, for people to look at."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 
 from vit_jax.config import Augmentation
 
-_DRAWS = 400  # of a step, in which each of its operations comes several times
+_DRAWS = 400  # draws of a step; enough for several of each of its operations
 
 
 class Sample(NamedTuple):
@@ -17,7 +17,7 @@ class Sample(NamedTuple):
 
   Attributes:
     name: of the step and the operation, such as "rand_augment: rotate".
-    arguments: what was drawn for each image, such as "degrees=-30".
+    arguments: the drawn numbers of each image, such as "degrees=-30".
     images: (N, S, S, 3) uint8.
   """
 
@@ -41,7 +41,8 @@ def _operations(step: Augmentation, *, side: int, count: int) -> dict[str, list[
   for number in range(_DRAWS):
     for operation in step.draw(np.random.default_rng(number), side):
       drawn = found.setdefault(getattr(operation, "func", operation).__name__, [])
-      drawn += [operation] if len(drawn) < count else []
+      if len(drawn) < count:
+        drawn.append(operation)
   return dict(sorted(found.items()))
 
 
@@ -53,5 +54,7 @@ def _sample(name: str, drawn: list[Callable], images: np.ndarray) -> Sample:
 
 def _arguments(operation: Callable) -> str:
   """The numbers that an operation was drawn with; pixels are left out."""
-  given = operation.keywords if isinstance(operation, functools.partial) else {}
-  return ", ".join(f"{key}={x:.4g}" for key, x in given.items() if isinstance(x, Number))
+  if not isinstance(operation, functools.partial):
+    return ""
+  drawn = operation.keywords.items()
+  return ", ".join(f"{key}={x:.4g}" for key, x in drawn if isinstance(x, Number))

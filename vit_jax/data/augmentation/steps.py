@@ -21,9 +21,9 @@ def augmented(
 
   Args:
     image: an encoded file, or pixels.
-    rng: of the image's position in the run.
+    rng: generator for the image's position in the run.
     crop: (image, rng=generator) -> Cut.
-    steps: what is done to the crop.
+    steps: the steps, in the order in which they change the crop.
   """
   cut = crop(image, rng=rng)
   pixels = cut.pixels

@@ -60,7 +60,8 @@ def open_source(
   Raises:
     SourceError: there is no such source, or the data or the split does not exist.
   """
-  given, spec = spec, recognised(spec)
+  given = spec
+  spec = recognised(given)
   kind = member(spec)
   settings = {"image_key": image_key, "label_key": label_key, "max_pixels": max_pixels}
   takes = inspect.signature(kind).parameters
@@ -70,15 +71,18 @@ def open_source(
     raise SourceError(
       f'"{kind.form}" has no splits, but split "{split}" was given; set the split to "".'
     )
-  argument = [spec.partition(":")[2]] if ":" in spec else []
-  source = kind(*argument, **{name: settings[name] for name in settings.keys() & takes.keys()})
+  _, colon, argument = spec.partition(":")
+  arguments = [argument] if colon else []
+  source = kind(*arguments, **{name: settings[name] for name in settings.keys() & takes.keys()})
   if spec != given:
     source.notes = [*source.notes, f"{given!r} is read as {spec}."]
-  return source if label_key or "label_key" in takes else Unlabelled(source)
+  if not label_key and "label_key" not in takes:
+    return Unlabelled(source)
+  return source
 
 
 def recognised(text: str) -> str:
-  """The source that a text names; of a path, by what is there: "folder:DIR" of a folder of images.
+  """The source that a text names; for a path, by its content: "folder:DIR" for a folder of images.
 
   Returns:
     The text itself if it names a source, or nothing is recognised.
@@ -91,7 +95,7 @@ def recognised(text: str) -> str:
 
 
 def member(spec: str) -> type[Source]:
-  """The source that `spec` names.
+  """The class of the source that `spec` names.
 
   Raises:
     SourceError: there is none.
@@ -110,43 +114,53 @@ def is_named(text: str) -> bool:
 
 
 def is_prefixed(text: str) -> bool:
-  """Whether a text begins with a word and a colon, as sources do, and is neither path nor URL."""
+  """Whether a text begins with a word and a colon, as sources do, and is no path or URL."""
   return bool(_PREFIX.match(text)) and not os.path.exists(text)
 
 
 def anywhere(spec: str) -> str:
-  """The same source for any current directory: its folder by an absolute path."""
+  """The same source for any current directory, with an absolute path."""
   spec = recognised(spec)
+  if not is_named(spec):
+    return spec
   name, colon, argument = spec.partition(":")
-  return name + colon + member(spec).anywhere(argument) if is_named(spec) else spec
+  return name + colon + member(spec).anywhere(argument)
 
 
 def named_parts(spec: str) -> dict[str, tuple[str, str]]:
-  """The parts that the data of a source comes in, such as train and test: {name: (spec, split)}.
+  """The named parts of the data of a source, such as train and test: {name: (spec, split)}.
 
   Raises:
     SourceError: there is no such source or data.
   """
   spec = recognised(spec)
   name, _, argument = spec.partition(":")
-  parts = member(spec).named_parts(argument)
-  return {part: (":".join(filter(None, [name, of])), split) for part, (of, split) in parts.items()}
+  found = {}
+  for part, (argument_of_part, split) in member(spec).named_parts(argument).items():
+    found[part] = (":".join(filter(None, [name, argument_of_part])), split)
+  return found
 
 
 def forms(nearest: str = "") -> str:
-  """How all sources are named, as text; those whose names are like `nearest` first."""
-  alike = lambda name: difflib.SequenceMatcher(None, nearest, name).ratio()
-  return ", ".join(
-    registry.SOURCES[name].form for name in sorted(registry.SOURCES, key=alike, reverse=True)
+  """The forms of all sources, as text; names similar to `nearest` come first."""
+  names = sorted(
+    registry.SOURCES,
+    key=lambda name: difflib.SequenceMatcher(None, nearest, name).ratio(),
+    reverse=True,
   )
+  return ", ".join(registry.SOURCES[name].form for name in names)
 
 
 def _advice(spec: str) -> str:
   if advice := foreign.advice(spec):
     return f".{advice}"
-  if ":" not in spec and not os.path.exists(spec) and (question := foreign.near(spec)):
-    return f", and {_there(spec)}.{question}"
-  path = "" if ":" in spec and not is_url(spec) else f", and {_there(spec)}"
+  if ":" not in spec and not os.path.exists(spec):
+    question = foreign.near(spec)
+    if question:
+      return f", and {_there(spec)}.{question}"
+  path = ""
+  if ":" not in spec or is_url(spec):
+    path = f", and {_there(spec)}"
   return f"{path}; give one of these, nearest first: {forms(spec.partition(':')[0])}."
 
 

@@ -1,4 +1,4 @@
-"""What a source of examples is: random access to images and their labels."""
+"""The interface of sources: random access to images and their labels."""
 
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class Example(NamedTuple):
     image: an encoded image file, or uint8 pixels (H, W, C) or (H, W).
     labels: class indices; exactly one if the source is single-label, () if it has no labels.
     name: the file path, or dataset, split and position; used in messages.
-    fields: the arrays that the source declares beside them.
+    fields: the other arrays that the source declares.
   """
 
   image: bytes | np.ndarray
@@ -36,7 +36,7 @@ class Example(NamedTuple):
 
 
 class Block(NamedTuple):
-  """Some examples of a source, and where their images are stored, to find the same image again.
+  """Some examples of a source, and where their images are stored; used to find shared images.
 
   Attributes:
     place: the folder or file that holds the images, such as its real path.
@@ -56,29 +56,29 @@ class Source(abc.ABC):
 
   Five members are required: len, an example by its index, its labels, the names of the classes and
   the identity. The others have defaults. A source whose images lie in files also needs `blocks`:
-  without it, images that two parts or two paths have in common are not noticed. It needs `anywhere`
-  if a path stands after the colon of its form.
+  without it, images that two parts or two paths have in common are not found. It needs `anywhere`
+  if the argument of its form is a path.
 
   Many threads read examples and labels at once. An example that raises BadImage or OSError counts
   as broken: training leaves it out, and an evaluation of its set is not scored. Before that, an
   OSError that may pass is tried again (`data/retry_reads.py`). Any other error ends the training.
 
   A source that `config.data.*.source` can name has a line in `registry.SOURCES` that leads to its
-  class, and states its `form`. It is made of what stands after the colon of the form, if there is
-  one. The keyword arguments of its constructor are the settings that it takes, of `split`,
+  class, and sets `form`. Its constructor takes the text after the colon of the form, if there is
+  one. The keyword arguments of the constructor are the settings that it uses, among `split`,
   `image_key`, `label_key` and `max_pixels`. Without `split`, it has no splits. Without `label_key`,
   its labels can be dropped, but not chosen. It raises SourceError if there is no such data.
 
   Attributes:
-    form: how it is named, such as "folder:DIR".
+    form: how it is named in settings, such as "folder:DIR".
     class_names: the name of each label, by index; () if the examples have no labels.
     multi_label: whether an example has any number of labels, rather than exactly one.
-    identity: one line that tells these examples from others, wherever they lie: sources with equal
-      identities have the same names and labels in the same order. It need not tell the pixels.
+    identity: one line that identifies these examples, wherever they are stored: sources with equal
+      identities have the same names and labels in the same order. Pixels need not be compared.
     distant: whether reading an example waits for a network, so that many should be read at once.
-    notes: sentences that a user should see, such as on files that are left out.
-    fields: what its examples have beside image and labels, such as a class for each pixel; an
-      objective says which of them it needs.
+    notes: sentences for the user, such as on files that are left out.
+    fields: the arrays of its examples other than image and labels, such as a class for each pixel;
+      an objective says which of them it needs.
   """
 
   form: str
@@ -104,38 +104,38 @@ class Source(abc.ABC):
     return f"{self.identity} example {index}"
 
   def size(self, index: int) -> int:
-    """The bytes of an example's file, without reading it; 0 if no example is a file of its own.
+    """The bytes of an example's file, without reading it; 0 if examples have no files of their own.
 
     Raises:
-      OSError: the file is not there.
+      OSError: the file does not exist.
     """
     del index
     return 0
 
   def blocks(self) -> Iterator[Block]:
-    """Where the images are stored, for `leakage.shared`. Reads none.
+    """Where the images are stored, for `leakage.shared`; reads no images.
 
-    By default in a place of their own, which sources of the same identity share. Yield nothing if
-    the same images may be trained on and scored.
+    The default is one place that all sources of the same identity share. Yield nothing if the same
+    images may be trained on and scored.
     """
     yield Block(self.identity, range(len(self)), range(len(self)))
 
   @classmethod
   def anywhere(cls, argument: str) -> str:
-    """The argument of the form for any current directory: override it if it is a path."""
+    """The argument of the form for any current directory; override it if it is a path."""
     return argument
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The parts that the data comes in, such as train and test: {name: (argument, split)}.
+    """The named parts of the data, such as train and test: {name: (argument, split)}.
 
-    Needed if `split` must be the name of a part; otherwise the split "" is all examples.
+    Needed if `split` must name a part; otherwise the split "" is all examples.
     """
     del argument
     return {}
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
-    """Whether a path, or a pattern of paths, without the form is what this source reads."""
+    """Whether this source reads a path, or a pattern of paths, that is given without the form."""
     del path
     return False

@@ -25,7 +25,8 @@ class Digits(Source):
   def __init__(self, *, split: str):
     if split not in ("train", "test"):
       raise SourceError(f'Source "digits" has the splits "train" and "test", not "{split}".')
-    self._split, self.identity = split, f"digits {split}"
+    self._split = split
+    self.identity = f"digits {split}"
     self._images, self._labels, self._rows = _load(split)
 
   def __len__(self) -> int:

@@ -20,7 +20,7 @@ from vit_jax.storage.paths import Path, path_of, within
 class Folder(Table):
   """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
 
-  The names are those that `nfc` gives, so that a folder from a Mac has the same classes.
+  The names are normalised by `nfc`, so that a folder from a Mac has the same classes.
 
   Without labels, the source has all images in DIR and the folders below it.
 
@@ -30,7 +30,7 @@ class Folder(Table):
     directory: DIR.
     split: "" for all images, or a random part of each class, as in `part`: "[:90%]" is nine tenths
       of it, to the nearest image, and "[90%:]" is the rest.
-    label_key: "": the folders in DIR are no classes, and a part is a part of all images.
+    label_key: "": the folders in DIR are no classes, and a part is taken from all images.
 
   Raises:
     SourceError: DIR does not exist or cannot be read, its folders are splits, a class has no images
@@ -41,12 +41,15 @@ class Folder(Table):
 
   def __init__(self, directory: str, *, split: str = "", label_key: str = "label"):
     root = path_of(self.anywhere(directory))
-    _check_there(root, "a folder of images for each class" if label_key else "images")
-    names, left_out = _class_folders(root) if label_key else ([""], LeftOut())
-    found = files.at_once(root, lambda name: _images(root / name), names)
-    listings = dict(zip(names, found, strict=True))
     if label_key:
+      _check_there(root, "a folder of images for each class")
+      class_folders, left_out = _class_folders(root)
+      listings = _listings(root, class_folders)
       _check_no_splits(directory, listings)
+    else:
+      _check_there(root, "images")
+      left_out = LeftOut()
+      listings = _listings(root, [""])
     listings = _without_empty(root, listings, left_out)
     self.notes = tuple(_notes(directory, left_out, listings))
     counts = [len(listing.names) for listing in listings.values()]
@@ -58,10 +61,10 @@ class Folder(Table):
     super().__init__("folder", names, labels, split)
     self.distant = byte_ranges.distant(root)
     self._folders = [root / name for name in listings]
-    self._names, self._folder_of = names[self.rows], folders[self.rows]
-    self._stamps = byte_ranges.FileVersions(
-      itertools.chain(*(at.stamps for at in listings.values()))
-    )
+    self._names = names[self.rows]
+    self._folder_of = folders[self.rows]
+    stamps = itertools.chain(*(listing.stamps for listing in listings.values()))
+    self._stamps = byte_ranges.FileVersions(stamps)
 
   def __getitem__(self, index: int) -> Example:
     path = self._path(index)
@@ -92,7 +95,11 @@ class Folder(Table):
     root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
     names = [entry.name for entry in files.scan(root) if entry.is_dir()]
-    splits = {min(words): name for name in names if (words := part.split_words(name))}
+    splits = {}
+    for name in names:
+      words = part.split_words(name)
+      if words:
+        splits[min(words)] = name
     nested = [name for name in splits.values() if _has_folders(root / name)]
     if len(splits) < 2 or len(nested) < len(splits) or len(names) > len(splits):
       return {}
@@ -100,12 +107,18 @@ class Folder(Table):
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
-    """Any folder, after the other sources have been asked."""
+    """Whether the path is a folder; the other sources are asked first."""
     return files.is_folder(path)
 
 
+def _listings(root: Path, names: list[str]) -> dict[str, Listing]:
+  """The images in each of these folders of `root`."""
+  found = files.at_once(root, lambda name: _images(root / name), names)
+  return dict(zip(names, found, strict=True))
+
+
 def _has_folders(directory: Path) -> bool:
-  """Whether a folder holds folders alone, apart from hidden files."""
+  """Whether a folder holds only folders, apart from hidden files."""
   entries = files.scan(directory)
   kinds = [entry.is_dir() for entry in entries if not entry.name.startswith(".")]
   return bool(kinds) and all(kinds)
@@ -121,13 +134,16 @@ def _check_there(directory: Path, holds: str) -> None:
 
 def _class_folders(directory: Path) -> tuple[list[str], LeftOut]:
   """Sorted names of DIR's folders, and the other entries of DIR."""
-  names, left_out = [], LeftOut()
+  names = []
+  left_out = LeftOut()
   for entry in files.scan(directory):
     kind = image_files.kind_of(entry)
     if kind == "folder":
       names.append(entry.name)
+    elif kind == "image":
+      left_out.add("in no class folder", entry.name)
     else:
-      left_out.add("in no class folder" if kind == "image" else kind, entry.name)
+      left_out.add(kind, entry.name)
   if not names:
     raise SourceError(
       f'"{directory}" has no folders inside; put the images of each class into a folder of its own,'
@@ -157,10 +173,10 @@ def _images(directory: Path) -> Listing:
 def _without_empty(
   root: Path, listings: dict[str, Listing], left_out: LeftOut
 ) -> dict[str, Listing]:
-  """The class folders with images; counts in `left_out` all that is left out of them.
+  """The class folders with images; adds the entries without images to `left_out`.
 
   Raises:
-    SourceError: there is no image, or a class has other files alone.
+    SourceError: there is no image, or a class has only other files.
   """
   filled = dict(listings)
   for name, listing in listings.items():
@@ -172,8 +188,8 @@ def _without_empty(
     raise SourceError(_without_images("Folder", root, left_out))
   for name, listing in filled.items():
     if not listing.names:
-      kind, path = ("Class folder", root / name) if name else ("Folder", root)
-      raise SourceError(_without_images(kind, path, listing.left_out))
+      kind = "Class folder" if name else "Folder"
+      raise SourceError(_without_images(kind, root / name, listing.left_out))
   return filled
 
 
@@ -184,15 +200,17 @@ def _without_images(kind: str, folder: Path, left_out: LeftOut) -> str:
 
 
 def _others(left_out: LeftOut) -> str:
-  """What is left out, as sentences with a space before; "" if nothing is."""
+  """The entries that are left out, as sentences after a space; "" if there are none."""
   others = left_out.in_words()
-  return f" Left out: {others}.{foreign.advice(others)}" if others else ""
+  if not others:
+    return ""
+  return f" Left out: {others}.{foreign.advice(others)}"
 
 
 def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
-  """Refuses a folder whose folders are splits: by all of their names, or two with folders inside.
+  """Refuses a folder of splits: all names are words for splits, or two such folders hold folders.
 
-  Images that lie in the splits themselves count if no two names have the same word for a split:
+  If all images lie directly in these folders, each name must have another word for a split:
   "test_positive" and "test_negative" are classes.
   """
   filled = [name for name, listing in listings.items() if listing.names]
@@ -209,30 +227,33 @@ def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
 
 
 def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
-  """What to do with folders that are splits, nested or flat."""
+  """Advice for folders that are splits, nested or flat."""
   if not nested:
     return f"their images are in no folders of classes. For each split, {foreign.TABLE}"
   train = next((name for name in splits if "train" in name.lower()), splits[0])
-  place = lambda name: quoted(f"folder:{os.path.join(directory, name)}")
-  flags = [f"--config.data.train.source={place(train)}"]
-  for name in [name for name in splits if name != train][:1]:
-    flags.append(f"--config.evaluate.val.source={place(name)}")
+  train_source = quoted(f"folder:{os.path.join(directory, train)}")
+  flags = [f"--config.data.train.source={train_source}"]
+  others = [name for name in splits if name != train]
+  if others:
+    val_source = quoted(f"folder:{os.path.join(directory, others[0])}")
+    flags.append(f"--config.evaluate.val.source={val_source}")
   return (
     f"the folders of classes are inside of them. Name each for itself: {' '.join(flags)}; "
-    f"in tools/prepare_data.py --split=train={place(train)}."
+    f"in tools/prepare_data.py --split=train={train_source}."
   )
 
 
 def _nested(listing: Listing) -> bool:
-  """Whether all images are in folders inside."""
+  """Whether all images lie in inner folders."""
   return all("/" in name for name in listing.names)
 
 
 def _notes(directory: str, left_out: LeftOut, listings: dict[str, Listing]) -> Iterator[str]:
   if others := left_out.in_words():
     yield f"Left out of {directory!r}: {others}."
-  inner = ((name, file) for name in listings if name for file in listings[name].names)
-  for name, file in itertools.islice((pair for pair in inner if "/" in pair[1]), 1):
+  inner = ((name, file) for name in listings for file in listings[name].names if "/" in file)
+  name, file = next(inner, ("", ""))
+  if name:  # "" without labels
     yield f"Class folders in {directory!r} hold folders: '{name}/{file}' is of class {name!r}."
 
 

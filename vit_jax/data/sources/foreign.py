@@ -1,4 +1,4 @@
-"""What to do with files that the source which was named does not read, or that are not there."""
+"""Advice for files that the named source does not read, or that do not exist."""
 
 import itertools
 import os
@@ -6,7 +6,7 @@ import re
 
 from vit_jax.config.suggestions import alike
 
-MOST = 10_000  # names in a folder that are compared
+MOST = 10_000  # most names in a folder to compare
 
 TABLE = "write a CSV file with a line path,label for each image, and give csv:FILE."
 _ADVICE = {
@@ -20,12 +20,12 @@ _ADVICE = {
 
 
 def advice(text: str) -> str:
-  """A sentence, with a space before it, on the kind of file that is named; "" if there is none."""
+  """A sentence, after a space, on the kind of file that is named; "" without advice."""
   return next((f" {said}" for named, said in _ADVICE.items() if named.search(text)), "")
 
 
 def near(path: str) -> str:
-  """A question, with a space before it, that names what lies beside a missing path; or ""."""
+  """A question, after a space, that names files similar to a missing path; "" if there are none."""
   folder, name = os.path.split(os.path.abspath(os.path.expanduser(path)))
   try:
     with os.scandir(folder) as entries:
@@ -33,4 +33,6 @@ def near(path: str) -> str:
   except (OSError, ValueError):
     return ""
   found = [os.path.join(os.path.dirname(path), each) for each in alike(name, names, 0.6)[:3]]
-  return f" Did you mean {' or '.join(found)}?" if found else ""
+  if not found:
+    return ""
+  return f" Did you mean {' or '.join(found)}?"

@@ -1,7 +1,6 @@
 """A part of labelled images, such as [:90%] or [1000:2000], taken from every class."""
 
 import hashlib
-import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -22,8 +21,8 @@ class Part(NamedTuple):
   """The begin and end of a part; negative numbers count from the end, as in TFDS.
 
   Percentages cut each class by itself, at the nearest whole image, but with an image on both sides
-  of the cut if the class has two. So new images in one class do not change the part of another. The
-  rest, [x:], may lack a class of one image.
+  of the cut if the class has at least two. So new images in one class do not change the part of
+  another. The rest, [x:], may lack a class of one image.
 
   Whole numbers count the images of all classes, in an order in which the first images hold about
   the same fraction of each class: the j-th of n images of a class, from 0, has the place
@@ -33,7 +32,7 @@ class Part(NamedTuple):
 
   Attributes:
     split: the text of the part.
-    first, end: None: the beginning, or the end, of all images.
+    first, end: where the part begins and ends; None: at the first, or after the last, image.
     percent: whether `first` and `end` are percentages.
   """
 
@@ -43,7 +42,7 @@ class Part(NamedTuple):
   percent: bool
 
   def ends(self, counts: Sequence[int]) -> np.ndarray:
-    """The begin and end of the part in each class, which has as many images as `counts` says.
+    """The begin and end of the part in each class; `counts` are the images of each class.
 
     Returns:
       (2, classes) int64.
@@ -51,26 +50,37 @@ class Part(NamedTuple):
     Raises:
       SourceError: the part begins or ends outside of the images, or is empty.
     """
-    whole = 100 if self.percent else sum(counts)
-    first, end = 0 if self.first is None else self.first, whole if self.end is None else self.end
-    first, end = (cut + whole if cut < 0 else cut for cut in (first, end))
-    if not 0 <= first < end <= whole:
-      raise _no_part(self.split, f" ({whole:,} in all)" if not self.percent else "")
     if self.percent:
-      return np.array([[_before(cut, n) for n in counts] for cut in (first, end)])
+      cuts = self._cuts(100)
+      return np.array([[_before(cut, n) for n in counts] for cut in cuts])
+    cuts = self._cuts(sum(counts))
     places = np.concatenate([(np.arange(n) + 0.5) / n for n in counts])
     labels = np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
-    return np.stack([np.bincount(labels[:cut], minlength=len(counts)) for cut in (first, end)])
+    return np.stack([np.bincount(labels[:cut], minlength=len(counts)) for cut in cuts])
+
+  def _cuts(self, whole: int) -> tuple[int, int]:
+    """The begin and end, from 0 to `whole`."""
+    first = 0 if self.first is None else self.first
+    end = whole if self.end is None else self.end
+    if first < 0:
+      first += whole
+    if end < 0:
+      end += whole
+    if not 0 <= first < end <= whole:
+      raise _no_part(self.split, "" if self.percent else f" ({whole:,} in all)")
+    return first, end
 
   def may_lack(self, images: int) -> bool:
-    """Whether a class of so many images may have none in the part."""
+    """Whether a class with this number of images may have none in the part."""
     return images == 1 and self.percent and self.end in (None, 100)
 
 
 def _before(percent: int, images: int) -> int:
-  """How many images of a class are before a cut."""
+  """The number of a class's images before a cut."""
   nearest = round(images * percent / 100)
-  return min(max(nearest, 1), images - 1) if 0 < percent < 100 and images > 1 else nearest
+  if images > 1 and 0 < percent < 100:
+    return min(max(nearest, 1), images - 1)
+  return nearest
 
 
 def parse(split: str) -> Part | None:
@@ -79,10 +89,12 @@ def parse(split: str) -> Part | None:
   Raises:
     SourceError: the text is not a part.
   """
+  if not split:
+    return None
   match = _PART.fullmatch(split)
-  if not match and split:
+  if not match:
     raise _no_part(split)
-  cuts = [cut for cut in match.groups() if cut] if match else []
+  cuts = [cut for cut in match.groups() if cut]
   if not cuts:
     return None
   if len({cut[-1] == "%" for cut in cuts}) > 1:
@@ -95,16 +107,15 @@ def choose(part: Part | None, names: dict[str, list[str]]) -> list[list[str]]:
   """The sorted names in a part of each class.
 
   Puts each class into a random order that depends only on the names of its files. So the order is
-  the same on every host and for every place of the folder, and new files do not change the order of
-  the others.
+  the same on every host and wherever the folder lies, and new files do not change the order of the
+  others.
 
   Args:
     part: the part; None: all images.
     names: {folder of a class: names in the folder}.
 
   Raises:
-    SourceError: as `Part.ends`, or the part has no image of a class and must have one, or none at
-      all.
+    SourceError: as `Part.ends`; or the part is empty, or lacks a class that it may not lack.
   """
   if part is None:
     return [sorted(files) for files in names.values()]
@@ -113,12 +124,15 @@ def choose(part: Part | None, names: dict[str, list[str]]) -> list[list[str]]:
   chosen = [sorted(files[first:end]) for files, first, end in zip(ordered, *cuts, strict=True)]
   if not any(chosen) and all(part.may_lack(len(files)) for files in ordered):
     raise SourceError(_ALONE.format(split=part.split))
-  for folder, files in itertools.compress(names.items(), [not files for files in chosen]):
-    if part.may_lack(len(files)):
+  for (folder, files), in_part in zip(names.items(), chosen, strict=True):
+    if in_part or part.may_lack(len(files)):
       continue
+    remedy = _OF_ONE
+    if len(files) > 1:
+      remedy = "add images, or take a larger part."
     raise SourceError(
       f'Class "{folder}" has {len(files)} images, and none of them is in its part'
-      f" {part.split}; " + ("add images, or take a larger part." if files[1:] else _OF_ONE)
+      f" {part.split}; {remedy}"
     )
   return chosen
 
@@ -136,5 +150,5 @@ def _no_part(split: str, of: str = "") -> SourceError:
 
 
 def split_words(name: str) -> frozenset[str]:
-  """The words of a name that are those of splits, as in "val", "Test_Set", "train2017"."""
+  """The words of a name that mean a split, as in "val", "Test_Set", "train2017"."""
   return frozenset(_SPLITS.intersection(re.split("[^a-z]+", name.lower())))

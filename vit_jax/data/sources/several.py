@@ -1,7 +1,7 @@
-"""Lists of labels that are something else: vectors with a 0 or a 1 for each class (multi-hot).
+"""Refuses multi-hot vectors, with a 0 or a 1 for each class, where lists of labels are expected.
 
-They look like lists of the class numbers 0 and 1. A label that a row has twice shows them, and so
-do rows that all have both. Without such a sign, [0, 1] is a list of class numbers.
+They look like lists of the class numbers 0 and 1. They are recognised if a row has a label twice,
+or if all rows have both labels. Otherwise [0, 1] is a list of class numbers.
 """
 
 import re
@@ -24,9 +24,9 @@ def check(words: Sequence[str], numbers: np.ndarray, ends: np.ndarray) -> None:
   """Checks that the labels of all rows are lists of different classes.
 
   Args:
-    words: how the data write each label, by number.
-    numbers: labels of the first row, of the second and so on.
-    ends: (rows,) where the labels of each row end in `numbers`.
+    words: the text of each label in the data, by number.
+    numbers: the labels of all rows, one row after the other.
+    ends: (rows,) the end of each row's labels in `numbers`.
 
   Raises:
     SourceError: a row has a label twice, or all rows have the labels 0 and 1.
@@ -44,15 +44,15 @@ def check(words: Sequence[str], numbers: np.ndarray, ends: np.ndarray) -> None:
 
 
 def repeated(labels: Sequence) -> str:
-  """Says that an image has a label twice, after the name of the image."""
+  """The rest of a sentence, after the name of an image: that it has a label twice."""
   return f"has the labels {shown([*labels])}, one of them more than once; {_INSTEAD}"
 
 
 def check_texts(names: Sequence[str]) -> None:
-  """Checks that names are not all lists that were written as text.
+  """Checks that the names are not lists written as text.
 
   Raises:
-    SourceError: they are.
+    SourceError: all names are such lists.
   """
   if names and all(map(_LIST.fullmatch, names)):
     raise SourceError(

@@ -1,4 +1,4 @@
-"""Parts of another source: a random subset, or all examples except those on an exclusion list."""
+"""Selections of another source: a random subset, or all examples not on an exclusion list."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ class Subset(Selected):
   """The first `size` examples of a source in a fixed random order.
 
   The order is a pseudo-random permutation that is computed on demand, so it needs no memory. It
-  depends only on the number of examples, so a smaller subset of a source is contained in a larger.
+  depends only on the number of examples, so a larger subset of a source contains the smaller ones.
 
   Args:
     source: the examples.
@@ -44,7 +44,8 @@ class _First:
   """The first `size` positions of an order."""
 
   def __init__(self, whole: Permutation, size: int):
-    self._whole, self._size = whole, size
+    self._whole = whole
+    self._size = size
 
   def __len__(self) -> int:
     return self._size
@@ -65,7 +66,7 @@ class Remaining(Selected):
     path: the list, written by `write_exclusions`.
 
   Raises:
-    SourceError: the list cannot be read, is for other examples, or names all examples.
+    SourceError: the list cannot be read, is for another source, or names all examples.
   """
 
   def __init__(self, source: Source, path: str):
@@ -102,11 +103,11 @@ class _Kept:
 def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> None:
   """Writes an exclusion list, the examples that `Remaining` leaves out.
 
-  The first line is "# source: " and the source's identity. Each example has a line with its
-  index and, after a tab, a remark for human readers. Other lines that begin with # are remarks too.
+  The first line is "# source: " and the source's identity. Each example has a line with its index
+  and, after a tab, a remark for human readers. Other lines that begin with # are remarks too.
 
   Args:
-    path: the file; it gets its name when it is complete.
+    path: the file; it appears when it is complete.
     source: the examples.
     indices: the examples to leave out.
     remarks: {index: text}.
@@ -116,7 +117,10 @@ def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> Non
     stream.write(f"{_IDENTITY}{source.identity}\n")
     for index in sorted(indices):
       remark = " ".join(remarks.get(index, "").split())[: _LINE // 8]
-      stream.write(f"{index}\t{remark}\n" if remark else f"{index}\n")
+      line = str(index)
+      if remark:
+        line += f"\t{remark}"
+      stream.write(f"{line}\n")
   os.replace(f"{path}.partial", path)
 
 

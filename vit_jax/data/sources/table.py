@@ -1,4 +1,4 @@
-"""What sources share whose examples are rows with labels: tables, archives, Hugging Face."""
+"""Common code of sources whose examples are rows with labels: tables, archives, Hugging Face."""
 
 import contextlib
 import hashlib
@@ -23,8 +23,8 @@ class Labels(NamedTuple):
 
   Attributes:
     class_names: the name of each label; () if the rows have none.
-    numbers: labels of the first row, of the second and so on, one after the other.
-    ends: (rows,) where the labels of each row end in `numbers`.
+    numbers: the labels of all rows, one row after the other.
+    ends: (rows,) the end of each row's labels in `numbers`.
     multi: whether a row has any number of labels, rather than exactly one.
   """
 
@@ -40,11 +40,11 @@ class Labels(NamedTuple):
 
   @classmethod
   def of_names(cls, names: Iterable[str], counts: Sequence[int] | None = None) -> Self:
-    """Labels by name; the classes are those that occur, in the order of `ordered`.
+    """Labels by name; the classes are the names that occur, in the order of `ordered`.
 
     Args:
-      names: of the labels of all rows, one after the other.
-      counts: the number of labels of each row; None: one of each.
+      names: the labels of all rows, one row after the other.
+      counts: the number of labels of each row; None: each row has one.
 
     Raises:
       SourceError: they are vectors with a 0 or a 1 for each class (multi-hot).
@@ -60,7 +60,7 @@ class Labels(NamedTuple):
 
   @classmethod
   def of_numbers(cls, numbers, class_names: Sequence[str], counts=None) -> Self:
-    """Labels by number; arguments as of `of_names`.
+    """Labels by number; arguments as for `of_names`.
 
     Raises:
       SourceError: a number is no class, or as `of_names`.
@@ -71,7 +71,10 @@ class Labels(NamedTuple):
   @classmethod
   def _checked(cls, numbers, class_names, counts, *, words: Sequence[str]) -> Self:
     multi = counts is not None
-    ends = np.cumsum(counts) if multi else np.arange(1, len(numbers) + 1)
+    if multi:
+      ends = np.cumsum(counts)
+    else:
+      ends = np.arange(1, len(numbers) + 1)
     labels = cls(nfc(class_names), np.asarray(numbers, np.int64), ends.astype(np.int64), multi)
     wrong = (labels.numbers < 0) | (labels.numbers >= len(labels.class_names))
     if wrong.any():
@@ -88,10 +91,11 @@ class Labels(NamedTuple):
 
   def of(self, row: int) -> tuple[int, ...]:
     """The labels of a row."""
-    return tuple(self.numbers[self.ends[row - 1] if row else 0 : self.ends[row]].tolist())
+    begin = self.ends[row - 1] if row else 0
+    return tuple(self.numbers[begin : self.ends[row]].tolist())
 
   def at(self, rows: np.ndarray) -> Self:
-    """The labels of some rows, which are all of some order."""
+    """The labels of some rows, in the order of `rows`."""
     begins = np.concatenate([[0], self.ends[:-1]]).astype(np.int64)[rows]
     counts = self.ends[rows] - begins
     ends = np.cumsum(counts)
@@ -100,30 +104,32 @@ class Labels(NamedTuple):
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:
-  """Different class names in ascending order: 2 before 10 if all are whole numbers, else as text.
+  """The different class names in ascending order: as numbers if all are whole, otherwise as text.
 
-  Folders keep the order of text, which other libraries give them too.
+  The classes of folders keep the order of text, as in other libraries.
   """
   names = sorted(set(names))
-  return tuple(sorted(names, key=int) if all(map(_WHOLE.fullmatch, names)) else names)
+  if all(map(_WHOLE.fullmatch, names)):
+    names.sort(key=int)
+  return tuple(names)
 
 
 class Table(Source):
   """Rows with labels, all of them or a part; a subclass reads the image of a row.
 
-  A part such as "[:90%]" is one of each class, by `part`; of rows with several labels, it is one of
-  all rows. Rows keep their order. A note that classes are lacking in the part comes behind those
-  that a subclass has set before.
+  A part such as "[:90%]" is taken from each class, by `part`; if rows have several labels, from all
+  rows. Rows keep their order. The note on classes that the part lacks comes after the notes that a
+  subclass has set before.
 
   Args:
-    kind: what the identity begins with.
-    keys: (n,) bytes: what tells each row from the others of its class, wherever the data lie; none
+    kind: the beginning of the identity.
+    keys: (n,) bytes: a key of each row, unique in its class, wherever the data are stored; none
       ends with a zero byte, which numpy would drop.
-    labels: of the rows.
+    labels: the labels of the rows.
     cut: the text of the part; "": all.
 
   Attributes:
-    rows: (n,) numbers of the rows that are in the part, ascending.
+    rows: (n,) numbers of the rows in the part, ascending.
 
   Raises:
     SourceError: the text is no part, keys are not unique, or a class has no row in the part.
@@ -133,7 +139,8 @@ class Table(Source):
     self.rows, lacking = _in_part(keys, labels, part.parse(cut))
     self.notes = (*self.notes, *_on_lacking(lacking, cut))
     self._labels = labels.at(self.rows)
-    self.class_names, self.multi_label = labels.class_names, labels.multi
+    self.class_names = labels.class_names
+    self.multi_label = labels.multi
     digest = hashlib.sha256(ascii((self.class_names, self.multi_label)).encode())
     digest.update(b"\0".join(keys[self.rows].tolist()))
     for array in (self._labels.numbers, self._labels.ends):
@@ -174,12 +181,15 @@ def _on_lacking(classes: Sequence[str], cut: str) -> Iterator[str]:
 def _in_part(
   keys: np.ndarray, labels: Labels, cut: part.Part | None
 ) -> tuple[np.ndarray, list[str]]:
-  """The rows of a part, ascending, and the classes that it may lack and does."""
+  """The rows of a part, ascending, and the classes that the part lacks."""
   if cut is None:
     return np.arange(len(keys)), []
-  single = labels.class_names and not labels.multi
-  classes = labels.numbers if single else np.zeros(len(keys), np.int64)
-  names = labels.class_names if single else ("all images",)
+  if labels.class_names and not labels.multi:
+    names = labels.class_names
+    classes = labels.numbers
+  else:
+    names = ("all images",)
+    classes = np.zeros(len(keys), np.int64)
   groups = {name: {} for name in names}
   for row, (key, label) in enumerate(zip(keys.tolist(), classes, strict=True)):
     groups[names[label]][key] = row
@@ -206,18 +216,18 @@ def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
 
   Args:
     where: what the user named, for messages.
-    names: paths of the files within what the user named; "" is that itself.
-    split: the word; "": all files, which must be of one split.
+    names: paths of the files, relative to `where`; "" is `where` itself.
+    split: the word; "": all files, which must belong to one split.
 
   Raises:
     SourceError: there is no such split, or several.
   """
   words = {name: part.split_words(name or os.path.basename(where)) for name in names}
-  if not split:
-    chosen = names if len(set(words.values())) < 2 else []
-  else:
-    others = lambda name: re.split("[^a-z0-9]+", (name or os.path.basename(where)).lower())
-    chosen = [name for name in names if split.lower() in {*words[name], *others(name)}]
+  chosen = []
+  if split:
+    chosen = [name for name in names if _has_word(name or os.path.basename(where), split.lower())]
+  elif len(set(words.values())) < 2:
+    chosen = names
   if not chosen and not any(words.values()):
     raise SourceError(
       f'The files of "{where}" are not named by splits, so there is no split {split!r}; set it to '
@@ -231,6 +241,11 @@ def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
   return chosen
 
 
+def _has_word(name: str, word: str) -> bool:
+  """Whether a name has this word, or the word for this split."""
+  return word in part.split_words(name) or word in re.split("[^a-z0-9]+", name.lower())
+
+
 def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
   """The splits in the names of files, as in `Source.named_parts`."""
   words = (part.split_words(name or os.path.basename(argument)) for name in names)
@@ -238,36 +253,40 @@ def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def all_splits(where: str, column: str, values: Sequence[str]) -> str:
-  """A note that the rows of all splits are taken."""
+  """The note that the rows of all splits are used."""
   return f"All splits of {where!r} are taken: {shown(values)} in the column {column!r}."
 
 
 def without_split(rows: int, where: str, column: str) -> str:
-  """A note that some rows are of no split."""
+  """The note that some rows belong to no split."""
   return f"{rows:,} rows of {where!r} have no {column!r}, and are left out."
 
 
 def outside(where: str, paths: Iterable[str]) -> list[str]:
-  """A note on images whose paths lead out of the folder of a table, if there are any."""
-  leads_out = lambda path: is_url(path) or os.path.normpath(path).startswith(("/", "../"))
-  found = list(filter(leads_out, paths))
+  """A note on images outside of a table's folder, if there are any."""
+  found = list(filter(_leads_out, paths))
   if not found:
     return []
   return [f"{len(found):,} images of {where!r} are outside of its folder ({found[0]!r})."]
 
 
+def _leads_out(path: str) -> bool:
+  """Whether a path relative to a folder leads out of it."""
+  return is_url(path) or os.path.normpath(path).startswith(("/", "../"))
+
+
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:
-  """Which column holds the images, or the labels; "": none has a name that is known.
+  """The column that holds the images, or the labels; "" if no column has a known name.
 
   Args:
-    key: the setting; a name other than `usual` was chosen by the user.
+    key: the setting; a value other than `usual` was chosen by the user.
     usual: the default of the setting.
-    others: names that other programs give such a column, in lower case.
-    names: the columns that there are.
+    others: names of such a column in other programs, in lower case.
+    names: the names of all columns.
     what: the source and the setting, for messages.
 
   Raises:
-    ColumnError: the user chose a column that there is not.
+    ColumnError: the user chose a column that does not exist.
   """
   if key in names:
     return key

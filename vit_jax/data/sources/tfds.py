@@ -22,15 +22,15 @@ from vit_jax.storage.paths import Path, absolute, is_url, path_of
 _log = logging.getLogger(__name__)
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _DESCRIBE = (".json", ".txt")  # suffixes of the files that describe a dataset
-_MAX_DESCRIPTION = 2**30  # bytes of them
+_MAX_DESCRIPTION = 2**30  # most bytes of these files
 _INFO = "dataset_info.json"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 class Records(Source):
-  """The examples of a split by position: where they lie, and what is in them.
+  """The records of a split, by position, and their features.
 
-  A subclass says what of a record is the image, and what the labels are.
+  A subclass makes the image and the labels of an example from the features.
 
   Args:
     prepared: from `open_prepared`.
@@ -51,7 +51,8 @@ class Records(Source):
     self._records = _open_split(prepared, split)
     self.distant = byte_ranges.distant(prepared.folder)
     # Parses only these two features: others may need decoders that are not installed.
-    features, label_keys = builder.info.features, [label_key] if label_key else []
+    features = builder.info.features
+    label_keys = [label_key] if label_key else []
     self._parse = _parser(features, image_key, *label_keys)
     self._parse_label = _parser(features, *label_keys)
 
@@ -63,13 +64,13 @@ class Records(Source):
     return self._parse(self._read(index))
 
   def label(self, index: int) -> dict:
-    """The label alone; reads the whole record, but does not parse the image."""
+    """Only the label; reads the whole record, but does not parse the image."""
     return self._parse_label(self._read(index))
 
   def name(self, index: int) -> str:
     """A name with the dataset, the example's whole split, and its position in that split.
 
-    So an example has the same name in every part of a split.
+    So an example has the same name in every subsplit, such as "train[:90%]".
     """
     path, row = self._records.place(index)
     split, first = self._firsts[os.path.basename(path)]
@@ -77,7 +78,8 @@ class Records(Source):
 
   def blocks(self) -> Iterator[Block]:
     """The records of each file."""
-    begin, real = 0, functools.cache(lambda folder: files.real(path_of(folder)))
+    real = functools.cache(lambda folder: files.real(path_of(folder)))
+    begin = 0
     for path, first, count, _ in self._records.parts:
       folder, name = os.path.split(path)
       place = str(real(folder) / name)
@@ -109,15 +111,17 @@ class Tfds(Records):
   form = "tfds:NAME[/CONFIG][:VERSION]"
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
-    self._image_key, self._label_key = image_key, label_key
+    self._image_key = image_key
+    self._label_key = label_key
     prepared = open_prepared(spec)
     builder = prepared.builder
     self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}".rstrip()
     check_features(builder, *filter(None, [image_key, label_key]))
-    label = _label_feature(builder, label_key) if label_key else None
-    self.multi_label = hasattr(label, "feature")
-    classes = label.feature if self.multi_label else label
-    self.class_names = nfc(classes.names) if label_key else ()
+    self.class_names = ()
+    if label_key:
+      label = _label_feature(builder, label_key)
+      self.multi_label = hasattr(label, "feature")
+      self.class_names = nfc(getattr(label, "feature", label).names)
     super().__init__(prepared, split, image_key=image_key, label_key=label_key)
     if builder.info.disable_shuffling and "[" in split:
       _log.warning(
@@ -133,7 +137,9 @@ class Tfds(Records):
 
   def labels(self, index: int) -> tuple[int, ...]:
     """The labels of the record; reads the whole record, but does not decode the image."""
-    return self._as_labels(self.label(index)) if self._label_key else ()
+    if not self._label_key:
+      return ()
+    return self._as_labels(self.label(index))
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
@@ -142,12 +148,12 @@ class Tfds(Records):
 
   @classmethod
   def anywhere(cls, argument: str) -> str:
-    """The absolute path of a folder."""
+    """The absolute path, if the argument is a folder."""
     return absolute(argument) if _is_folder(argument) else argument
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
-    """Whether it is the folder of a version."""
+    """Whether the path is the folder of a version."""
     return byte_ranges.is_file(path / _INFO)
 
   def _as_labels(self, features: dict) -> tuple[int, ...]:
@@ -163,14 +169,14 @@ class Tfds(Records):
 
 
 class Prepared(NamedTuple):
-  """A prepared dataset: what TFDS knows of it, and the folder with its files."""
+  """A prepared dataset: TFDS's builder, and the folder with its files."""
 
   builder: Any
   folder: Path
 
 
 def open_prepared(spec: str) -> Prepared:
-  """A prepared dataset, NAME[/CONFIG][:VERSION].
+  """Opens a prepared dataset, NAME[/CONFIG][:VERSION].
 
   Raises:
     SourceError: the dataset does not exist, or does not allow random access.
@@ -201,7 +207,7 @@ def open_prepared(spec: str) -> Prepared:
 
 @contextlib.contextmanager
 def _metadata(directory: Path) -> Iterator[Path]:
-  """A folder of this machine with the files that describe a dataset."""
+  """A folder on this machine with the files that describe a dataset."""
   if not byte_ranges.distant(directory):
     yield directory
     return
@@ -212,7 +218,7 @@ def _metadata(directory: Path) -> Iterator[Path]:
 
 
 def _find(spec: str) -> Path:
-  """The folder that is named, or that of the dataset: TFDS_DATA_DIR/NAME/[CONFIG/]VERSION."""
+  """The folder `spec`, or the folder of the dataset: TFDS_DATA_DIR/NAME/[CONFIG/]VERSION."""
   if _is_folder(spec):
     return path_of(spec)
   if is_url(spec):
@@ -226,8 +232,11 @@ def _find(spec: str) -> Path:
     directory = directory / match["config"]
   children = [path.name for path in files.matching(directory)]
   versions = sorted((c for c in children if _VERSION.fullmatch(c)), key=_version_key)
-  if match["version"] in versions or (versions and not match["version"]):
-    return directory / (match["version"] or versions[-1])
+  version = match["version"]
+  if not version and versions:
+    version = versions[-1]
+  if version in versions:
+    return directory / version
   raise SourceError(_missing(spec, directory=directory, versions=versions, children=children))
 
 
@@ -236,7 +245,7 @@ def _is_folder(spec: str) -> bool:
 
 
 def _version_key(version: str) -> tuple[int, ...]:
-  return tuple(int(part) for part in version.split("."))
+  return tuple(int(number) for number in version.split("."))
 
 
 def _missing(spec: str, *, directory, versions: list[str], children: list[str]) -> str:
@@ -263,7 +272,7 @@ def check_features(builder, *keys: str) -> None:
 
 
 def _label_feature(builder, label_key: str):
-  """The label's feature connector, after checking that it holds class labels."""
+  """The feature of the label, checked to hold class labels."""
   label = builder.info.features[label_key]
   if not hasattr(getattr(label, "feature", label), "names"):
     raise SourceError(
@@ -279,35 +288,36 @@ def _open_split(prepared: Prepared, split: str) -> records.Records:
   splits = builder.info.splits
   known = ", ".join(f"{name} ({info.num_examples} examples)" for name, info in splits.items())
   try:
-    parts = splits[split].file_instructions
+    ranges = splits[split].file_instructions
   except (ValueError, KeyError, AssertionError):  # the split is unknown or malformed
-    parts = []
-  if not parts:
+    ranges = []
+  if not ranges:
     raise SourceError(
       f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
       ' and parts of them such as "train[:90%]".'
     )
   remedy = f"prepare {builder.info.full_name} again, or copy it again from a complete copy"
-  paths = [prepared.folder / os.path.basename(part.filename) for part in parts]
-  stamps, missing = (
-    byte_ranges.looked_up(paths) if byte_ranges.distant(prepared.folder) else ([], [])
-  )
-  if missing:
-    raise SourceError(f'There is no file "{paths[missing[0]]}": {remedy}.')
-  pairs = itertools.zip_longest(zip(paths, parts, strict=True), stamps)
-  spans = [records.Span(str(at), part.skip, part.take, stamp) for (at, part), stamp in pairs]
+  paths = [prepared.folder / os.path.basename(each.filename) for each in ranges]
+  stamps = [None] * len(paths)
+  if byte_ranges.distant(prepared.folder):
+    stamps, missing = byte_ranges.looked_up(paths)
+    if missing:
+      raise SourceError(f'There is no file "{paths[missing[0]]}": {remedy}.')
+  spans = [
+    records.Span(str(path), each.skip, each.take, stamp)
+    for path, each, stamp in zip(paths, ranges, stamps, strict=True)
+  ]
   return records.Records(spans, remedy=remedy)
 
 
 def _first_examples(builder) -> dict[str, tuple[str, int]]:
   """{name of a file: (its split, position of its first example in the split)}."""
-  return {
-    name: (split, first)
-    for split, info in builder.info.splits.items()
-    for name, first in zip(
-      info.filenames, itertools.accumulate(info.shard_lengths, initial=0), strict=False
-    )
-  }
+  found = {}
+  for split, info in builder.info.splits.items():
+    firsts = itertools.accumulate(info.shard_lengths, initial=0)
+    for name, first in zip(info.filenames, firsts, strict=False):
+      found[name] = (split, first)
+  return found
 
 
 def _parser(features, *keys: str):

@@ -15,9 +15,13 @@ class View(Source):
   """The examples of another source; subclasses change what they say they change."""
 
   def __init__(self, source: Source):
-    self._source, self.identity, self.notes = source, source.identity, source.notes
-    self.class_names, self.multi_label = source.class_names, source.multi_label
-    self.distant, self.fields = source.distant, source.fields
+    self._source = source
+    self.identity = source.identity
+    self.notes = source.notes
+    self.class_names = source.class_names
+    self.multi_label = source.multi_label
+    self.distant = source.distant
+    self.fields = source.fields
 
   def __len__(self) -> int:
     return len(self._source)
@@ -27,7 +31,7 @@ class View(Source):
     return example._replace(labels=self._seen(example.labels))
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """As of the source, but as they are seen here."""
+    """The labels of the example, as this view changes them."""
     return self._seen(self._source.labels(self._row(index)))
 
   def name(self, index: int) -> str:
@@ -43,11 +47,11 @@ class View(Source):
     return self._source.blocks()
 
   def _row(self, index: int) -> int:
-    """Which example of the source an example is."""
+    """The index in the source of an example."""
     return index
 
   def _seen(self, labels: tuple[int, ...]) -> tuple[int, ...]:
-    """The labels here of an example that has these labels in the source."""
+    """The labels in this view of an example with these labels in the source."""
     return labels
 
 
@@ -56,7 +60,8 @@ class Unlabelled(View):
 
   def __init__(self, source: Source):
     super().__init__(source)
-    self.class_names, self.multi_label = (), False
+    self.class_names = ()
+    self.multi_label = False
     self.identity = f"{source.identity}, without labels"
 
   def labels(self, index: int) -> tuple[int, ...]:
@@ -79,7 +84,8 @@ class Renumbered(View):
 
   def __init__(self, source: Source, numbers: Mapping[int, int], class_names: Sequence[str]):
     super().__init__(source)
-    self._numbers, self.class_names = dict(numbers), tuple(class_names)
+    self._numbers = dict(numbers)
+    self.class_names = tuple(class_names)
 
   def _seen(self, labels: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(self._numbers.get(label, -1) for label in labels)
@@ -122,7 +128,8 @@ class Selected(View):
 
   def __init__(self, source: Source, rows: Rows, identity: str):
     super().__init__(source)
-    self._rows, self.identity = rows, identity
+    self._rows = rows
+    self.identity = identity
 
   def __len__(self) -> int:
     return len(self._rows)
@@ -156,12 +163,17 @@ class Mixed(Source):
   def __init__(self, sources: Sequence[Source]):
     self.identity = f"mix of {'; '.join(source.identity for source in sources)}"
     kinds = {(tuple(source.class_names), source.multi_label) for source in sources}
-    self.class_names, self.multi_label = kinds.pop() if len(kinds) == 1 else ((), False)
+    self.class_names = ()
+    if len(kinds) == 1:
+      self.class_names, self.multi_label = kinds.pop()
     self._sources = sources if self.class_names else [Unlabelled(source) for source in sources]
     self._ends = list(itertools.accumulate(map(len, sources)))
     self.distant = any(source.distant for source in sources)
-    alike = lambda name, field: all(source.fields.get(name) == field for source in sources)
-    self.fields = {name: field for name, field in sources[0].fields.items() if alike(name, field)}
+    self.fields = {
+      name: field
+      for name, field in sources[0].fields.items()
+      if all(source.fields.get(name) == field for source in sources)
+    }
 
   def __len__(self) -> int:
     return self._ends[-1]
