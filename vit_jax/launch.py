@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 
 from vit_jax.config import AUTO, Config, ConfigError, to_dict
-from vit_jax.config.fields import is_auto
+from vit_jax.config.fields import is_auto, switched_on
 from vit_jax.config.resolve import Facts, check_known, resolve
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
@@ -142,7 +142,7 @@ def make_run(
     facts = {**facts, **run_facts.of_devices()}
     config = resolve(asked, facts, recorded.config)
     run = make(config)
-    for kind in CALLBACKS.values():
+    for kind in switched_on(CALLBACKS, config):
       kind.check(config, run.mesh.devices.flat[0])
     if recorded.new and config.init_from:
       source = facts["start"](config).weights
@@ -238,7 +238,7 @@ def callbacks(run: Run, session: Session) -> Sequence[Callback]:
 
   Callbacks of the registry come first, so they end last, after everything is saved.
   """
-  kinds = *CALLBACKS.values(), Metrics, Checkpointing, Evaluation, Profile
+  kinds = *switched_on(CALLBACKS, run.config), Metrics, Checkpointing, Evaluation, Profile
   return [kind(run, session) for kind in kinds]
 
 
@@ -301,7 +301,7 @@ def launch_evaluation(
   reader = reader_of(scored.settings)
   evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
   if jax.process_index() == 0:
-    for kind in CALLBACKS.values():
+    for kind in switched_on(CALLBACKS, config):
       kind.evaluated(folder)
 
 

@@ -15,10 +15,12 @@ import safetensors.numpy
 
 from tests import miscomputing, resolved, tiny_run
 from vit_jax import config as c
+from vit_jax.config.fields import switched_on
 from vit_jax.devices import sharding
 from vit_jax.extras.verification import verification
 from vit_jax.learning import state as states
 from vit_jax.process.errors import Miscomputed
+from vit_jax.registry import CALLBACKS
 
 KINDS = ("parameters", "replica", "gradients", "once")
 CASES = (4, 400)
@@ -147,7 +149,8 @@ def test_a_sound_run_has_the_same_bits_as_without_verification():
 def test_gpus_need_kernels_that_give_the_same_bits(monkeypatch, platform, flags, refused):
   monkeypatch.setenv("XLA_FLAGS", flags)
   device = types.SimpleNamespace(platform=platform)
-  verification.Verification.check(resolved.config(), device)
+  assert verification.Verification not in switched_on(CALLBACKS, resolved.config())
+  assert verification.Verification in switched_on(CALLBACKS, resolved.config(verify_every=5))
   outcome = pytest.raises(c.ConfigError, match="needs XLA_FLAGS=") if refused else NOTHING
   with outcome:
     verification.Verification.check(resolved.config(verify_every=5), device)

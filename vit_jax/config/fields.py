@@ -92,11 +92,13 @@ class Added:
     of_memory: names of those that decide the memory of a step.
     without_steps: names of those that count although a run has no step left.
     of_host: names of those that each host may have of its own.
+    switch: name of the one without which the extra does nothing, and is not loaded; "": none.
   """
 
   of_memory: ClassVar[tuple[str, ...]] = ()
   without_steps: ClassVar[tuple[str, ...]] = ()
   of_host: ClassVar[tuple[str, ...]] = ()
+  switch: ClassVar[str] = ""
 
 
 def added(group: str) -> tuple[type[Added], ...]:
@@ -108,6 +110,22 @@ def added(group: str) -> tuple[type[Added], ...]:
 def of_added(group: str, what: str) -> tuple[str, ...]:
   """The names that extras list in one attribute of `Added`, for a group of settings."""
   return tuple(name for kind in added(group) for name in getattr(kind, what))
+
+
+def switched_on(extras: registry.Registry, config) -> list:
+  """The members of a registry, without those whose settings switch them off.
+
+  Args:
+    extras: the registry; settings that an extra adds have its name (`registry.SETTINGS`).
+    config: the settings of the run.
+  """
+  off = set()
+  for path, kind in registry.SETTINGS.items():
+    group, _, name = path.partition(".")
+    values = config if group == "run" else getattr(config, group)
+    if kind.switch and not getattr(values, kind.switch):
+      off.add(name)
+  return [extras[name] for name in extras if name not in off]
 
 
 def name_of_kind(name: str, meaning: str):

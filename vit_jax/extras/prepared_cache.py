@@ -49,8 +49,6 @@ class PreparedCache(TrainingView):
     Raises:
       ConfigError: names the setting.
     """
-    if not config.data.cache:
-      return
     for name, view in config.objective.views(config.data).items():
       with checks.blaming_view(config, name, view.data):
         _check_side(view.data)
@@ -68,8 +66,6 @@ class PreparedCache(TrainingView):
     Raises:
       SourceError: the cache is missing, not complete, or of other images.
     """
-    if not data.cache:
-      return source
     return Cached(source, data.cache, side=data.cache_side, max_pixels=data.max_pixels)
 
 

@@ -11,6 +11,7 @@ class PreparedCache(Added):
   """Of config.data."""
 
   of_host: ClassVar = ("cache",)
+  switch: ClassVar = "cache"
 
   cache: str = setting(
     "",
@@ -32,6 +33,7 @@ class Verification(Added):
   """Of the run."""
 
   of_memory: ClassVar = ("verify_every",)
+  switch: ClassVar = "verify_every"
 
   verify_every: int = setting(
     0,

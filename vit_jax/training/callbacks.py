@@ -67,8 +67,7 @@ class Metrics(Callback):
   """
 
   def __init__(self, run: Run, session: Session):
-    self._run = run
-    self._session = session
+    super().__init__(run, session)
     self._pending: tuple[int, dict] | None = None
 
   def dispatched(self, step, metrics):
@@ -171,8 +170,7 @@ class Evaluation(Callback):
   """
 
   def __init__(self, run: Run, session: Session):
-    self._run = run
-    self._session = session
+    super().__init__(run, session)
     self._context = EvalContext(run.model, run.config.loss, run.reader)
 
   def start(self, moment):
@@ -259,6 +257,7 @@ class Profile(Callback):
   """Traces a window of steps; steps are counted from the first step of this process."""
 
   def __init__(self, run: Run, session: Session):
+    super().__init__(run, session)
     self._settings = run.config.profile
     self._done = run.resume_point.step
     self._folder = session.folder / "profile"

@@ -17,6 +17,7 @@ from vit_jax.config import (
   similar,
   unused,
 )
+from vit_jax.config.fields import switched_on
 from vit_jax.config.resolve import left, with_value
 from vit_jax.data import resampling, sources
 from vit_jax.devices import sharding
@@ -69,7 +70,7 @@ def check(asked: Config, config: Config):
   check_repeats(config.batch_size, config.data.repeats)
   resampling.check(config.data)
   check_views(config)
-  for view in TRAINING_VIEWS.values():
+  for view in switched_on(TRAINING_VIEWS, config):
     view.check(config)
   check_schedule(config.schedule)
   check_evaluations(config)

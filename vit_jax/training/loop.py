@@ -42,9 +42,14 @@ class LoopState:
 class Callback:
   """Hooks around the steps; a method that is not overridden does nothing.
 
-  A callback is constructed from `Run` and `callbacks.Session`. Every process calls the same methods
-  at the same steps. `registry.CALLBACKS` lists the callbacks of extras.
+  Every process calls the same methods at the same steps. `registry.CALLBACKS` lists the callbacks
+  of extras.
   """
+
+  def __init__(self, run, session):
+    """`run` is the `Run`, and `session` the `callbacks.Session` of this command."""
+    self._run = run
+    self._session = session
 
   @classmethod
   def check(cls, config: Config, device: jax.Device):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import jax
 
 from vit_jax.config import Config
+from vit_jax.config.fields import switched_on
 from vit_jax.config.resolve import with_value
 from vit_jax.devices import chips
 from vit_jax.devices import mesh as meshes
@@ -55,7 +56,7 @@ def step_bytes(run: Run) -> float:
 
 def copies_of_state(config: Config) -> int:
   """How many extra copies of the state callbacks keep on the devices."""
-  return sum(kind.copies_of_state(config) for kind in CALLBACKS.values())
+  return sum(kind.copies_of_state(config) for kind in switched_on(CALLBACKS, config))
 
 
 def peak_bytes(analysis) -> int:

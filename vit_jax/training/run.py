@@ -10,6 +10,7 @@ import jax
 import optax
 
 from vit_jax.config import AUTO, Config, ConfigError, Data, Schedule, plugins, to_dict
+from vit_jax.config.fields import switched_on
 from vit_jax.data import datasets, fields, history, identity, sources
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import NamedDataset, Opener, Training
@@ -211,7 +212,7 @@ class TrainingView:
 
   @staticmethod
   def view(source: sources.Source, data: Data) -> sources.Source:
-    """The examples to read in place of the source's; the source itself if the view is off."""
+    """The examples to read in place of the source's; never called if its switch is off."""
     del data
     return source
 
@@ -280,7 +281,7 @@ def open_data(
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
   check_fields(config, training)
-  for view in TRAINING_VIEWS.values():
+  for view in switched_on(TRAINING_VIEWS, config):
     train = view.view(train, config.data)
   if not labelled:
     train = sources.Unlabelled(train)

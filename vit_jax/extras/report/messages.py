@@ -15,7 +15,6 @@ from vit_jax.process.text import aligned, duration, one_line, quoted
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten
-from vit_jax.training.callbacks import Session
 from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
@@ -23,10 +22,6 @@ from vit_jax.training.run import Run
 
 class Messages(Callback):
   """Describes the run at its start, and its results and files at its end."""
-
-  def __init__(self, run: Run, session: Session):
-    self._run = run
-    self._session = session
 
   def start(self, moment):
     """Describes the run."""

@@ -17,7 +17,6 @@ from vit_jax.evaluation import examples
 from vit_jax.process import program
 from vit_jax.storage import files, starts, workdir
 from vit_jax.storage.paths import Path
-from vit_jax.training.callbacks import Session
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
 
@@ -27,10 +26,6 @@ AUGMENTED = 4  # images that are kept for each operation of an augmentation
 
 class Provenance(Callback):
   """Writes the facts of each start that trains; at the first start also some images."""
-
-  def __init__(self, run: Run, session: Session):
-    self._run = run
-    self._session = session
 
   def start(self, moment):
     """Writes facts and images, on the first process."""

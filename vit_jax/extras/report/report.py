@@ -16,9 +16,7 @@ from vit_jax.process.text import one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.metrics_log import clock
 from vit_jax.storage.paths import Path
-from vit_jax.training.callbacks import Session
 from vit_jax.training.loop import Callback
-from vit_jax.training.run import Run
 from vit_jax.weights import average
 
 REPORT = "report.html"
@@ -28,10 +26,6 @@ MAX_DETAILED = 4  # runs whose evaluations are shown in detail
 
 class Report(Callback):
   """Draws the curves and confusion matrices of a completed run, and writes its report."""
-
-  def __init__(self, run: Run, session: Session):
-    self._session = session
-    self._wanted = run.config.report
 
   @classmethod
   def evaluated(cls, folder):
@@ -48,7 +42,7 @@ class Report(Callback):
       with workdir.writing(folder):
         curves.curves(folder, catalogue.curve)
         curves.confusions(folder)
-      if self._wanted:
+      if self._run.config.report:
         self._write(folder)
 
   def _write(self, folder):

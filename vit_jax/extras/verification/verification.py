@@ -43,10 +43,6 @@ TRIES = 2  # how often each device computes each block
 class Verification(Callback):
   """Verifies every `config.verify_every`-th step by computing it twice."""
 
-  def __init__(self, run: Run, session: Session):
-    self._run = run
-    self._session = session
-
   @classmethod
   def check(cls, config, device):
     """Refuses to verify on GPUs whose kernels may give other bits each time.
@@ -55,7 +51,7 @@ class Verification(Callback):
       ConfigError: the compiler's flag for deterministic kernels is missing.
     """
     on_gpu = device.platform == "gpu"
-    if config.verify_every and on_gpu and not variables.same_bits_on_gpus():
+    if on_gpu and not variables.same_bits_on_gpus():
       raise ConfigError(
         f"config.verify_every={config.verify_every} needs "
         "XLA_FLAGS=--xla_gpu_exclude_nondeterministic_ops=true on GPUs: without it their kernels "
@@ -66,12 +62,10 @@ class Verification(Callback):
   @classmethod
   def copies_of_state(cls, config):
     """One: the first computation gets a copy, because it overwrites its state."""
-    return 1 if config.verify_every else 0
+    return 1
 
   def update(self, update):
     """The update, verified at some steps."""
-    if not self._run.config.verify_every:
-      return update
     return Verified(self._run, self._session, update)
 
 
