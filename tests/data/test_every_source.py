@@ -52,9 +52,9 @@ def test_what_it_holds(format_of):
   source, digits = opened(format_of), digit_files.original(format_of.rows)
   assert (len(source), source.class_names) == (COUNT, tuple("0123456789"))
   assert [source.labels(i) for i in range(COUNT)] == [digits.labels(i) for i in range(COUNT)]
-  assert [source[i].labels for i in range(3)] == [digits.labels(i) for i in range(3)]
+  for i in range(3):
+    assert (source[i].labels, source[i].name) == (digits[i].labels, source.name(i))
   assert len({source.name(i) for i in range(COUNT)}) == COUNT
-  assert opened(format_of).identity == source.identity
   again = identity.of(opened(format_of))
   assert identity.changes(identity.of(source), again) == []
   assert again.content
@@ -123,6 +123,8 @@ def test_without_labels(format_of):
   source, bare = opened(format_of), opened(format_of, label_key="")
   assert (len(bare), bare.class_names, bare.labels(3), bare[3].labels) == (COUNT, (), (), ())
   assert leakage.shared(source, bare).images == COUNT
+  assert bare.identity != source.identity
+  assert (bare.name(3), bare[3].image) == (source.name(3), source[3].image)
 
 
 def test_all_formats_mixed_by_weight(made):
