@@ -104,8 +104,8 @@ def test_a_map_of_another_size_breaks_its_example(caplog):
   (batch,) = batches(of, 1)
   assert batch["mask"].sum() == 4
   for said in (
-    "n2: its parts has 5 rows and 5 columns, and the image 4 rows and 4 columns",
-    "n3: its parts has 4 rows and 3 columns, and the image 3 rows and 4 columns",
+    "n2: its parts has 5 rows and 5 columns, and the image 4 rows and 4 columns\n",
+    "n3: its parts has 4 rows and 3 columns, and the image 3 rows and 4 columns; values are for",
   ):
     assert said in caplog.text
 
