@@ -51,11 +51,14 @@ def test_the_least_recently_used_go_first(kept):
   """The names are of one of the 16 folders, which has room for 18 copies of 54 bytes."""
   hashes = {f"{i}": hashlib.sha256(b"%d" % i).hexdigest() for i in range(999)}
   names = [name for name, digest in hashes.items() if digest[0] == "0"][:19]
-  for age, name in enumerate(names[:18]):
+  ages = [(5 * place + 3) % 18 for place in range(18)]  # in another order than they are written
+  for name, age in zip(names, ages, strict=False):
     assert read(kept, name)
     os.utime(kept.root / "0" / hashes[name][1:40], ns=(age, age))
-  assert not read(kept, names[0])  # used now
-  assert [read(kept, names[i]) for i in (18, 0, 17, 1)] == [True, False, False, True]
+  oldest = [names[ages.index(age)] for age in range(18)]
+  assert not read(kept, oldest[0])  # used now
+  found = [read(kept, name) for name in (names[18], oldest[0], oldest[17], oldest[1])]
+  assert found == [True, False, False, True]
   assert kept.bytes() <= 1000
 
 
