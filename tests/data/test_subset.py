@@ -3,6 +3,7 @@
 import os
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,6 +42,13 @@ def test_the_smaller_lies_inside_the_larger_and_none_comes_twice(length, data):
   part, whole = (numbers(sources.Subset(Numbers(length), n)) for n in (size, length))
   assert sorted(whole) == list(range(length))
   assert part == whole[:size]
+
+
+def test_a_subset_is_even_over_the_source():
+  chosen = numbers(sources.Subset(Numbers(20_000), 4000))
+  counts = np.histogram(chosen, bins=50, range=(0, 20_000))[0]
+  # In a random subset each count has mean 80 and variance 64.
+  assert 20 < ((counts - 80) ** 2 / 64).sum() < 95
 
 
 def test_a_subset_never_changes():
