@@ -89,21 +89,26 @@ def test_a_path_is_recognised_by_what_is_there(made):
 def test_what_cannot_be_opened(made, folder):
   out = "/".join([".."] * 9)
   files.write_text(folder / "list.csv", f"path,label\n{out}/x.jpg,x\n")
-  split, here, _ = made["tfds"]
-  files.copy(path_of(here.partition(":")[2]), folder / "tfds")
-  (shard,) = files.matching(folder / "tfds", "*array_record*")
-  files.remove(shard)
   on_a_disk = "is a URL, and only files and folders of this machine"
   for spec, message in {
     "gs://bucket/none": "there is no file or folder of that name",
     "hf:gs://bucket/data/wds": on_a_disk,
     "objectnet:gs://bucket/data/folder": on_a_disk,
     "tfds:gs://bucket/data/wds": r"has no dataset_info\.json",
-    f"tfds:{folder}/tfds": f'There is no file "{shard}": prepare',
     f"csv:{folder}/list.csv": "leads out of the bucket",
   }.items():
     with pytest.raises(ValueError, match=message):
-      open_source(spec, split if spec.startswith("tfds") else "")
+      open_source(spec)
+
+
+@ONE
+def test_a_shard_that_is_not_there_is_refused_at_the_start(made, folder):
+  split, here, _ = made["tfds"]
+  files.copy(path_of(here.partition(":")[2]), folder)
+  (shard,) = files.matching(folder, "*array_record*")
+  files.remove(shard)
+  with pytest.raises(SourceError, match=f'There is no file "{shard}": prepare'):
+    open_source(f"tfds:{folder}", split)
 
 
 @ONE

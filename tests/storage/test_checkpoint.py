@@ -99,29 +99,40 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
   assert checkpoint.available(tmp_path) == [7]
 
 
-SAME = META["class_names"]
-# What of the state is different, the classes of the data, and what the message says.
-OTHERS = [
-  (dict(width=32), SAME, r"config\.model\.width: 768 -> 32"),
-  (dict(optimizer=SGD()), SAME, r"optimizer"),
-  (dict(ema=False), SAME, r"ema/.*the config wants absent"),
-  (dict(num_classes=4), SAME, r"head/bias is float32\(3,\), the config wants float32\(4,\)"),
-  (dict(optimizer=Adam(moment_dtype="bfloat16")), SAME, r"mu/.*wants bfloat16"),
-  ({}, ["ant", "cat", "bee"], "in another order: class 1 is 'bee' there and 'cat' in the tr"),
-  ({}, ["ant", "bee", "dog"], r"class 2 is 'cat' there and 'dog' in the training data"),
-  ({}, ["ant", "bee", "cat", "dog"], r"the first 3 are equal"),
-  ({}, ["ant", "bee"], r"--config\.init_from={}, which orders the head"),
-]
-
-
-@pytest.mark.parametrize(("different", "names", "message"), OTHERS)
-def test_a_run_does_not_go_on_with_another_config_or_classes(run, different, names, message):
+def refused(run, message, names=META["class_names"], **different):
   now = c.to_dict(resolved.config())
   now["model"]["width"] = different.get("width", now["model"]["width"])
   differ = (lambda was: changes(was, now)) if different else no_changes
   with pytest.raises(c.ConfigError, match=message.replace("{}", str(run))):
     opened(run).restore(abstract(**different)[1], names, differ)
   assert checkpoint.available(run) == [7]  # nothing was thrown away
+
+
+@pytest.mark.parametrize(
+  ("different", "message"),
+  [
+    (dict(width=32), r"config\.model\.width: 768 -> 32"),
+    (dict(optimizer=SGD()), r"optimizer"),
+    (dict(ema=False), r"ema/.*the config wants absent"),
+    (dict(num_classes=4), r"head/bias is float32\(3,\), the config wants float32\(4,\)"),
+    (dict(optimizer=Adam(moment_dtype="bfloat16")), r"mu/.*wants bfloat16"),
+  ],
+)
+def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message):
+  refused(run, message, **different)
+
+
+@pytest.mark.parametrize(
+  ("names", "message"),
+  [
+    (["ant", "cat", "bee"], "in another order: class 1 is 'bee' there and 'cat' in the tr"),
+    (["ant", "bee", "dog"], r"class 2 is 'cat' there and 'dog' in the training data"),
+    (["ant", "bee", "cat", "dog"], r"the first 3 are equal"),
+    (["ant", "bee"], r"--config\.init_from={}, which orders the head"),
+  ],
+)
+def test_a_run_does_not_go_on_with_other_classes(run, names, message):
+  refused(run, message, names)
 
 
 # --- saves that fail ---
