@@ -1,5 +1,6 @@
 """Sources of images that contain their own numbers, and batches of them."""
 
+import contextlib
 import functools
 
 import numpy as np
@@ -55,67 +56,37 @@ class Listed(Source):
 
 def numbered(count: int) -> Listed:
   """Image `index` has every pixel equal to index % 251 and label index % 10."""
-  return Listed(
-    [
-      Example(np.full((9, 9, 3), index % 251, np.uint8), (index % CLASSES,), f"number {index}")
-      for index in range(count)
-    ]
-  )
+  pixels = [np.full((9, 9, 3), index % 251, np.uint8) for index in range(count)]
+  names = [f"number {index}" for index in range(count)]
+  return Listed([Example(x, (i % CLASSES,), names[i]) for i, x in enumerate(pixels)])
 
 
 def jpegs(count: int) -> Listed:
   rng = np.random.default_rng(0)
-  return Listed(
-    [
-      Example(tfds_fixture.jpeg_of(rng), (index % CLASSES,), f"file {index}.jpg")
-      for index in range(count)
-    ]
-  )
+  files = [tfds_fixture.jpeg_of(rng) for _ in range(count)]
+  return Listed([Example(x, (i % CLASSES,), f"file {i}.jpg") for i, x in enumerate(files)])
 
 
 def train(
-  source,
-  *,
-  steps: int,
-  host=0,
-  hosts=1,
-  batch_size=16,
-  start_step=0,
-  seed=0,
-  cut=TRAIN,
-  side=SIZE,
-  threads=0,
-  **options,
+  source, *, steps: int, batch_size=16, start_step=0, cut=TRAIN, side=SIZE, made=None, **options
 ):
-  """The first `steps` batches."""
+  """The first `steps` batches, of the layout `made` or of one image; `options` of the pipeline."""
+  options = dict(host=0, hosts=1, seed=0, threads=0) | options
   batches = pipeline.train_batches(
     source,
+    layout=made or layout(source, cut, side),
     batch_size=batch_size,
-    host=host,
-    hosts=hosts,
     start=start_step * batch_size,
-    seed=seed,
-    layout=layout(source, cut, side),
-    threads=threads,
     **options,
   )
-  try:
+  with contextlib.closing(batches):
     return [next(batches) for _ in range(steps)]
-  finally:
-    batches.close()
 
 
-def evaluate(source, *, batch_size: int, host=0, hosts=1, threads=0):
-  return list(
-    pipeline.evaluate_batches(
-      source,
-      layout=layout(source, EVALUATE),
-      batch_size=batch_size,
-      host=host,
-      hosts=hosts,
-      threads=threads,
-    )
-  )
+def evaluate(source, *, batch_size: int, made=None, host=0, hosts=1, threads=0):
+  made = made or layout(source, EVALUATE)
+  options = dict(batch_size=batch_size, host=host, hosts=hosts, threads=threads)
+  return list(pipeline.evaluate_batches(source, layout=made, **options))
 
 
 def assert_equal(first: list[dict], second: list[dict]) -> None:

@@ -3,6 +3,7 @@
 import collections
 import functools
 import hashlib
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tests import resolved
 from tests.data.numbered import assert_equal, jpegs, train
 from vit_jax.config import ConfigError, Data, as_recipe, from_dict, overrides, to_dict
 from vit_jax.data import batches
+from vit_jax.data.augmentation import operations
 from vit_jax.data.augmentation.color_jitter import ColorJitter
 from vit_jax.data.augmentation.rand_augment import RandAugment
 from vit_jax.data.augmentation.rand_augment_timm import RandAugmentTimm
@@ -74,8 +76,7 @@ def test_the_published_ranges(place, magnitude):
   for name, ends in RANGES.items():
     wanted = {-ends[place], ends[place]} if name in MOVEMENTS else {ends[place]}
     assert values(seen, name) == pytest.approx(sorted(wanted)), name
-  reaches = {keywords["reach"] for keywords in seen["cutout"]}
-  assert reaches == {4 * magnitude}
+  assert {keywords["reach"] for keywords in seen["cutout"]} == {4 * magnitude}
 
 
 def test_distances_grow_with_the_image():
@@ -86,26 +87,20 @@ def test_distances_grow_with_the_image():
   assert {*rows} == {*columns} == {*range(28)}
 
 
-def test_timms_operations_grow_stronger_with_the_magnitude():
+@pytest.mark.parametrize(
+  "name", ["posterize", "solarize", "color", "contrast", "brightness", "sharpness"]
+)
+def test_timms_operations_grow_stronger_with_the_magnitude(name):
   """Those of the published form are strongest at 0, where posterize leaves one bit."""
   pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
-  for name in ("posterize", "solarize", "color", "contrast", "brightness", "sharpness"):
-    changes = []
-    for magnitude in (0.0, 3.0, 6.0, 9.0):
-      step = RandAugmentTimm(magnitude=magnitude, deviation=0.0, probability=1.0)
-      found = [
-        np.abs(operation(pixels).astype(int) - pixels).mean()
-        for operation in all_operations(step)
-        if operation.func.__name__ == name
-      ]
-      changes.append(max(found))
-    assert changes == sorted(changes), name
-    assert changes[0] < changes[-1]
-
-
-def all_operations(step):
-  rng = np.random.default_rng(0)
-  return [operation for _ in range(200) for operation in step.draw(rng, 32)]
+  changes = []
+  for magnitude in (0.0, 3.0, 6.0, 9.0):
+    step = RandAugmentTimm(magnitude=magnitude, deviation=0.0, probability=1.0)
+    every = drawn(step, side=32, images=200)[name]
+    found = (getattr(operations, name)(pixels, **keywords).astype(int) for keywords in every)
+    changes.append(max(np.abs(out - pixels).mean() for out in found))
+  assert changes == sorted(changes)
+  assert changes[0] < changes[-1]
 
 
 def test_timms_magnitude_is_normal_and_cut_off():
@@ -117,30 +112,27 @@ def test_timms_magnitude_is_normal_and_cut_off():
   below = degrees[degrees < 27] / 3 - 9
   assert np.sqrt((below**2).mean()) == pytest.approx(0.5, rel=0.15)
   assert (degrees == 30).mean() == pytest.approx(0.0228, abs=0.02)
-  none = RandAugmentTimm(probability=0.0)
-  assert not drawn(none, images=50)
+  assert not drawn(RandAugmentTimm(probability=0.0), images=50)
 
 
 def test_three_augment_is_one_of_three():
   seen = drawn(ThreeAugment())
-  assert sum(map(len, seen.values())) == 2000
-  assert {name: round(len(each) / 2000, 1) for name, each in seen.items()} == dict.fromkeys(
-    ("grey", "solarize", "blur"), 0.3
-  )
+  assert {*seen} == {"grey", "solarize", "blur"}
+  counts = [len(each) for each in seen.values()]
+  assert sum(counts) == 2000
+  assert [round(count / 2000, 1) for count in counts] == [0.3] * 3
   assert values(seen, "solarize") == [128]
   radii = np.array(values(seen, "blur"))
   assert (radii.min(), radii.max(), radii.mean()) == pytest.approx((0.1, 2, 1.05), abs=0.05)
 
 
 def test_color_jitter_has_all_three_in_every_order():
-  step, orders, factors = ColorJitter(strength=0.3), set(), []
   rng = np.random.default_rng(0)
-  for _ in range(200):
-    operations = step.draw(rng, 32)
-    orders.add(tuple(each.func.__name__ for each in operations))
-    factors += [each.keywords["factor"] for each in operations]
+  steps = [ColorJitter(strength=0.3).draw(rng, 32) for _ in range(200)]
+  orders = {tuple(each.func.__name__ for each in step) for step in steps}
   assert len(orders) == 6
   assert all(len({*order}) == 3 for order in orders)
+  factors = [each.keywords["factor"] for step in steps for each in step]
   assert (min(factors), max(factors)) == pytest.approx((0.7, 1.3), abs=0.01)
 
 
@@ -171,11 +163,22 @@ def transform(steps, **changes):
 
 
 def test_batches_are_a_function_of_seed_and_position():
-  source, prepared = jpegs(30), transform(STEPS)
-  whole = train(source, steps=4, cut=prepared, side=16)
-  assert_equal(train(source, steps=2, start_step=2, cut=prepared, side=16, threads=3), whole[2:])
-  other = train(source, steps=1, cut=prepared, side=16, seed=9)
+  source, options = jpegs(30), dict(cut=transform(STEPS), side=16)
+  whole = train(source, steps=4, **options)
+  assert_equal(train(source, steps=2, start_step=2, threads=3, **options), whole[2:])
+  other = train(source, steps=1, seed=9, **options)
   assert (other[0]["image"] != whole[0]["image"]).any()
+
+
+def step(operation):
+  """A step without draws."""
+
+  def draw(rng, side):
+    del rng
+    assert side == 16
+    return [operation]
+
+  return types.SimpleNamespace(draw=draw)
 
 
 def test_crop_and_flip_are_the_same_with_and_without_steps():
@@ -183,25 +186,9 @@ def test_crop_and_flip_are_the_same_with_and_without_steps():
   pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
   for changes in ({}, {"train_resize": 20}):
     crop = transform((), **changes)(pixels, rng=rng()).pixels
-    inverted = transform((Inverted(),), **changes)(pixels, rng=rng()).pixels
-    np.testing.assert_array_equal(inverted, 255 - crop)
-
-
-class Inverted:
-  """A step without draws."""
-
-  def draw(self, rng, side):
-    del rng
-    assert side == 16
-    return [lambda pixels: 255 - pixels]
-
-
-def test_steps_follow_one_another_in_their_order():
-  add = lambda number: type("Add", (), {"draw": lambda *_: [lambda x: x // 2 + np.uint8(number)]})()
-  pixels = np.zeros((16, 16, 3), np.uint8)
-  one = transform((add(10), add(1)))(pixels, rng=np.random.default_rng(0)).pixels
-  other = transform((add(1), add(10)))(pixels, rng=np.random.default_rng(0)).pixels
-  assert (one.max(), other.max()) == (6, 10)
+    steps = (step(lambda x: 255 - x), step(lambda x: x // 2), step(lambda x: x + np.uint8(1)))
+    out = transform(steps, **changes)(pixels, rng=rng()).pixels
+    np.testing.assert_array_equal(out, (255 - crop) // 2 + 1)  # in this order
 
 
 SUMS = {
@@ -231,12 +218,15 @@ def test_the_list_is_read_and_written_in_its_order():
   config = resolved.config(data=Data(augment=[ColorJitter(strength=0.2), RandAugment(magnitude=7)]))
   again = from_dict(to_dict(config))
   assert again.data.augment == (ColorJitter(0.2), RandAugment(2, 7.0))
-  words = "[{'kind': 'random_erasing'}, {'kind': 'color_jitter', 'strength': 0.1}]"
-  replaced = overrides.replaced(again, {"data.augment": words})
-  assert replaced.data.augment == (RandomErasing(), ColorJitter(0.1))
-  assert overrides.replaced(again, {"data.augment": "()"}).data.augment == ()
-  single = overrides.replaced(again, {"data.augment": "{'kind': 'three_augment'}"})
-  assert single.data.augment == (ThreeAugment(),)
+  for words, steps in {
+    "[{'kind': 'random_erasing'}, {'kind': 'color_jitter', 'strength': 0.1}]": (
+      RandomErasing(),
+      ColorJitter(0.1),
+    ),
+    "()": (),
+    "{'kind': 'three_augment'}": (ThreeAugment(),),
+  }.items():
+    assert overrides.replaced(again, {"data.augment": words}).data.augment == steps
 
 
 def test_a_recipe_is_written_with_its_steps():
@@ -248,26 +238,31 @@ def test_a_recipe_is_written_with_its_steps():
   assert from_dict(names["get_config"]().to_dict()) == config
 
 
-@pytest.mark.parametrize(
-  ("text", "message"),
-  [
-    ("rand_augment", r"augment='rand_augment' cannot be read as tuple; try \[{'kind': 'rand_augm"),
-    ("['rand_augment']", r"holds 'rand_augment'; write a list such as \[{'kind': 'rand_augment'}"),
-    ("[{'kind': 'randaug'}]", r"augment\[0\]\.kind='randaug' is not a choice; nearest: rand_augm"),
-    ("[{'layers': 2}]", r"augment\[0\]\.kind='' is not a choice"),
-    ("[{'kind': 'rand_augment', 'magnitude': 31}]", r"\[0\]\.magnitude=31\.0 is too large .* 30"),
-    ("[{'kind': 'rand_augment', 'layers': 0}]", r"\[0\]\.layers=0 is too small .*least is 1"),
-    ("[{'kind': 'rand_augment', 'm': 9}]", r"augment\[0\]\.m is not a setting"),
-    ("[{'kind': 'rand_augment_timm', 'magnitude': 11}]", r"magnitude=11\.0 is too large .* 10"),
-    ("[{'kind': 'random_erasing', 'probability': 2}]", "probability=2.0 is too large"),
-  ],
-)
-def test_mistakes_in_the_list(text, message):
+# The setting, its value, and what the message says.
+MISTAKES = [
+  ("data.augment", "rand_augment", r"augment='rand_augment' .* as tuple; try \[{'kind': 'rand_au"),
+  (
+    "data.augment",
+    "['rand_augment']",
+    r"holds 'rand_augment'; write .* \[{'kind': 'rand_augm",
+  ),
+  ("data.augment", "[{'kind': 'randaug'}]", r"augment\[0\]\.kind='randaug' .*; nearest: rand_augm"),
+  ("data.augment", "[{'layers': 2}]", r"augment\[0\]\.kind='' is not a choice"),
+  ("data.augment", "[{'kind': 'rand_augment', 'm': 9}]", r"augment\[0\]\.m is not a setting"),
+  *(
+    ("data.augment", f"[{{'kind': '{kind}', '{name}': {value}}}]", message)
+    for kind, name, value, message in (
+      ("rand_augment", "magnitude", 31, r"\[0\]\.magnitude=31\.0 is too large .* 30"),
+      ("rand_augment", "layers", 0, r"\[0\]\.layers=0 is too small .*least is 1"),
+      ("rand_augment_timm", "magnitude", 11, r"magnitude=11\.0 is too large .* 10"),
+      ("random_erasing", "probability", 2, "probability=2.0 is too large"),
+    )
+  ),
+  ("evaluate.test.augment", "[{'kind': 'cut'}]", r"evaluate\.test\.augment is not a setting"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), MISTAKES)
+def test_mistakes_in_the_list(key, value, message):
   with pytest.raises(ConfigError, match=message):
-    overrides.replaced(resolved.config(), {"data.augment": text})
-
-
-def test_sets_that_are_scored_have_no_augmentation():
-  changes = {"evaluate.test.source": "digits", "evaluate.test.augment": "[{'kind': 'cut'}]"}
-  with pytest.raises(ConfigError, match=r"evaluate\.test\.augment is not a setting"):
-    overrides.replaced(resolved.config(), changes)
+    overrides.replaced(resolved.config(), {"evaluate.test.source": "digits", key: value})

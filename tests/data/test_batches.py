@@ -42,21 +42,20 @@ def test_each_image_comes_as_often_as_the_settings_say():
   np.testing.assert_array_equal([item.row["image"] for item in first], batch["image"])
 
 
-def test_evaluation_batches_are_as_large_as_a_part_of_a_step():
-  reader, source = Reader(DATA, MESH, 32, 2), digits("test")
+@pytest.mark.parametrize(
+  ("batch_size", "accumulation", "images", "size"),
+  [(32, 2, 360, 16), *((256, 1, *one) for one in ((1, 64), (64, 64), (65, 128), (300, 256)))],
+)
+def test_evaluation_batches_have_the_size_of_a_part_of_a_step_or_of_a_small_set(
+  batch_size, accumulation, images, size
+):
+  """That of a small set is of eight rows, or more, on each of eight devices."""
+  reader = Reader(DATA, MESH, batch_size, accumulation)
+  source = sources.Subset(digits("test"), images)
   for found in (reader.evaluation(source, resize=0, squeeze=False), reader.squares(source)):
     read = list(found)
-    assert {len(batch["mask"]) for batch in read} == {16}
-    assert sum(batch["mask"].sum() for batch in read) == 360
-
-
-@pytest.mark.parametrize(("images", "size"), [(1, 64), (64, 64), (65, 128), (300, 256), (360, 256)])
-def test_a_small_set_has_a_batch_of_its_own(images, size):
-  """Of eight rows, or more, on each of eight devices; larger sets have the usual one."""
-  source = sources.Subset(digits("test"), images)
-  read = list(Reader(DATA, MESH, 256, 1).evaluation(source, resize=0, squeeze=False))
-  assert {len(batch["mask"]) for batch in read} == {size}
-  assert sum(batch["mask"].sum() for batch in read) == len(source)
+    assert {len(batch["mask"]) for batch in read} == {size}
+    assert sum(batch["mask"].sum() for batch in read) == len(source)
 
 
 @pytest.mark.parametrize("resize", [0, 12])

@@ -1,5 +1,6 @@
 """Copies on the disk: bounded, checked, and shared by processes."""
 
+import hashlib
 import os
 import threading
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.data import numbered
 from vit_jax.config import Data, Dataset
-from vit_jax.data import byte_ranges, datasets, disk_cache
+from vit_jax.data import datasets, disk_cache
 
 
 @pytest.fixture
@@ -46,30 +47,19 @@ def test_a_copy_that_is_damaged_is_made_again(kept, caplog):
   assert kept.read("a", 49, lambda: b"another size") == b"another size"
 
 
-def test_the_least_recently_used_go_first(kept, monkeypatch):
-  monkeypatch.setattr(disk_cache, "_FOLDERS", "0")
-  kept = disk_cache.Copies(kept.root, 1000)
-  monkeypatch.setattr(disk_cache.hashlib, "sha256", lambda name: Digest(name))
-  for number in range(18):
-    assert read(kept, f"{number:02}")
-    (kept.root / "0" / f"{number:02}").touch()
-    os.utime(kept.root / "0" / f"{number:02}", ns=(number, number))
-  assert not read(kept, "00")  # used now
-  assert read(kept, "18")
-  assert not read(kept, "00")
-  assert not read(kept, "17")
-  assert read(kept, "01")
+def test_the_least_recently_used_go_first(kept):
+  """The names are of one of the 16 folders, which has room for 18 copies of 54 bytes."""
+  hashes = {f"{i}": hashlib.sha256(b"%d" % i).hexdigest() for i in range(999)}
+  names = [name for name, digest in hashes.items() if digest[0] == "0"][:19]
+  ages = [(5 * place + 3) % 18 for place in range(18)]  # in another order than they are written
+  for name, age in zip(names, ages, strict=False):
+    assert read(kept, name)
+    os.utime(kept.root / "0" / hashes[name][1:40], ns=(age, age))
+  oldest = [names[ages.index(age)] for age in range(18)]
+  assert not read(kept, oldest[0])  # used now
+  found = [read(kept, name) for name in (names[18], oldest[0], oldest[17], oldest[1])]
+  assert found == [True, False, False, True]
   assert kept.bytes() <= 1000
-
-
-class Digest:
-  """A hash that shows its name."""
-
-  def __init__(self, name):
-    self._name = name.decode()
-
-  def hexdigest(self):
-    return f"0{self._name}"
 
 
 def test_all_files_together_are_bounded_also_of_several_writers(kept):
@@ -108,11 +98,11 @@ def test_a_disk_that_cannot_be_written_is_told_once(kept, caplog):
 def test_the_first_lines_of_a_run_tell_what_is_kept(tmp_path, monkeypatch):
   source = numbered.numbered(3)
   lines = lambda: datasets.notes([datasets.NamedDataset("config.data.train", Dataset(), source)])
-  monkeypatch.setattr(byte_ranges, "COPIES", tmp_path)
-  monkeypatch.setattr(byte_ranges, "_copies", byte_ranges._copies)  # restored at the end
+  monkeypatch.setenv("HOME", str(tmp_path))
   datasets.opener_of(Data(bucket_cache=2.0))
   assert lines() == []  # of images on this machine nothing is kept
   source.distant = True
-  assert lines() == [f'Images from buckets are kept in "{tmp_path}": 0.00 GB now, 2.00 GB at most.']
+  kept = f'kept in "{tmp_path}/.cache/vit_jax/buckets": 0.00 GB now, 2.00 GB at most.'
+  assert lines() == [f"Images from buckets are {kept}"]
   datasets.opener_of(Data())
   assert lines() == []

@@ -1,6 +1,5 @@
 """Data in buckets, by real servers of both protocols: as on this machine, bit for bit."""
 
-import contextlib
 import io
 import itertools
 import logging
@@ -10,11 +9,11 @@ import pytest
 from pyarrow import parquet
 
 from tests import buckets
-from tests.data import digit_files, numbered
+from tests.data import digit_files
+from tests.data.numbered import assert_equal, train
 from tests.data.opened import assert_same, every, open_source
-from tests.data.test_every_source import CUT, assert_equal, batches
-from vit_jax.config import ConfigError
-from vit_jax.data import byte_ranges, leakage, pipeline, sources
+from tests.data.test_every_source import CUT, batches
+from vit_jax.data import byte_ranges, leakage, sources
 from vit_jax.data.sources import Mixed, SourceError, Subset
 from vit_jax.extras.buckets import client
 from vit_jax.extras.sources import webdataset
@@ -61,14 +60,19 @@ def folder(proxy):
   return path_of(f"{proxy.url}/new/{next(NUMBERS)}")
 
 
+def write_table(path, columns):
+  stream = io.BytesIO()
+  parquet.write_table(pyarrow.table(columns), stream)
+  files.write_bytes(path, stream.getvalue())
+
+
 def test_batches_are_those_of_files_here(made):
   for split, *specs in made.values():
     here, there = (open_source(spec, split) for spec in specs)
     assert (there.distant, here.distant) == (True, False)
     assert (there.identity, there.class_names) == (here.identity, here.class_names)
     assert [there.labels(i) for i in range(0, 60, 7)] == [here.labels(i) for i in range(0, 60, 7)]
-    for start, hosts in ((0, 1), (77, 2)):
-      options = dict(start=start, hosts=hosts)
+    for options in ({}, dict(start_step=5, hosts=2)):
       assert_equal(batches(there, **options), batches(here, **options))
 
 
@@ -79,17 +83,32 @@ def test_a_path_is_recognised_by_what_is_there(made):
     folder = path.removesuffix("/{0..1}.tar")
     assert [sources.recognised(path), sources.anywhere(path)] == [spec] * 2, name
     assert sources.recognised(folder) == f"{name}:{folder}"
-  with pytest.raises(SourceError, match="there is no file or folder of that name"):
-    open_source("gs://bucket/none")
 
 
 @ONE
-def test_what_must_be_on_a_disk_is_refused(made):
-  for spec in ("hf:gs://bucket/data/wds", "objectnet:gs://bucket/data/folder"):
-    with pytest.raises(ValueError, match="is a URL, and only files and folders of this machine"):
+def test_what_cannot_be_opened(made, folder):
+  out = "/".join([".."] * 9)
+  files.write_text(folder / "list.csv", f"path,label\n{out}/x.jpg,x\n")
+  on_a_disk = "is a URL, and only files and folders of this machine"
+  for spec, message in {
+    "gs://bucket/none": "there is no file or folder of that name",
+    "hf:gs://bucket/data/wds": on_a_disk,
+    "objectnet:gs://bucket/data/folder": on_a_disk,
+    "tfds:gs://bucket/data/wds": r"has no dataset_info\.json",
+    f"csv:{folder}/list.csv": "leads out of the bucket",
+  }.items():
+    with pytest.raises(ValueError, match=message):
       open_source(spec)
-  with pytest.raises(SourceError, match=r"has no dataset_info\.json"):
-    open_source("tfds:gs://bucket/data/wds", "train")
+
+
+@ONE
+def test_a_shard_that_is_not_there_is_refused_at_the_start(made, folder):
+  split, here, _ = made["tfds"]
+  files.copy(path_of(here.partition(":")[2]), folder)
+  (shard,) = files.matching(folder, "*array_record*")
+  files.remove(shard)
+  with pytest.raises(SourceError, match=f'There is no file "{shard}": prepare'):
+    open_source(f"tfds:{folder}", split)
 
 
 @ONE
@@ -102,7 +121,7 @@ def test_a_dataset_is_found_by_its_name(made, monkeypatch):
 
 
 @ONE
-def test_a_table_here_names_images_in_a_bucket(made, tmp_path):
+def test_a_table_here_names_images_in_a_bucket(made, folder, tmp_path):
   table = tmp_path / "list.csv"
   url = "gs://bucket/data/csv/images"
   table.write_text(f"{url}/000.png,x\n{url}/001.png,y\n")
@@ -111,10 +130,12 @@ def test_a_table_here_names_images_in_a_bucket(made, tmp_path):
   assert [source[i].image for i in range(2)] == [whole[i].image for i in range(2)]
   assert leakage.shared(source, whole).images == 2
   table.write_text(f"{url}/000.png,x\n{url}/none.png,y\n")
-  with pytest.raises(
-    SourceError, match=r'1 of 2 images .* "gs://bucket/data/csv/images/none\.png"'
-  ):
+  said = r'1 of 2 images .* "gs://bucket/data/csv/images/none\.png"'
+  with pytest.raises(SourceError, match=said):
     open_source(f"csv:{table}")
+  write_table(tmp_path / "t.parquet", {"image": [f"{url}/000.png"], "label": ["x"]})
+  source = open_source(f"parquet:{tmp_path}/t.parquet")
+  assert (source.distant, source[0].image) == (True, whole[0].image)
 
 
 @ONE
@@ -143,28 +164,6 @@ def test_a_table_names_images_that_do_not_change(folder, proxy):
     open_source(f"parquet:{folder}/t.parquet")[0]
 
 
-@ONE
-def test_a_table_here_with_images_in_a_bucket_is_read_ahead(folder, tmp_path, proxy):
-  files.write_bytes(folder / "0.png", b"image")
-  write_table(tmp_path / "t.parquet", {"image": [f"{folder}/0.png"], "label": ["x"]})
-  source = open_source(f"parquet:{tmp_path}/t.parquet")
-  assert (source.distant, source[0].image) == (True, b"image")
-
-
-def write_table(path, columns):
-  stream = io.BytesIO()
-  parquet.write_table(pyarrow.table(columns), stream)
-  files.write_bytes(path, stream.getvalue())
-
-
-@ONE
-def test_a_path_out_of_the_bucket_is_refused(folder, proxy):
-  out = "/".join([".."] * 9) + "/x.jpg"
-  files.write_text(folder / "list.csv", f"path,label\n{out},x\n")
-  with pytest.raises(ConfigError, match="leads out of the bucket"):
-    open_source(f"csv:{folder}/list.csv")
-
-
 def test_an_object_that_changes_or_goes_ends_the_run(made, folder, proxy):
   patterns = {"folder": ("0/*.png", 0), "wds": ("1.tar", 59), "tfds": ("*-of-*", 0)}
   for name in made.keys() & patterns:
@@ -184,16 +183,6 @@ def test_an_object_that_changes_or_goes_ends_the_run(made, folder, proxy):
 
 
 @ONE
-def test_a_shard_that_is_not_there_is_refused_at_the_start(made, folder):
-  split, here, _ = made["tfds"]
-  files.copy(path_of(here.partition(":")[2]), folder)
-  (shard,) = files.matching(folder, "*array_record*")
-  files.remove(shard)
-  with pytest.raises(SourceError, match=f'There is no file "{shard}": prepare'):
-    open_source(f"tfds:{folder}", split)
-
-
-@ONE
 def test_requests_that_fail_are_made_again(made, proxy):
   for name in ("folder", "tfds", "parquet"):
     split, here, there = made[name]
@@ -203,24 +192,14 @@ def test_requests_that_fail_are_made_again(made, proxy):
 
 
 @ONE
-def test_an_image_that_cannot_be_read_is_named_and_left_out(made, proxy, caplog):
+def test_an_image_that_cannot_be_read_is_left_out_and_a_bucket_ends_the_run(made, proxy, caplog):
   source = open_source(made["folder"][2])
-  options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
-  read = pipeline.train_batches(source, layout=numbered.layout(source, CUT), **options)
-  with contextlib.closing(read), proxy.refusing(503), caplog.at_level(logging.WARNING):
-    batch = next(read)
+  with proxy.refusing(503), caplog.at_level(logging.WARNING):
+    (batch,) = train(source, steps=1, batch_size=2, cut=CUT)
   assert batch["mask"].tolist() == [0, 0]
   assert caplog.text.count("Broken image, left out of training: gs://bucket/data/folder/") == 2
-
-
-@ONE
-def test_a_bucket_that_may_not_be_read_ends_the_run(made, proxy):
-  source = open_source(made["folder"][2])
-  options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
-  read = pipeline.train_batches(source, layout=numbered.layout(source, CUT), **options)
-  refused = pytest.raises(ValueError, match="permission denied")
-  with contextlib.closing(read), proxy.refusing(403), refused:
-    next(read)
+  with proxy.refusing(403), pytest.raises(ValueError, match="permission denied"):
+    train(source, steps=1, batch_size=2, cut=CUT)
 
 
 @ONE

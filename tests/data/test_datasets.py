@@ -2,16 +2,15 @@
 
 import dataclasses
 
+from tests.data.opened import tree
 from vit_jax.config import Dataset
 from vit_jax.data import datasets
 from vit_jax.data.sources.subset import write_exclusions
 
 
 def test_the_table_has_every_dataset_and_each_note_once(tmp_path):
-  for name in ("a/1.png", "a/2.png", "b/3.png", "b/4.png", "b/5.heic", ".DS_Store"):
-    (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "in" / name).touch()
-  folder = f"folder:{tmp_path}/in"
+  names = ("a/1.png", "a/2.png", "b/3.png", "b/4.png", "b/5.heic", ".DS_Store")
+  folder = f"folder:{tree(tmp_path / 'in', *names)}"
   opener = datasets.Opener(max_pixels=1, threads=0, allow_overlap=False)
   write_exclusions(tmp_path / "out.txt", opener.source(Dataset(folder)), [0])
   opener.open("config.data.train", Dataset(folder, "[:50%]"))

@@ -9,96 +9,108 @@ import pytest
 import simplejpeg
 from PIL import ExifTags, Image, ImageOps
 
-from tests.data.pictures import (
-  CAP,
-  assert_near,
-  decode,
-  naive_rgb,
-  picture,
-  png16,
-  saved,
-  stored,
-  whole,
-)
+from tests.data.pictures import CAP, assert_near, decode, naive_rgb, picture, saved, stored, whole
 from tests.data.tiff import tiff
 from vit_jax.data import image_files, images, jpeg
 from vit_jax.extras.preparation import quality
 
 
-def coloured(indices, colours, **options):
+def coloured(indices, colours, file_format="PNG", **options):
   """A palette image of one row."""
   image = Image.fromarray(np.array([indices], np.uint8)).convert("P")
   image.putpalette([value for colour in colours for value in colour])
-  return saved(image, options.pop("file_format", "PNG"), **options)
+  return saved(image, file_format, **options)
 
 
-RED, GREEN, BLUE, WHITE = [255, 0, 0], [0, 255, 0], [0, 0, 255], [255] * 3
+def segment(marker: int, content: bytes) -> bytes:
+  return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
+
+
+def replicated(grey) -> np.ndarray:
+  return np.stack([grey] * 3, -1)
+
+
+def twelve_bits(samples):
+  """A TIFF of (8, 8) samples."""
+  first, second = samples.reshape(-1, 2).T
+  packed = np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], -1)
+  return tiff(packed.astype(np.uint8).reshape(8, 12), t256=8, t258=12)
+
+
+def bmp_of_16_bits(*pixels):
+  """A row of pixels, whose samples have 5, 6 and 5 bits."""
+  header = struct.pack("<IiiHHIIiiII", 40, len(pixels), 1, 1, 16, 3, 0, 0, 0, 0, 0)
+  masks = struct.pack("<III", 0xF800, 0x7E0, 0x1F)
+  at = 14 + len(header) + len(masks)
+  start = b"BM" + struct.pack("<IHHI", at + 4, 0, 0, at)
+  return start + header + masks + struct.pack(f"<{len(pixels)}H", *pixels)
+
+
+RED, GREEN, BLUE, WHITE, BLACK = [255, 0, 0], [0, 255, 0], [0, 0, 255], [255] * 3, [0] * 3
 PIXELS = picture()
-ARRAY = lambda *pixels: np.array([pixels], np.uint8)
-EXACT = {
-  "png": (saved(PIXELS, "PNG"), PIXELS),
-  "webp": (saved(PIXELS, "WEBP", lossless=True), PIXELS),
-  "png of one bit": (saved(np.eye(9, dtype=bool), "PNG"), np.stack([np.eye(9) * 255] * 3, -1)),
-  "palette": (coloured([0, 1, 2], [RED, GREEN, BLUE]), [[RED, GREEN, BLUE]]),
+GREY = PIXELS[..., 0]
+DARK = PIXELS // 20
+WIDE = np.uint16(GREY) * 257
+SAMPLES = np.linspace(0, 4095, 64).astype(np.uint16).reshape(8, 8)
+ROW = lambda *pixels: np.array([pixels], np.uint8)
+CLEAR = ROW([200, 100, 0, 255], [9, 9, 9, 0])
+GIFS = [Image.fromarray(picture(seed=seed)).quantize(64) for seed in (0, 1)]
+FINE = dict(quality=98, subsampling=0)
+JPEG = saved(PIXELS, "JPEG", **FINE)
+BROKEN_EXIF = segment(0xE1, b"Exif\0\0" + b"II*\0\xff\xff\xff\x7f" + b"\1" * 20)
+# The name of a file: (its content, its pixels, by how many levels they may differ).
+DECODED = {
+  "png": (saved(PIXELS, "PNG"), PIXELS, 0),
+  "grey png": (saved(GREY, "PNG"), replicated(GREY), 0),
+  "png of one bit": (saved(np.eye(9, dtype=bool), "PNG"), replicated(np.eye(9) * 255), 0),
+  "webp": (saved(PIXELS, "WEBP", lossless=True), PIXELS, 0),
+  "jpeg": (JPEG, PIXELS, 6),
+  "progressive jpeg": (saved(PIXELS, "JPEG", progressive=True, **FINE), PIXELS, 6),
+  "jpeg of rgb": (saved(PIXELS, "JPEG", keep_rgb=True, **FINE), PIXELS, 6),
+  "grey jpeg": (saved(GREY, "JPEG", quality=98), replicated(GREY), 4),
+  "jpeg with broken exif": (JPEG[:2] + BROKEN_EXIF + JPEG[2:], PIXELS, 6),
+  "palette": (coloured([0, 1, 2], [RED, GREEN, BLUE]), [[RED, GREEN, BLUE]], 0),
   "transparent colour of a palette": (
     coloured([0, 1, 2], [RED, GREEN, BLUE], transparency=1),
     [[RED, WHITE, BLUE]],
+    0,
   ),
-  "transparent gif": (
-    coloured([0, 1], [RED, GREEN], transparency=1, file_format="GIF"),
-    [[RED, WHITE]],
-  ),
-  "alpha": (saved(ARRAY([200, 100, 0, 255], [9, 9, 9, 0]), "PNG"), [[[200, 100, 0], WHITE]]),
-  "half of alpha": (saved(ARRAY([200, 100, 0, 51]), "PNG"), [[[244, 224, 204]]]),
-  "webp with alpha": (
-    saved(ARRAY([200, 100, 0, 255], [9, 9, 9, 0]), "WEBP", lossless=True),
-    [[[200, 100, 0], WHITE]],
-  ),
-  "grey with alpha": (saved(ARRAY([80, 255], [80, 0]), "PNG"), [[[80] * 3, WHITE]]),
+  "transparent gif": (coloured([0, 1], [RED, GREEN], "GIF", transparency=1), [[RED, WHITE]], 0),
+  "alpha": (saved(CLEAR, "PNG"), [[[200, 100, 0], WHITE]], 0),
+  "half of alpha": (saved(ROW([200, 100, 0, 51]), "PNG"), [[[244, 224, 204]]], 0),
+  "webp with alpha": (saved(CLEAR, "WEBP", lossless=True), [[[200, 100, 0], WHITE]], 0),
+  "grey with alpha": (saved(ROW([80, 255], [80, 0]), "PNG"), [[[80] * 3, WHITE]], 0),
   "transparent colour": (
-    saved(ARRAY([1, 2, 3], [40, 50, 60]), "PNG", transparency=(1, 2, 3)),
+    saved(ROW([1, 2, 3], [40, 50, 60]), "PNG", transparency=(1, 2, 3)),
     [[WHITE, [40, 50, 60]]],
+    0,
   ),
+  "gif of two images": (
+    saved(GIFS[0], "GIF", save_all=True, append_images=GIFS[1:]),
+    np.asarray(GIFS[0].convert("RGB")),
+    0,
+  ),
+  "tiff of three pages": (tiff(PIXELS, picture(seed=1), picture(seed=2)), PIXELS, 0),
+  "tiff whose white is 0": (tiff(255 - GREY, photometric=0), replicated(GREY), 0),
+  "tiff of 16 bits whose white is 0": (tiff(65535 - WIDE, photometric=0), replicated(GREY), 0),
+  "tiff of 12 bits": (twelve_bits(SAMPLES), replicated(SAMPLES >> 4), 0),
+  "dark bmp of 16 bits": (bmp_of_16_bits(0, 1 << 5), [[BLACK, [0, 4, 0]]], 0),
+  "bitmap of text": (b"P1\n# no image\n2 1\n0 1\n", [[WHITE, BLACK]], 0),
 }
+for mode in ("RGB", "L", "P", "1"):
+  converted = Image.fromarray(PIXELS).convert(mode)
+  DECODED[f"bmp, {mode}"] = (saved(converted, "BMP"), np.asarray(converted.convert("RGB")), 0)
+for kind in ("PNG", "TIFF", "BMP", "PPM"):
+  DECODED[f"dark {kind}"] = (saved(DARK, kind), DARK, 0)
 
 
-@pytest.mark.parametrize("kind", EXACT)
-def test_colours_palettes_and_transparency_on_white(kind):
-  data, wanted = EXACT[kind]
-  np.testing.assert_array_equal(decode(data), wanted)
-
-
-@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"keep_rgb": True}])
-def test_jpeg(options):
-  data = saved(PIXELS, "JPEG", quality=98, subsampling=0, **options)
-  assert_near(decode(data), PIXELS, tolerance=6)
-
-
-@pytest.mark.parametrize("file_format", ["PNG", "JPEG"])
-def test_grey_is_replicated(file_format):
-  grey = PIXELS[..., 0]
-  out = decode(saved(Image.fromarray(grey), file_format, quality=98))
-  assert_near(out, np.stack([grey] * 3, -1), tolerance=4)
-  np.testing.assert_array_equal(out[..., 0], out[..., 2])
-
-
-def test_of_several_images_the_first_is_read():
-  first, second = (Image.fromarray(picture(seed=seed)).quantize(64) for seed in (0, 1))
-  data = saved(first, "GIF", save_all=True, append_images=[second])
-  np.testing.assert_array_equal(decode(data), np.asarray(first.convert("RGB")))
-  pages = [picture(seed=seed) for seed in range(3)]
-  np.testing.assert_array_equal(decode(tiff(*pages)), pages[0])
-
-
-@pytest.mark.parametrize("channels", [(), (3,)])
-def test_16_bits_are_scaled_not_clipped(channels):
-  ramp = np.linspace(0, 65535, 64).reshape(8, 8, *(1 for _ in channels))
-  samples = np.broadcast_to(ramp, (8, 8, *channels)).astype(np.uint16)
-  out = decode(png16(samples))
-  wanted = samples / 257
-  wanted = wanted if channels else np.stack([wanted] * 3, -1)
-  assert np.abs(out - wanted).max() <= 1
-  assert (out.min(), out.max()) == (0, 255)
+@pytest.mark.parametrize("kind", DECODED)
+def test_every_kind_of_file_has_the_right_colours_on_white(kind):
+  data, wanted, tolerance = DECODED[kind]
+  out = decode(data)
+  assert_near(out, np.array(wanted), tolerance=tolerance)
+  if "grey" in kind:
+    np.testing.assert_array_equal(out[..., 0], out[..., 2])
 
 
 def without_adobe_marker(data: bytes) -> bytes:
@@ -134,31 +146,31 @@ def test_jpeg_with_chroma_sampled_in_a_rare_way(factors):
   assert whole(data, size=8).shape == (8, 8, 3)
 
 
-LOSSLESS = {"WEBP": {"lossless": True}, "JPEG": {"quality": 98, "subsampling": 0}}
-LOSSLESS["AVIF"] = {"quality": 98, "subsampling": "4:4:4"}
+# --- orientation ---
+
+# By format: how it is written, and by how many levels its pixels may differ.
+TURNED = {
+  "JPEG": (FINE, 10),
+  "PNG": ({}, 0),
+  "WEBP": (dict(lossless=True), 0),
+  "AVIF": (dict(quality=98, subsampling="4:4:4"), 10),
+  "TIFF": (dict(deflate=False), 0),
+  "TIFF, deflate": (dict(deflate=True), 0),
+}
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "AVIF"])
+@pytest.mark.parametrize("kind", TURNED)
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation_is_applied(file_format, orientation):
+def test_exif_orientation_is_applied(kind, orientation):
   upright, exif = picture(16, 24), Image.Exif()
   exif[ExifTags.Base.Orientation] = orientation
-  options = LOSSLESS.get(file_format, {})
-  data = saved(stored(upright, orientation), file_format, exif=exif.tobytes(), **options)
-  assert_near(decode(data), upright, tolerance=10 if file_format in ("JPEG", "AVIF") else 0)
+  options, tolerance = TURNED[kind]
+  if kind.startswith("TIFF"):
+    data = tiff(stored(upright, orientation), t274=orientation, **options)
+  else:
+    data = saved(stored(upright, orientation), kind, exif=exif.tobytes(), **options)
+  assert_near(decode(data), upright, tolerance=tolerance)
   assert_near(whole(data, size=24), cv2.resize(upright, (24, 24)), tolerance=10)
-
-
-@pytest.mark.parametrize("deflate", [False, True])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_orientation_of_a_tiff_is_applied_once(orientation, deflate):
-  upright = picture(16, 24)
-  out = decode(tiff(stored(upright, orientation), deflate=deflate, t274=orientation))
-  np.testing.assert_array_equal(out, upright)
-
-
-def segment(marker: int, content: bytes) -> bytes:
-  return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
 
 
 @pytest.mark.parametrize(
@@ -174,32 +186,25 @@ def segment(marker: int, content: bytes) -> bytes:
 )
 def test_exif_may_lie_anywhere_before_the_pixels(before, gap):
   upright = picture(16, 24)
-  data = saved(stored(upright, 6), "JPEG", quality=98, subsampling=0)
+  data = saved(stored(upright, 6), "JPEG", **FINE)
   directory = struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, 6, 0, 0)
   content = b"II*\0" + struct.pack("<I", 8 + gap) + bytes(gap) + directory
-  data = data[:2] + before + segment(0xE1, b"Exif\0\0" + content) + data[2:]
-  assert_near(decode(data), upright, tolerance=8)
-  expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
-  assert_near(decode(data), expected, tolerance=2)
+  exif = segment(0xE1, b"Exif\0\0" + content)
+  turned = data[:2] + before + exif + data[2:]
+  assert_near(decode(turned), upright, tolerance=8)
+  expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(turned))))
+  assert_near(decode(turned), expected, tolerance=2)
+  assert jpeg.exif(data[:-2] + exif + data[-2:]) == b""  # what follows the first scan is none
 
 
-def test_what_follows_the_first_scan_is_no_exif():
-  data = saved(PIXELS, "JPEG", quality=98, subsampling=0)
-  content = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)
-  assert jpeg.exif(data[:-2] + segment(0xE1, b"Exif\0\0" + content) + data[-2:]) == b""
-
-
-def test_broken_exif_does_not_cost_the_image():
-  data = saved(PIXELS, "JPEG", quality=98, subsampling=0)
-  rubbish = b"Exif\0\0" + b"II*\0\xff\xff\xff\x7f" + b"\1" * 20
-  assert_near(decode(data[:2] + segment(0xE1, rubbish) + data[2:]), PIXELS, tolerance=6)
+# --- pixels ---
 
 
 def test_arrays_pass_through():
   assert images.as_rgb(PIXELS, max_pixels=CAP) is PIXELS
-  for grey in (PIXELS[..., 0], PIXELS[..., :1]):
+  for grey in (GREY, PIXELS[..., :1]):
     out = images.as_rgb(np.ascontiguousarray(grey), max_pixels=CAP)
-    np.testing.assert_array_equal(out, np.stack([PIXELS[..., 0]] * 3, -1))
+    np.testing.assert_array_equal(out, replicated(GREY))
 
 
 @pytest.mark.parametrize(
@@ -210,10 +215,7 @@ def test_other_arrays_are_refused(pixels):
     images.as_rgb(pixels, max_pixels=CAP)
 
 
-@pytest.mark.parametrize(
-  "file_format", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP", "PPM"]
-)
-def test_the_format_is_told_by_the_content(file_format):
-  data = saved(PIXELS, file_format)
-  assert quality.format_of(data) == file_format
-  assert file_format in image_files.SUFFIXES.values()
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP", "PPM"])
+def test_the_format_is_told_by_the_content(kind):
+  assert quality.format_of(saved(PIXELS, kind)) == kind
+  assert kind in image_files.SUFFIXES.values()

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.data.pictures import CAP, picture
 from vit_jax.data import images
 
-# --- evaluation ---
-
 
 def bilinear(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
   """Half-pixel centres, no antialiasing, written from the definition."""
@@ -20,14 +18,12 @@ def bilinear(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
   def taps(new: int, old: int):
     at = (np.arange(new) + 0.5) * old / new - 0.5
     low = np.floor(at).astype(int)
-    return np.clip(low, 0, old - 1), np.clip(low + 1, 0, old - 1), at - low
+    return np.clip(low, 0, old - 1), np.clip(low + 1, 0, old - 1), (at - low)[:, None]
 
-  (top, bottom, down), (left, right, across) = (
-    taps(height, len(pixels)),
-    taps(width, pixels.shape[1]),
-  )
-  rows = pixels[top] * (1 - down)[:, None, None] + pixels[bottom] * down[:, None, None]
-  return rows[:, left] * (1 - across)[None, :, None] + rows[:, right] * across[None, :, None]
+  top, bottom, down = taps(height, len(pixels))
+  left, right, across = taps(width, pixels.shape[1])
+  rows = pixels[top] * (1 - down[..., None]) + pixels[bottom] * down[..., None]
+  return rows[:, left] * (1 - across) + rows[:, right] * across
 
 
 def check_rounding(found: np.ndarray, exact: np.ndarray):
@@ -88,8 +84,8 @@ def test_evaluation_is_always_the_size_asked_for(height, width, size, more):
   assert out.shape == (size, size, 3)
 
 
-@pytest.mark.parametrize("side", [1, 2, 3, 7, 300])
-@pytest.mark.parametrize("long", [301, 500, 2001])
+@pytest.mark.parametrize("side", [1, 3, 300])
+@pytest.mark.parametrize("long", [301, 2001])
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_middle_of_a_thin_image_is_that_of_the_whole(monkeypatch, side, long, turned):
   pixels = picture(side, long).transpose(1, 0, 2).copy() if turned else picture(side, long)
@@ -113,21 +109,15 @@ def test_the_middle_of_a_thin_image_has_the_centre_of_the_whole(monkeypatch, sid
     assert np.abs(out - out[:, ::-1]).max() <= 1
 
 
-@pytest.mark.parametrize("long", [30_000, 2**25])
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_very_thin_image_needs_little_memory(long, turned):
-  pixels = np.full((long, 1, 3) if turned else (1, long, 3), 90, np.uint8)
+def test_a_very_thin_image_needs_little_memory(turned):
+  pixels = np.full((2**25, 1, 3) if turned else (1, 2**25, 3), 90, np.uint8)
   tracemalloc.start()
   out = images.evaluate_image(pixels, size=224, resize=256, max_pixels=2**26)
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   np.testing.assert_array_equal(out, np.full((224, 224, 3), 90))
   assert peak < 2**24
-
-
-def test_a_crop_larger_than_the_resized_image_is_refused():
-  with pytest.raises(ValueError, match="resize=20 is smaller than the central crop size=24"):
-    images.evaluate_image(picture(), size=24, resize=20, max_pixels=CAP)
 
 
 def test_evaluation_decodes_exactly():
@@ -139,24 +129,20 @@ def test_evaluation_decodes_exactly():
   np.testing.assert_array_equal(out, exact)
 
 
-# --- a random square of the resized image ---
-
-
-def square(pixels, *, seed=0, size=20, resize=32, flip=False):
-  rng = np.random.default_rng(seed)
-  options = dict(size=size, resize=resize, flip=flip, max_pixels=CAP)
-  return images.train_square(pixels, rng=rng, **options).pixels
-
-
 def test_a_random_square_is_cut_out_of_the_whole_resized_image():
   pixels = picture(50, 90)
+
+  def square(seed, flip):
+    options = dict(size=20, resize=32, flip=flip, max_pixels=CAP)
+    return images.train_square(pixels, rng=np.random.default_rng(seed), **options).pixels.tobytes()
+
   whole = images.evaluate_image(pixels, size=32, resize=0, max_pixels=CAP)
   places = [(top, left) for top in range(13) for left in range(13)]
-  known = {whole[top : top + 20, left : left + 20].tobytes(): (top, left) for top, left in places}
+  known = {whole[y : y + 20, x : x + 20].tobytes(): (y, x) for y, x in places}
   known |= {whole[y : y + 20, x : x + 20][:, ::-1].tobytes(): (y, x, "flipped") for y, x in places}
-  flipped = [known[square(pixels, seed=seed, flip=True).tobytes()] for seed in range(200)]
+  flipped = [known[square(seed, True)] for seed in range(200)]
   assert 72 < sum(len(place) == 3 for place in flipped) < 128
-  drawn = [known[square(pixels, seed=seed).tobytes()] for seed in range(400)]
+  drawn = [known[square(seed, False)] for seed in range(400)]
   for axis in range(2):  # 13 places of equal probability: mean 6, within four standard errors
     values = [place[axis] for place in drawn]
     assert set(values) == set(range(13))
@@ -165,9 +151,20 @@ def test_a_random_square_is_cut_out_of_the_whole_resized_image():
 
 
 def test_square_image_is_the_centre_of_the_whole_image_made_square():
-  pixels = np.random.default_rng(0).integers(0, 256, (40, 90, 3), np.uint8)
-  whole = images.evaluate_image(pixels, size=32, resize=0, max_pixels=10**4)
-  cut = images.evaluate_image(pixels, size=28, resize=32, squeeze=True, max_pixels=10**4)
+  pixels = noise(40, 90)
+  whole = images.evaluate_image(pixels, size=32, resize=0, max_pixels=CAP)
+  cut = images.evaluate_image(pixels, size=28, resize=32, squeeze=True, max_pixels=CAP)
   np.testing.assert_array_equal(cut, whole[2:30, 2:30])
-  with pytest.raises(images.BadImage, match="more than the 3599 that are allowed"):
-    images.evaluate_image(pixels, size=28, resize=32, squeeze=True, max_pixels=3599)
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    (dict(resize=20), "resize=20 is smaller than the central crop size=24"),
+    (dict(max_pixels=3599), "more than the 3599 that are allowed"),
+  ],
+)
+def test_what_cannot_be_evaluated(change, message):
+  options = dict(size=24, resize=32, squeeze=True, max_pixels=CAP) | change
+  with pytest.raises(ValueError, match=message):
+    images.evaluate_image(noise(40, 90), **options)

@@ -12,7 +12,8 @@ from PIL import Image
 from tests.data.opened import open_source
 from vit_jax.data import identity
 from vit_jax.data.identity import Identity
-from vit_jax.data.sources import Mixed, Subset, Unlabelled
+from vit_jax.data.sources import Example, Mixed, Subset, Unlabelled
+from vit_jax.data.sources.views import View
 
 KINDS = ("folder", "csv", "unlabelled", "subset", "mix")
 
@@ -20,6 +21,12 @@ KINDS = ("folder", "csv", "unlabelled", "subset", "mix")
 def picture(path, value):
   path.parent.mkdir(parents=True, exist_ok=True)
   Image.fromarray(np.full((8, 8, 3), value, np.uint8)).save(path)
+
+
+def table(root, swapped=False):
+  names = [f"{label}/{row}.bmp,{label}" for label in "ab" for row in range(5)]
+  text = "\n".join(["path,label", *names])
+  (root / "t.csv").write_text(text.replace("a/0.bmp,a", "a/0.bmp,b") if swapped else text)
 
 
 @pytest.fixture
@@ -32,48 +39,41 @@ def photos(tmp_path):
   return root
 
 
-def table(root, swapped=False):
-  names = [f"{label}/{row}.bmp,{label}" for label in "ab" for row in range(5)]
-  text = "\n".join(["path,label", *names])
-  (root / "t.csv").write_text(text.replace("a/0.bmp,a", "a/0.bmp,b") if swapped else text)
+KINDS = {
+  "folder": lambda root: open_source(f"folder:{root}"),
+  "csv": lambda root: open_source(f"csv:{root / 't.csv'}"),
+  "unlabelled": lambda root: Unlabelled(open_source(f"folder:{root}")),
+  "subset": lambda root: Subset(open_source(f"folder:{root}"), 9),
+  "mix": lambda root: Mixed([KINDS["folder"](root), KINDS["csv"](root)]),
+}
 
 
 def known(root, kind):
-  folder, listed = (
-    lambda spec=spec: open_source(spec) for spec in (f"folder:{root}", f"csv:{root / 't.csv'}")
-  )
-  sources = {
-    "folder": folder,
-    "csv": listed,
-    "unlabelled": lambda: Unlabelled(folder()),
-    "subset": lambda: Subset(folder(), 9),
-    "mix": lambda: Mixed([folder(), listed()]),
-  }
-  return identity.of(sources[kind]())
+  return identity.of(KINDS[kind](root))
 
 
 def exchanged(root):
-  (root / "a").rename(root / "c")
-  (root / "b").rename(root / "a")
-  (root / "c").rename(root / "b")
+  for before, after in ("ac", "ba", "cb"):
+    (root / before).rename(root / after)
 
 
-def longer(path):
-  path.write_bytes(path.read_bytes() + b"0")
+def longer(root):
+  with open(root / "b" / "3.bmp", "ab") as file:
+    file.write(b"0")
+
+
+def renamed(before, after):
+  return lambda root: (root / before).rename(root / after)
 
 
 CHANGES = {
   "two folders exchanged": (exchanged, KINDS, "other content"),
   "one image": (lambda root: picture(root / "b" / "3.bmp", 7), KINDS, "other content"),
-  "one size": (lambda root: longer(root / "b" / "3.bmp"), KINDS, "other sizes"),
-  "one more": (lambda root: picture(root / "a" / "9.bmp", 0), ("folder",), "10 -> 11 images"),
-  "a name": (
-    lambda root: (root / "a" / "4.bmp").rename(root / "a" / "5.bmp"),
-    ("folder", "subset"),
-    "other names",
-  ),
-  "a label": (lambda root: table(root, swapped=True), ("csv", "mix"), "other names, labels"),
-  "a class": (lambda root: (root / "a").rename(root / "c"), ("folder",), r"2 \('a', 'b'\) -> 2 "),
+  "one size": (longer, KINDS, "other sizes"),
+  "one more": (lambda root: picture(root / "a" / "9.bmp", 0), ["folder"], "10 -> 11 images"),
+  "a name": (renamed("a/4.bmp", "a/5.bmp"), ["folder", "subset"], "other names"),
+  "a label": (lambda root: table(root, swapped=True), ["csv", "mix"], "other names, labels"),
+  "a class": (renamed("a", "c"), ["folder"], r"2 \('a', 'b'\) -> 2 "),
 }
 
 
@@ -90,49 +90,38 @@ def test_a_change_is_seen_and_a_moved_folder_is_the_same(photos, tmp_path, chang
     assert re.search(words, said), (kind, said)
 
 
-def test_an_image_that_cannot_be_read_now_is_not_taken_for_a_change(photos, monkeypatch):
-  source = open_source(f"folder:{photos}")
-  before = identity.of(source)
+@pytest.mark.parametrize(
+  ("method", "number", "unknown"),
+  [
+    ("__getitem__", errno.EIO, "content"),
+    ("size", errno.ESTALE, "sizes"),
+    ("size", errno.EACCES, "sizes"),
+  ],
+)
+def test_what_cannot_be_read_now_is_not_taken_for_a_change(photos, method, number, unknown):
 
-  def failing(_, index):
-    raise OSError(errno.EIO, "Input/output error")
+  class Failing(View):
+    """A folder one of whose methods fails."""
 
-  monkeypatch.setattr(type(source), "__getitem__", failing)
-  monkeypatch.setattr(identity.retry_reads, "PAUSES", ())
-  now = identity.of(source)
-  assert now.content == ""
+  def failing(self, index):
+    raise OSError(number, "cannot be read now")
+
+  setattr(Failing, method, failing)
+  before = known(photos, "folder")
+  now = identity.of(Failing(open_source(f"folder:{photos}")))
+  assert now == before._replace(**{unknown: ""})
   assert identity.changes(before, now) == identity.changes(now, before) == []
 
 
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES])
-def test_a_size_that_cannot_be_read_now_is_not_taken_for_a_change(photos, monkeypatch, number):
-  before = known(photos, "folder")
-  source = open_source(f"folder:{photos}")
-
-  def size(index):
-    raise OSError(number, "cannot be read now")
-
-  monkeypatch.setattr(source, "size", size)
-  now = identity.of(source)
-  assert now.sizes == ""
-  assert now.content == before.content
-  assert identity.changes(before, now) == []
-  assert identity.changes(now, before) == []
-
-
-def test_of_many_images_some_are_read(monkeypatch):
+def test_of_many_images_some_are_read():
   class Many:
     class_names, identity, multi_label, read = (), "many", False, []
-
-    def __len__(self):
-      return 14_000_000
+    __len__ = lambda self: 14_000_000
+    size = lambda self, index: index + 1
 
     def __getitem__(self, index):
       self.read.append(index)
-      return type("Example", (), {"image": b"x" * 2**20})
-
-    def size(self, index):
-      return index + 1
+      return Example(b"x" * 2**20, (), "")
 
   many = Many()
   assert identity.of(many).images == 14_000_000

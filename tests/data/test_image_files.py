@@ -2,27 +2,19 @@
 
 import contextlib
 import os
-import pathlib
 import signal
 import socket
 
 import pytest
 
+from tests.data.opened import open_source, tree
 from vit_jax.config import RunError
-from vit_jax.data import image_files, records, sources
+from vit_jax.data import image_files, records
 from vit_jax.data.sources import SourceError, subset
 from vit_jax.data.sources.folder import Folder
 from vit_jax.extras.sources import objectnet
 from vit_jax.extras.sources.csv_file import Csv
 from vit_jax.storage import files
-
-
-def write(root: pathlib.Path, *names: str) -> pathlib.Path:
-  """Writes files that contain their own names."""
-  for name in names:
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_bytes(name.encode())
-  return root
 
 
 @contextlib.contextmanager
@@ -41,10 +33,6 @@ def soon():
     signal.signal(signal.SIGALRM, before)
 
 
-def fifo(path):
-  os.mkfifo(path)
-
-
 def bound(path):
   """Makes a socket; its path may be longer than a socket address allows."""
   here = os.getcwd()
@@ -57,14 +45,11 @@ def bound(path):
 
 
 IRREGULAR = {
-  "a FIFO": fifo,
+  "a FIFO": os.mkfifo,
   "a socket": bound,
-  "a folder": lambda path: path.mkdir(),
+  "a folder": os.mkdir,
   "a device": lambda path: path.symlink_to("/dev/zero"),
 }
-
-
-# --- reading ---
 
 
 @pytest.mark.parametrize("kind", IRREGULAR)
@@ -75,56 +60,30 @@ def test_only_regular_files_are_read_and_nothing_is_waited_for(tmp_path, kind):
     files.read_bytes(path, most=10)
 
 
-def test_larger_files_are_not_read(tmp_path):
-  write(tmp_path, "x")
-  os.truncate(tmp_path / "x", 2**40)  # sparse
-  with pytest.raises(OSError, match=r"larger than 10 bytes \(1,099,511,627,776\)"):
-    files.read_bytes(tmp_path / "x", most=10)
-
-
-# --- listing ---
-
-
 def test_images_of_all_folders_below_in_the_order_of_their_paths(tmp_path):
-  names = [
-    f"{folder}{i}{suffix}"
-    for i, suffix in enumerate(image_files.SUFFIXES)
-    for folder in ("", "a/b/")
-  ]
+  names = [f"{at}{i}{end}" for i, end in enumerate(image_files.SUFFIXES) for at in ("", "a/b/")]
   names += ["a/Z.TIFF", "b.d/x.JPeG", "é/ü.png"]
-  write(tmp_path, *names)
-  found = image_files.find(tmp_path)
+  found = image_files.find(tree(tmp_path, *names))
   assert found.names == sorted(names)
   assert found.left_out.in_words() == ""
 
 
 def test_a_name_that_is_not_utf_8(tmp_path):
+  name = os.fsdecode(b"c/\xff.png")
   (tmp_path / "c").mkdir()
-  path = os.fsencode(tmp_path / "c") + b"/\xff.png"
-  with open(path, "wb") as stream:
-    stream.write(b"x")
+  (tmp_path / name).write_bytes(b"x")
   source = Folder(str(tmp_path), split="")
   assert source[0].image == b"x"
-  assert os.fsencode(source[0].name) == path
+  assert source[0].name == f"{tmp_path}/{name}"
 
 
 def test_what_is_left_out_is_counted_by_reason(tmp_path):
-  write(
-    tmp_path,
-    "x.png",
-    ".DS_Store",
-    "in/._x.png",
-    ".git/x.png",
-    "a.heic",
-    "in/b.heic",
-    "c.txt",
-    "README",
-  )
-  fifo(tmp_path / "in" / "pipe.png")
+  hidden = (".DS_Store", "in/._x.png", ".git/x.png")
+  tree(tmp_path, "x.png", *hidden, "a.heic", "in/b.heic", "c.txt", "README")
+  os.mkfifo(tmp_path / "in" / "pipe.png")
   bound(tmp_path / "socket.jpg")
-  (tmp_path / "gone.png").symlink_to("nowhere.png")
-  (tmp_path / "zero.png").symlink_to("/dev/zero")
-  (tmp_path / "self.png").symlink_to("self.png")
+  for name, target in (("gone", "nowhere.png"), ("zero", "/dev/zero"), ("self", "self.png")):
+    (tmp_path / f"{name}.png").symlink_to(target)
   with soon():
     found = image_files.find(tmp_path)
   assert found.names == ["x.png"]
@@ -139,19 +98,15 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
   words = found.left_out.in_words()
   assert words.startswith("4 not regular files (")
   assert "1 without a suffix ('README')" in words
-  assert "\n" not in words
-
-
-def test_many_reasons_and_odd_names_make_one_line_of_bounded_length(tmp_path):
-  write(tmp_path, "x.png", *(f"{i}.a\n{i}" for i in range(50)), "y." + "z" * 200)
+  tree(tmp_path, *(f"{i}.a\n{i}" for i in range(50)), "y." + "z" * 200)
   words = image_files.find(tmp_path).left_out.in_words()
-  assert words.endswith(", 45 others")
+  assert words.endswith(", 51 others")
   assert "\n" not in words
   assert len(words) < 800
 
 
 def test_links_are_followed_and_circles_come_to_an_end(tmp_path):
-  write(tmp_path, "store/1.png", "store/deep/2.png", "class/3.png", "class/z/4.png")
+  tree(tmp_path, "store/1.png", "store/deep/2.png", "class/3.png", "class/z/4.png")
   (tmp_path / "class/5.png").symlink_to("../store/1.png")
   (tmp_path / "class/inner").symlink_to("../store")
   (tmp_path / "class/up").symlink_to("..")  # its folder "class" is already being read
@@ -161,12 +116,9 @@ def test_links_are_followed_and_circles_come_to_an_end(tmp_path):
   assert found.left_out.counts() == {"folders that are read already": 3}
 
 
-# --- a folder of classes ---
-
-
 def test_a_folder_says_what_it_leaves_out(tmp_path):
   images = [f"{c}/{i}.png" for c in "ab" for i in range(4)]
-  write(tmp_path, *images, "loose.png", "a/notes.txt", "b/c/.x", "c/.DS_Store")
+  tree(tmp_path, *images, "loose.png", "a/notes.txt", "b/c/.x", "c/.DS_Store")
   (tmp_path / "c/inner").mkdir()
   source = Folder(str(tmp_path), split="[:50%]")
   (note,) = source.notes
@@ -176,41 +128,40 @@ def test_a_folder_says_what_it_leaves_out(tmp_path):
   for words in ("1 in no class folder ('loose.png')", "'.txt' ('a/notes.txt')", "('b/c/.x')"):
     assert words in note
   assert "1 empty class folders ('c')" in note
-  write(tmp_path, "c/2.heic")
+  tree(tmp_path, "c/2.heic")
   with pytest.raises(SourceError, match=r'c" has no .*Left out: .*with the suffix .\.heic'):
     Folder(str(tmp_path), split="")
 
 
-# --- all other files that a user names ---
+def shard(path):
+  return records.Records([records.Span(str(path), 0, 1)], remedy="restore it")
 
 
-READERS = {
-  "exclude": lambda path: subset.read_exclusions(str(path), sources.open_source("synthetic:2")),
-  "csv": lambda path: Csv(str(path)),
-  "mapping": objectnet._text,
-}
+def exclusions(path):
+  return subset.read_exclusions(str(path), open_source("synthetic:2"))
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_lists_that_are_no_files_are_refused_at_once(tmp_path, reader):
-  fifo(tmp_path / "list")
-  with soon(), pytest.raises(SourceError, match="It is a FIFO, not a file"):
-    READERS[reader](tmp_path / "list")
-
-
-def test_records_are_read_of_regular_files_alone(tmp_path):
-  fifo(tmp_path / "x")
-  shards = records.Records([records.Span(str(tmp_path / "x"), 0, 1)], remedy="restore it")
-  with soon(), pytest.raises(RunError, match="it is not a regular file"):
-    shards[0]
+@pytest.mark.parametrize(
+  ("read", "error", "message"),
+  [
+    (exclusions, SourceError, "It is a FIFO, not a file"),
+    (lambda path: Csv(str(path)), SourceError, "It is a FIFO, not a file"),
+    (objectnet._text, SourceError, "It is a FIFO, not a file"),
+    (lambda path: shard(path)[0], RunError, "it is not a regular file"),
+  ],
+)
+def test_what_is_no_file_is_refused_at_once(tmp_path, read, error, message):
+  os.mkfifo(tmp_path / "list")
+  with soon(), pytest.raises(error, match=message):
+    read(tmp_path / "list")
 
 
 def test_an_image_that_becomes_a_fifo_is_not_waited_for(tmp_path):
-  folder = Folder(str(write(tmp_path / "images", "a/1.png", "b/2.png")), split="")
+  folder = Folder(str(tree(tmp_path / "images", "a/1.png", "b/2.png")), split="")
   (tmp_path / "list.csv").write_text("images/a/1.png,a\nimages/b/2.png,b\n")
   table = Csv(str(tmp_path / "list.csv"))
   (tmp_path / "images/a/1.png").unlink()
-  fifo(tmp_path / "images/a/1.png")
+  os.mkfifo(tmp_path / "images/a/1.png")
   for source in (folder, table):
     with soon(), pytest.raises(OSError, match="It is a FIFO"):
       source[0]

@@ -7,7 +7,7 @@ from tests import resolved
 from tests.data import numbered
 from tests.data.numbered import Listed, whole
 from vit_jax.config import ConfigError, Mesh, ObjectiveSettings, View
-from vit_jax.data import fields, images, pipeline
+from vit_jax.data import fields, images
 from vit_jax.data.batches import Reader
 from vit_jax.data.decoded_cache import Kept
 from vit_jax.data.fields import Field
@@ -49,21 +49,8 @@ def layout(of, given=DECLARED):
   return Layout.of(of, {"image": Crop(lambda image, rng: whole(image), SIDE)}, given)
 
 
-def batches(of, steps=2, made=None, **options):
-  read = pipeline.train_batches(
-    of,
-    layout=made or layout(of),
-    seed=0,
-    batch_size=6,
-    host=0,
-    hosts=1,
-    start=0,
-    threads=2,
-    **options,
-  )
-  found = [next(read) for _ in range(steps)]
-  read.close()
-  return found
+def batches(of, steps=2, made=None):
+  return numbered.train(of, steps=steps, batch_size=6, threads=2, made=made or layout(of))
 
 
 def test_fields_come_with_their_image():
@@ -101,34 +88,29 @@ def test_rows_that_do_not_count_hold_the_padding():
 
 def test_the_last_batch_of_an_evaluation_is_filled_up_with_padding():
   of = source(7)
-  crop = Crop(whole, SIDE)
-  read = pipeline.evaluate_batches(
-    of, layout=Layout.of(of, {"image": crop}, DECLARED), batch_size=4, host=0, hosts=1, threads=0
-  )
-  first, last = list(read)
-  for number in range(7):
-    batch, row = ((first, number), (last, number - 4))[number > 3]
-    np.testing.assert_array_equal(batch["parts"][row], example(number).fields["parts"])
-  assert last["mask"].tolist() == [1, 1, 1, 0]
-  assert (last["parts"][3] == 255).all()
+  made = Layout.of(of, {"image": Crop(whole, SIDE)}, DECLARED)
+  read = numbered.evaluate(of, batch_size=4, made=made)
+  parts = np.concatenate([batch["parts"] for batch in read])
+  np.testing.assert_array_equal(parts[:7], [example(i).fields["parts"] for i in range(7)])
+  assert read[1]["mask"].tolist() == [1, 1, 1, 0]
+  assert (parts[7] == 255).all()
 
 
 def test_a_map_of_another_size_breaks_its_example(caplog):
   of = source(6)
-  for number, shape in ((2, (5, 5)), (3, (4, 3))):
-    image = np.zeros((3, 4, 3), np.uint8) if number == 3 else of[2].image
-    fields = of[number].fields | {"parts": np.zeros(shape, np.uint8)}
-    of._examples[number] = of[number]._replace(image=image, fields=fields)
+  for number, sides, map_sides in ((2, (4, 4), (5, 5)), (3, (3, 4), (4, 3))):
+    fields = of[number].fields | {"parts": np.zeros(map_sides, np.uint8)}
+    of._examples[number] = of[number]._replace(image=np.zeros((*sides, 3), np.uint8), fields=fields)
   (batch,) = batches(of, 1)
   assert batch["mask"].sum() == 4
-  said = "n2: its parts has 5 rows and 5 columns, and the image 4 rows and 4 columns\n"
-  assert said in caplog.text
-  said = (
-    "n3: its parts has 4 rows and 3 columns, and the image 3 rows and 4 columns; values are for"
-  )
-  assert said in caplog.text
+  for said in (
+    "n2: its parts has 5 rows and 5 columns, and the image 4 rows and 4 columns\n",
+    "n3: its parts has 4 rows and 3 columns, and the image 3 rows and 4 columns; values are for",
+  ):
+    assert said in caplog.text
 
 
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(
   ("change", "message"),
   [
@@ -137,51 +119,56 @@ def test_a_map_of_another_size_breaks_its_example(caplog):
     (dict(place=7), r"'place' of n2 is int \(\), and must be"),
     (dict(place=np.int32([1, 2])), r"'place' of n2 is int32 \(2,\)"),
     (dict(place=None), r"n2 lacks the field 'place'"),
+    ({}, "n2 lacks the field 'parts'"),
     (dict(parts=np.zeros((4, 4), np.int64)), r"'parts' of n2 is int64 \(4, 4\)"),
     (dict(parts=np.zeros(4, np.uint8)), r"'parts' of n2 is uint8 \(4,\)"),
     (dict(depth=np.zeros((4, 4, 3), np.float32)), r"'depth' of n2 is float32 \(4, 4, 3\)"),
   ],
 )
-def test_what_is_not_as_declared_ends_the_run_with_a_name(change, message):
+def test_what_is_not_as_declared_ends_the_run_with_a_name(change, message, kept):
   of = source(6)
-  of._examples[2] = of[2]._replace(fields=of[2].fields | change)
+  fields = {**of[2].fields, **change} if change else {}
+  of._examples[2] = of[2]._replace(fields=fields)
   with pytest.raises(FieldError, match=message):
-    batches(of, 1)
+    batches(Kept(of, DECLARED) if kept else of, 1)
 
 
 DATA = resolved.data(image_size=16)
 VIEWS = {"image": View(DATA)}
 
 
-@pytest.mark.parametrize(
-  ("needed", "message"),
-  [
-    ({"labels": Field()}, r"asks needs a field 'labels'; rename it to .* other than 'image', 'lab"),
-    ({"a b": Field()}, r"a field 'a b'; rename it"),
-    ({"wide": Field((), "float64")}, r"'wide' with the type 'float64'"),
-    ({"wide": Field((), "uint8", padding=256)}, r"'wide' .* the padding 256"),
-    ({"wide": Field((), "uint32", padding=2**80)}, r"'wide' .* the padding 12089"),
-    ({"wide": Field((), "float16", padding=1e6)}, r"'wide' .* the padding 1000000"),
-    ({"wide": Field((), "int32", padding=0.5)}, r"'wide' .* the padding 0\.5"),
-    ({"wide": Field((), "bool", padding=2)}, r"'wide' .* the padding 2"),
-    ({"wide": Field((), "float32", padding=float("nan"))}, r"'wide' .* the padding nan"),
-    ({"wide": Field((), "int32", padding=float("inf"))}, r"'wide' .* the padding inf"),
-  ],
-)
-def test_declarations_are_checked(needed, message):
+DENSE = {"parts": DECLARED["parts"]}
+REFUSED = [
+  ({"labels": Field()}, VIEWS, r"asks needs a field 'labels'; rename it"),
+  ({"a b": Field()}, VIEWS, r"a field 'a b'; rename it"),
+  ({"wide": Field((), "float64")}, VIEWS, r"'wide' with the type 'float64'"),
+  ({"wide": Field((), "uint8", padding=256)}, VIEWS, r"'wide' .* the padding 256"),
+  ({"wide": Field((), "uint32", padding=2**80)}, VIEWS, r"'wide' .* the padding 12089"),
+  ({"wide": Field((), "float16", padding=1e6)}, VIEWS, r"'wide' .* the padding 1000000"),
+  ({"wide": Field((), "int32", padding=0.5)}, VIEWS, r"'wide' .* the padding 0\.5"),
+  ({"wide": Field((), "bool", padding=2)}, VIEWS, r"'wide' .* the padding 2"),
+  ({"wide": Field((), "float32", padding=float("nan"))}, VIEWS, r"'wide' .* the padding nan"),
+  ({"wide": Field((), "int32", padding=float("inf"))}, VIEWS, r"'wide' .* the padding inf"),
+  (DENSE, {"local": View(DATA)}, r"'parts', which follows the crop of \"image\""),
+  (DENSE, {"image": View(DATA, 2)}, r"'parts', which follows the crop of \"image\""),
+  ({}, {"mask": View(DATA)}, r"asks has images called '.*; rename them"),
+  ({}, {"a b": View(DATA)}, r"asks has images called '.*; rename them"),
+  ({}, {"a": View(DATA, -1)}, r"asks has images called '.*; rename them"),
+]
+
+
+@pytest.mark.parametrize(("needed", "views", "message"), REFUSED)
+def test_declarations_are_checked(needed, views, message):
   padded = {"far": Field((), "float32", padding=float("inf")), "yes": Field((), "bool", padding=1)}
   fields.check("asks", DECLARED | padded, VIEWS)
   with pytest.raises(ConfigError, match=message):
-    fields.check("asks", needed, VIEWS)
+    fields.check("asks", needed, views)
 
 
 @pytest.mark.parametrize(
   ("needed", "message"),
   [
-    (
-      {"masks": Field()},
-      r"needs the field 'masks', and FOLDER lacks it: it has 'parts', 'place'; take",
-    ),
+    ({"masks": Field()}, r"the field 'masks', and FOLDER lacks it: it has 'parts', 'place'; take"),
     ({"place": Field((4,), "int32")}, r"'place' as .*\(4,\).*, and FOLDER has .*\(3,\)"),
   ],
 )
@@ -190,27 +177,6 @@ def test_a_source_has_what_is_needed(needed, message):
   fields.check_given("asks", given, DECLARED, "FOLDER")
   with pytest.raises(ConfigError, match=message):
     fields.check_given("asks", needed, given, "FOLDER")
-
-
-@pytest.mark.parametrize("views", [{"local": View(DATA)}, {"image": View(DATA, 2)}])
-def test_values_of_pixels_need_one_image_that_they_follow(views):
-  with pytest.raises(ConfigError, match=r"'parts', which follows the crop of \"image\""):
-    fields.check("asks", {"parts": DECLARED["parts"]}, views)
-
-
-@pytest.mark.parametrize(
-  "views", [{"mask": View(DATA)}, {"a b": View(DATA)}, {"a": View(DATA, -1)}]
-)
-def test_names_of_views_are_checked(views):
-  with pytest.raises(ConfigError, match=r"asks has images called '.*; rename them"):
-    fields.check("asks", {}, views)
-
-
-def test_a_field_that_a_small_image_lacks_is_said_as_of_a_large_one():
-  of = source(6)
-  of._examples[2] = of[2]._replace(fields={})
-  with pytest.raises(FieldError, match="n2 lacks the field 'parts'"):
-    batches(Kept(of, DECLARED), 1)
 
 
 def test_small_images_are_kept_with_the_fields_that_are_needed():

@@ -3,6 +3,7 @@
 import pytest
 
 from tests import resolved
+from tests.data.opened import tree
 from vit_jax import config as c
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
@@ -13,22 +14,16 @@ from vit_jax.training import run as runs
 
 @pytest.fixture
 def folder(tmp_path):
-  for label in ("a", "b"):
-    (tmp_path / "images" / label).mkdir(parents=True)
-    for index in range(20):
-      (tmp_path / "images" / label / f"{index:02}.png").touch()
-  return f"folder:{tmp_path / 'images'}"
+  return f"folder:{tree(tmp_path, *(f'{label}/{i:02}.png' for label in 'ab' for i in range(20)))}"
 
 
-def run(train, *, classes=2, data=None, **more):
-  model = c.Model(num_classes=classes)
-  data = c.Data(train=train, **(data or {}))
-  return resolved.config(model=model, data=data, batch_size=1, **more)
+def run(train, *, classes=2, data=(), **more):
+  data = c.Data(train=train, **dict(data))
+  return resolved.config(model=c.Model(num_classes=classes), data=data, batch_size=1, **more)
 
 
 def scoring(train, test, *, classes=2, **more):
-  scored = {"test": Classification(**vars(test))}
-  return run(train, classes=classes, data=more, evaluate=scored)
+  return run(train, classes=classes, data=more, evaluate={"test": Classification(**vars(test))})
 
 
 def refused(config):
@@ -54,9 +49,6 @@ def test_parts_that_have_none_in_common_are_taken(folder):
   runs.open_data(scoring(c.Dataset(folder, "[:30]"), c.Dataset(folder, "[30:]")))
   mixed = scoring(c.Dataset(folder, "[:75%]"), c.Dataset(folder, "[20:]"))
   assert "have 10 images" in refused(mixed)
-
-
-def test_made_up_images_may_be_both():
   made_up = c.Dataset("synthetic:10")
   runs.open_data(scoring(made_up, made_up, classes=10))
 
@@ -74,17 +66,15 @@ def test_an_explicit_setting_allows_it_and_it_is_told(folder, caplog):
 )
 def test_probes_and_neighbours(folder, kind, options):
 
-  def config(train, probe_train, test):
+  def config(train, probe_train, test="[50%:]"):
     sets = (c.Dataset(folder, split) for split in (probe_train, test))
     return run(c.Dataset(folder, train), evaluate={"mine": kind(*sets, **options)})
 
-  runs.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # a probe may learn from training images
+  runs.open_data(config("[:50%]", "[:50%]"))  # a probe may learn from training images
   key = "config.evaluate.mine"
-  assert f"{key}.train ({folder} [:60%]) and {key}.test" in refused(
-    config("[:50%]", "[:60%]", "[50%:]")
-  )
-  assert f"config.data.train ({folder} [:60%]) and {key}.test" in refused(
-    config("[:60%]", "[:50%]", "[50%:]")
-  )
+  said = refused(config("[:50%]", "[:60%]"))
+  assert f"{key}.train ({folder} [:60%]) and {key}.test" in said
+  said = refused(config("[:60%]", "[:50%]"))
+  assert f"config.data.train ({folder} [:60%]) and {key}.test" in said
   with pytest.raises(c.ConfigError, match=f"{key}.train .* and {key}.test"):
-    open_alone(config("", "[:60%]", "[50%:]"), ())
+    open_alone(config("", "[:60%]"), ())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.data.opened import assert_same, every, open_source
+from tests.data.opened import assert_same, every, open_source, tree
 from vit_jax.data import leakage
 from vit_jax.data.sources import Listed, Mixed, Renumbered, Selected
 
@@ -10,14 +10,10 @@ from vit_jax.data.sources import Listed, Mixed, Renumbered, Selected
 @pytest.fixture
 def folders(tmp_path):
   """Two folders of the classes a and b, and one of the classes a and c."""
-  found = []
-  for name, classes in (("one", "ab"), ("two", "ab"), ("other", "ac")):
-    for label in classes:
-      (tmp_path / name / label).mkdir(parents=True)
-      for index in range(3):
-        (tmp_path / name / label / f"{index}.png").write_bytes(f"{name}{label}{index}".encode())
-    found.append(f"folder:{tmp_path / name}")
-  return found
+  paths = {"one": "ab", "two": "ab", "other": "ac"}
+  files = [f"{one}/{label}/{i}.png" for one in paths for label in paths[one] for i in range(3)]
+  tree(tmp_path, *files)
+  return [f"folder:{tmp_path / name}" for name in paths]
 
 
 def test_examples_follow_one_another(folders):

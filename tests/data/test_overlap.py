@@ -1,6 +1,7 @@
 """Finding images that two sources have in common, by any path, in any part, and quickly."""
 
 import os
+import shutil
 import time
 
 import numpy as np
@@ -9,24 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data import tfds_fixture
+from tests.data.opened import open_source as opened
+from tests.data.opened import tree
 from vit_jax.data import leakage, sources
 from vit_jax.data.sources import subset
 from vit_jax.data.sources.base import Block
 
 
-def opened(spec, split="", **options):
-  return sources.open_source(spec, split=split, **options)
-
-
-def names(source):
-  return [source.name(index) for index in range(len(source))]
-
-
 def by_names(one, other):
   """The expected result, computed slowly from the real paths of all files."""
   real = lambda name: os.path.realpath(name) if name.startswith("/") else name
-  both = {real(name) for name in names(one)} & {real(name) for name in names(other)}
-  return len(both), {name for name in names(one) if real(name) in both}
+  names = [{source.name(index) for index in range(len(source))} for source in (one, other)]
+  both = set.intersection(*({real(name) for name in some} for some in names))
+  return len(both), {name for name in names[0] if real(name) in both}
 
 
 def assert_found(one, other):
@@ -40,12 +36,8 @@ def assert_found(one, other):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-  root = tmp_path_factory.mktemp("data") / "images"
-  for label, count in (("a", 40), ("b", 25)):
-    (root / label).mkdir(parents=True)
-    for index in range(count):
-      (root / label / f"{index:03}.png").write_bytes(b"x")
-  return root
+  names = [f"{label}/{i:03}.png" for label, count in (("a", 40), ("b", 25)) for i in range(count)]
+  return tree(tmp_path_factory.mktemp("data") / "images", *names)
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +78,6 @@ def test_a_record_that_a_split_names_twice_is_one_image(bases):
   assert leakage.shared(twice, bases[0]).images == len(bases[0])
 
 
-# --- the same folder by other paths ---
-
-
 def test_the_same_files_by_other_paths(folder, tmp_path, monkeypatch):
   whole = opened(f"folder:{folder}")
   monkeypatch.chdir(folder.parent)
@@ -105,10 +94,8 @@ def test_the_same_files_by_other_paths(folder, tmp_path, monkeypatch):
 
 
 def test_a_folder_inside_of_the_other(tmp_path):
-  for name in ("a/first/x/0.png", "a/first/y/1.png", "a/2.png", "b/second/x/3.png", "b/4.png"):
-    (tmp_path / "all" / name).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "all" / name).touch()
-  whole = opened(f"folder:{tmp_path}/all")
+  names = ("a/first/x/0.png", "a/first/y/1.png", "a/2.png", "b/second/x/3.png", "b/4.png")
+  whole = opened(f"folder:{tree(tmp_path / 'all', *names)}")
   assert len(whole) == 5
   inside = opened(f"folder:{tmp_path}/all/a/first")  # its classes are x and y
   assert assert_found(whole, inside) == 2
@@ -130,20 +117,17 @@ def test_two_links_to_one_file_are_one_image(folder, tmp_path):
 
 
 def test_equal_names_elsewhere_are_other_images(folder, tmp_path):
-  for path in folder.rglob("*.png"):
-    other = tmp_path / path.relative_to(folder)
-    other.parent.mkdir(exist_ok=True)
-    other.write_bytes(path.read_bytes())  # a copy, which only tools/dedup.py finds
-  assert leakage.shared(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}")) is None
+  shutil.copytree(folder, tmp_path / "copy")  # which only tools/dedup.py finds
+  assert leakage.shared(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}/copy")) is None
 
 
 def test_names_that_are_no_text(tmp_path):
-  folder = os.fsencode(tmp_path / "a")
-  os.mkdir(folder)
-  for index in range(10):
-    open(folder + b"/\xff\xfe%d.png" % index, "w").close()
-  whole, part = (opened(f"folder:{tmp_path}", split) for split in ("", "[:50%]"))
-  found = leakage.shared(whole, part)
+  names = [os.fsdecode(b"a/\xff\xfe%d.png" % index) for index in range(10)]
+  folder = f"folder:{tmp_path}"
+  (tmp_path / "a").mkdir()
+  for name in names:
+    (tmp_path / name).touch()
+  found = leakage.shared(opened(folder), opened(folder, "[:50%]"))
   assert found.images == 5
   assert found.in_words().isascii()
 
@@ -212,11 +196,8 @@ def test_of_300_million_images_those_of_common_files_are_looked_at(one, other, i
 
 
 def test_a_folder_takes_little_time_for_each_file(tmp_path):
-  for label in ("a", "b"):
-    (tmp_path / label).mkdir()
-    for index in range(2000):
-      os.mknod(tmp_path / label / f"image{index:06}.png")
-  one, other = (opened(f"folder:{tmp_path}", split) for split in ("", "[90%:]"))
+  folder = tree(tmp_path, *(f"{label}/{i:06}.png" for label in "ab" for i in range(2000)))
+  one, other = (opened(f"folder:{folder}", split) for split in ("", "[90%:]"))
   begin = time.process_time()
   assert leakage.shared(one, other).images == 400
   assert (time.process_time() - begin) / 4000 < 20e-6  # 100,000: 2 s

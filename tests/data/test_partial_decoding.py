@@ -7,7 +7,7 @@ import simplejpeg
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.data.pictures import picture, saved
+from tests.data.pictures import picture, saved, whole
 from vit_jax.data import jpeg
 
 
@@ -50,46 +50,51 @@ def noisy_jpeg(**options) -> bytes:
   return saved(Image.fromarray(pixels), "JPEG", **options)
 
 
-def count_decodings(monkeypatch) -> list[int]:
-  """A list that records the number of rows of each later decoding."""
-  rows, decode_jpeg = [], simplejpeg.decode_jpeg
+def count_decodings(monkeypatch) -> list[tuple[int, int]]:
+  """A list that records the rows and the reduction of each later decoding."""
+  seen, decode_jpeg = [], simplejpeg.decode_jpeg
 
   def counted(data, **options):
-    rows.append(simplejpeg.decode_jpeg_header(data)[0])
+    seen.append((simplejpeg.decode_jpeg_header(data)[0], options["min_factor"]))
     return decode_jpeg(data, **options)
 
   monkeypatch.setattr(simplejpeg, "decode_jpeg", counted)
-  return rows
+  return seen
+
+
+@pytest.mark.parametrize(("size", "factor"), [(201, 1), (200, 2), (100, 4), (10, 8)])
+def test_a_crop_is_decoded_as_small_as_the_result_allows(monkeypatch, size, factor):
+  data = simplejpeg.encode_jpeg(picture(400, 600))
+  seen = count_decodings(monkeypatch)
+  whole(data, size=size)
+  assert [reduced for _, reduced in seen] == [factor]
 
 
 def test_rows_below_the_crop_are_not_decoded(monkeypatch):
-  rows = count_decodings(monkeypatch)
+  seen = count_decodings(monkeypatch)
   jpeg.decode_rows(noisy_jpeg(), height=128, width=128, end=40, factor=1)
-  assert rows == [40]
+  assert [rows for rows, _ in seen] == [40]
 
 
 @pytest.mark.parametrize("options", [{"progressive": True}, {"restart_marker_blocks": 4}])
 def test_files_that_cannot_be_cut_are_decoded_whole_at_once(monkeypatch, options):
   data = noisy_jpeg(**options)
-  whole = simplejpeg.decode_jpeg(data, fastupsample=True)
-  rows = count_decodings(monkeypatch)
+  intact = simplejpeg.decode_jpeg(data, fastupsample=True)
+  seen = count_decodings(monkeypatch)
   part = jpeg.decode_rows(data, height=128, width=128, end=40, factor=1)
-  assert rows == [128]
-  np.testing.assert_array_equal(part, whole)
+  assert [rows for rows, _ in seen] == [128]
+  np.testing.assert_array_equal(part, intact)
 
 
-def test_damage_above_the_end_is_found():
+def test_damage_is_found_above_the_end_and_does_no_harm_below():
   data = noisy_jpeg(quality=90)
+  intact = simplejpeg.decode_jpeg(data, fastupsample=True)
+  at = len(data) * 9 // 10
+  part = jpeg.decode_rows(
+    data[:at] + bytes(20) + data[at + 20 :], height=128, width=128, end=40, factor=1
+  )
+  np.testing.assert_array_equal(part[:40], intact[:40])
   at = len(data) // 5
   data = data[:at] + b"\xff\xc4\x00\x03" + data[at + 4 :]  # a marker amid the pixels
   with pytest.raises(jpeg.BadImage):
     jpeg.decode_rows(data, height=128, width=128, end=64, factor=1)
-
-
-def test_damage_below_the_end_does_no_harm():
-  data = noisy_jpeg(quality=90)
-  whole = simplejpeg.decode_jpeg(data, fastupsample=True)
-  at = len(data) * 9 // 10
-  data = data[:at] + bytes(20) + data[at + 20 :]
-  part = jpeg.decode_rows(data, height=128, width=128, end=40, factor=1)
-  np.testing.assert_array_equal(part[:40], whole[:40])

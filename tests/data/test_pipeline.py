@@ -1,5 +1,6 @@
 """Batches are a pure function of seed, step and host; evaluation has every example once."""
 
+import contextlib
 import errno
 import logging
 import subprocess
@@ -31,16 +32,12 @@ from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Example, Unlabelled
 
 
-@pytest.mark.parametrize("hosts", [2, 4, 8])
+@pytest.mark.parametrize("hosts", [2, 8])
 @pytest.mark.parametrize("batch_size", [16, 208])
 def test_hosts_share_the_very_same_global_batches(hosts, batch_size):
-  source = jpegs(30)
-  single = train(source, steps=3, start_step=2, batch_size=batch_size)
-  shared = [
-    train(source, steps=3, start_step=2, batch_size=batch_size, host=host, hosts=hosts)
-    for host in range(hosts)
-  ]
-  assert_equal(joined(shared), single)
+  source, options = jpegs(30), dict(steps=3, start_step=2, batch_size=batch_size)
+  shared = [train(source, host=host, hosts=hosts, **options) for host in range(hosts)]
+  assert_equal(joined(shared), train(source, **options))
 
 
 @pytest.mark.parametrize(("batch_size", "threads"), [(16, 1), (16, 3), (201, 3)])
@@ -50,19 +47,6 @@ def test_neither_threads_nor_a_stop_change_anything(batch_size, threads):
   options = dict(batch_size=batch_size, threads=threads)
   assert_equal(train(source, steps=2, **options), whole[:2])
   assert_equal(train(source, steps=2, start_step=3, **options), whole[3:])
-
-
-@hypothesis.given(
-  count=st.integers(1, 60), batch_size=st.integers(1, 40), seed=st.integers(0, 2**32 - 1)
-)
-@hypothesis.settings(max_examples=30)
-def test_every_epoch_has_each_example_once(count, batch_size, seed):
-  steps = -(-3 * count // batch_size)
-  batches = train(numbered(count), steps=steps, batch_size=batch_size, seed=seed)
-  stream = np.concatenate([batch["image"][:, 0, 0, 0] for batch in batches])
-  for epoch in range(3):
-    part = stream[epoch * count : (epoch + 1) * count]
-    np.testing.assert_array_equal(np.sort(part), np.arange(count))
 
 
 def odd_draw(image, *, rng):
@@ -92,19 +76,19 @@ def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
   np.testing.assert_array_equal([item.labels[0] for item in first], batch["labels"][there])
 
 
-def test_multi_label_is_multi_hot():
-  pixels = np.zeros((4, 4, 3), np.uint8)
+def test_multi_label_is_multi_hot_and_padded_with_no_labels():
   label_sets = [(), (3,), (0, 9), (1, 2, 3)]
-  source = Listed(
-    [Example(pixels + 10 * row, labels, "") for row, labels in enumerate(label_sets)],
-    multi_label=True,
-  )
-  (batch,) = train(source, steps=1, batch_size=8)
-  assert batch["labels"].dtype == np.uint8
-  assert batch["labels"].shape == (8, CLASSES)
-  for image, row in zip(batch["image"], batch["labels"], strict=True):
-    assert tuple(np.nonzero(row)[0]) == label_sets[image[0, 0, 0] // 10]
-  assert batch["mask"].all()
+  pixels = [np.full((9, 9, 3), 10 * row, np.uint8) for row in range(4)]
+  examples = [Example(x, labels, "") for x, labels in zip(pixels, label_sets, strict=True)]
+  source = Listed(examples, multi_label=True)
+  (trained,) = train(source, steps=1, batch_size=8)
+  (evaluated,) = evaluate(source, batch_size=5)
+  assert (trained["mask"].sum(), evaluated["mask"].sum()) == (8, 4)
+  for batch in (trained, evaluated):
+    assert batch["labels"].dtype == np.uint8
+    assert batch["labels"].shape == (len(batch["mask"]), CLASSES)
+    for image, row in zip(batch["image"], batch["labels"], strict=True):
+      assert tuple(np.nonzero(row)[0]) == label_sets[image[0, 0, 0] // 10]
 
 
 def test_bad_images_are_masked_and_named(caplog):
@@ -207,12 +191,6 @@ def test_every_example_is_evaluated_once_in_order(count, per_host, hosts, thread
   assert not pixels[count:].any()
 
 
-def test_multi_label_evaluation_is_padded_with_no_labels():
-  source = Listed([Example(np.ones((2, 2, 3), np.uint8), (1, 4), "")] * 3, multi_label=True)
-  (batch,) = evaluate(source, batch_size=5)
-  np.testing.assert_array_equal(batch["labels"].sum(axis=1), [2, 2, 2, 0, 0])
-
-
 @pytest.mark.parametrize("threads", [0, 2])
 def test_a_broken_image_stops_evaluation_and_is_named(threads):
   source = jpegs(20)
@@ -232,15 +210,16 @@ def test_decoding_runs_ahead_of_the_consumer_but_not_without_end():
       read.append(index)
       return super().__getitem__(index)
 
-  options = dict(batch_size=16, host=0, hosts=1, start=0, threads=2)
+  options = dict(batch_size=16, host=0, hosts=1, start=0, seed=0, threads=2)
   source = Watched(jpegs(30)._examples)
-  batches = pipeline.train_batches(source, layout=layout(source), seed=0, **options)
-  next(batches)
-  deadline = time.monotonic() + 10
-  while len(read) < 3 * 16 and time.monotonic() < deadline:
-    time.sleep(0.01)
-  time.sleep(0.2)
-  batches.close()
+  with contextlib.closing(
+    pipeline.train_batches(source, layout=layout(source), **options)
+  ) as batches:
+    next(batches)
+    deadline = time.monotonic() + 10
+    while len(read) < 3 * 16 and time.monotonic() < deadline:
+      time.sleep(0.01)
+    time.sleep(0.2)
   assert 3 * 16 <= len(read) <= 6 * 16
 
 

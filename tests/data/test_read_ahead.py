@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.data import numbered
-from tests.data.test_every_source import CUT, assert_equal
+from tests.data.numbered import assert_equal
 from vit_jax.config import RunError
 from vit_jax.data import pipeline
 
@@ -33,28 +33,21 @@ class Distant(numbered.Listed):
     return super().__getitem__(index)
 
 
-def train(source, *, threads=2, start=0, steps=2, host=0, hosts=1):
-  options = dict(seed=1, batch_size=8, start=start, host=host, hosts=hosts, threads=threads)
-  read = pipeline.train_batches(source, layout=numbered.layout(source, CUT), **options)
-  batches = [next(read) for _ in range(steps)]
-  read.close()
-  return batches
+def train(source, *, threads=2, steps=2, **options):
+  return numbered.train(source, steps=steps, batch_size=8, seed=1, threads=threads, **options)
 
 
 def test_many_examples_are_read_at_once_and_batches_are_the_same():
   """With threads that decode alone, two would be under way, and each would wait for ever."""
   source = Distant(together=2 * pipeline._REQUESTS)
-  for start, hosts in ((0, 1), (13, 2)):
-    for host in range(hosts):
-      options = dict(start=start, host=host, hosts=hosts)
-      assert_equal(train(source, **options), train(IMAGES, **options))
+  for options in ({}, dict(start_step=2, hosts=2), dict(start_step=2, host=1, hosts=2)):
+    assert_equal(train(source, **options), train(IMAGES, **options))
   assert source.most <= 2 * pipeline._REQUESTS
 
 
 def test_every_image_is_evaluated_once():
-  options = dict(layout=numbered.layout(IMAGES, numbered.whole, 9), batch_size=8, host=0, hosts=1)
-  there = list(pipeline.evaluate_batches(Distant(together=4), threads=2, **options))
-  assert_equal(there, list(pipeline.evaluate_batches(IMAGES, threads=0, **options)))
+  there = numbered.evaluate(Distant(together=4), batch_size=8, threads=2)
+  assert_equal(there, numbered.evaluate(IMAGES, batch_size=8))
   assert sum(batch["mask"].sum() for batch in there) == len(IMAGES)
 
 

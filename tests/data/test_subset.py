@@ -35,9 +35,6 @@ def numbers(source):
   return [source[index].image for index in range(len(source))]
 
 
-# --- random subsets ---
-
-
 @settings(max_examples=40)
 @given(length=st.integers(1, 100), data=st.data())
 def test_the_smaller_lies_inside_the_larger_and_none_comes_twice(length, data):
@@ -67,14 +64,6 @@ def test_a_subset_of_jft_needs_no_memory():
   tracemalloc.stop()
 
 
-def test_more_than_there_are():
-  with pytest.raises(sources.SourceError, match=r"subset=11 is more than the 10 examples there"):
-    sources.Subset(Numbers(10), 11)
-
-
-# --- lists of examples ---
-
-
 @given(length=st.integers(1, 60), data=st.data())
 def test_what_remains_is_the_rest_in_order(tmp_path_factory, length, data):
   excluded = data.draw(st.sets(st.integers(0, length - 1), max_size=length - 1))
@@ -84,16 +73,10 @@ def test_what_remains_is_the_rest_in_order(tmp_path_factory, length, data):
   assert numbers(remaining) == [index for index in range(length) if index not in excluded]
 
 
-def listed(tmp_path, text):
-  path = tmp_path / "list.txt"
-  if text is not None:
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-  return str(path)
-
-
 def test_remarks_order_and_repetitions_do_not_matter(tmp_path):
-  path = listed(tmp_path, "# source: numbers\n7\tsome name\n# remark\n2\n7\n")
-  assert numbers(sources.Remaining(Numbers(9), path)) == [0, 1, 3, 4, 5, 6, 8]
+  path = tmp_path / "list.txt"
+  path.write_text("# source: numbers\n7\tsome name\n# remark\n2\n7\n")
+  assert numbers(sources.Remaining(Numbers(9), str(path))) == [0, 1, 3, 4, 5, 6, 8]
   assert os.listdir(tmp_path) == ["list.txt"]
 
 
@@ -101,21 +84,21 @@ def test_remarks_order_and_repetitions_do_not_matter(tmp_path):
   ("text", "message"),
   [
     (None, r'list\.txt" \(exclude\) cannot be read: No such'),
-    ("# source: others\n1\n", r'is for other examples: for "others".*"numbers"'),
-    ("1\n2\n", 'is not a list of examples: its first line must be "# source: " and.*: numbers"'),
+    (b"# source: others\n1\n", r'is for other examples: for "others".*"numbers"'),
+    (b"1\n2\n", 'not a list of examples: its first line must be "# source: " and.*: numbers"'),
     (b"\x89PNG\r\n\x1a\n\xff\x00" * 1000, "is not a list of examples"),
-    ("# source: numbers\n1\n10\n", r"'10' in line 3; a line must begin with .*, 0 to 9\."),
-    ("# source: numbers\n-1\n", r"'-1' in line 2"),
-    ("# source: numbers\n" + "1" * 9999, f"'{'1' * 40}' in line 2"),
-    ("# source: numbers\n" + "".join(f"{i}\n" for i in range(10)), "leaves none of the 10"),
+    (b"# source: numbers\n1\n10\n", r"'10' in line 3; a line must begin with .*, 0 to 9\."),
+    (b"# source: numbers\n-1\n", r"'-1' in line 2"),
+    (b"# source: numbers\n" + b"1" * 9999, f"'{'1' * 40}' in line 2"),
+    (b"# source: numbers\n" + b"".join(b"%d\n" % i for i in range(10)), "leaves none of the 10"),
   ],
 )
 def test_wrong_lists(tmp_path, text, message):
+  path = tmp_path / "list.txt"
+  if text is not None:
+    path.write_bytes(text)
   with pytest.raises(sources.SourceError, match=message):
-    sources.Remaining(Numbers(10), listed(tmp_path, text))
-
-
-# --- in a run ---
+    sources.Remaining(Numbers(10), str(path))
 
 
 def opened(**changes):
@@ -131,11 +114,10 @@ def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
   assert (len(part), part.class_names, part.multi_label) == (718, whole.class_names, False)
   names = {part[index].name for index in range(len(part))}
   assert names == {whole[index].name for index in range(1, 1437, 2)}
-  dataset = c.Dataset("digits", "train", exclude=path, subset=719)
-  with pytest.raises(
-    sources.SourceError, match=r"^config\.data\.train: subset=719 is more than the 718"
-  ):
-    runs.open_data(resolved.config(data=c.Data(train=dataset)))
+  train = c.Dataset("digits", "train", exclude=path, subset=719)
+  said = r"^config\.data\.train: subset=719 is more than the 718 examples there"
+  with pytest.raises(sources.SourceError, match=said):
+    runs.open_data(resolved.config(data=c.Data(train=train)))
 
 
 def test_parts_of_a_source_tell_each_other_apart(tmp_path):

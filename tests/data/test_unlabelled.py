@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests import resolved
-from tests.data import tfds_fixture
+from tests.data.opened import every, open_source, tree
 from tests.learning.hidden_channel import Hidden
 from vit_jax import config as c
-from vit_jax.data import leakage, sources
+from vit_jax.data import leakage
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
@@ -22,56 +22,35 @@ NAMES = ["1.png", "b/2.jpg", "b/inner/deep/3.png", "c/4.webp"]
 @pytest.fixture
 def folder(tmp_path):
   """Images at several depths, and what is none."""
-  for name in [*NAMES, "b/notes.txt", ".hidden/5.png"]:
-    (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-    (tmp_path / name).write_bytes(name.encode())
-  return tmp_path
-
-
-def open_source(spec, split="", label_key=""):
-  return sources.open_source(spec, split=split, label_key=label_key)
+  return tree(tmp_path, *NAMES, "b/notes.txt", ".hidden/5.png")
 
 
 def test_a_folder_gives_all_images_at_any_depth_without_labels(folder):
-  source = open_source(f"folder:{folder}")
+  source = open_source(f"folder:{folder}", label_key="")
   assert (source.class_names, source.multi_label) == ((), False)
-  found = [source[i] for i in range(len(source))]
+  found = every(source)
   assert [one.image.decode() for one in found] == NAMES
   assert [one.name for one in found] == [str(folder / name) for name in NAMES]
   assert {one.labels for one in found} == {source.labels(0)} == {()}
 
 
 def test_a_folder_without_labels_is_split_and_compared_as_any_other(folder):
-  for number in range(20):
-    (folder / f"more{number}.png").write_bytes(b"")
-  parts = [open_source(f"folder:{folder}", cut) for cut in ("[:75%]", "[75%:]")]
-  whole = open_source(f"folder:{folder}")
+  tree(folder, *(f"more{number}.png" for number in range(20)))
+  cuts = ("[:75%]", "[75%:]", "")
+  *parts, whole = (open_source(f"folder:{folder}", cut, label_key="") for cut in cuts)
   names = [{part.name(i) for i in range(len(part))} for part in (*parts, whole)]
   assert (len(parts[0]), len(parts[1])) == (18, 6)
   assert names[0] | names[1] == names[2]
   assert not leakage.shared(*parts)
   assert leakage.shared(parts[0], whole)
-  labelled = open_source(f"folder:{folder}", label_key="label")  # b and c alone
+  labelled = open_source(f"folder:{folder}")  # b and c alone
   assert len({whole.identity, labelled.identity, *(part.identity for part in parts)}) == 4
   assert leakage.shared(whole, labelled)
 
 
-def test_a_folder_without_images_is_named(tmp_path):
-  with pytest.raises(sources.SourceError, match=r'^There is no folder ".*/no"; .* holds images\.$'):
-    open_source(f"folder:{tmp_path}/no")
-  (tmp_path / "text.txt").touch()
-  with pytest.raises(sources.SourceError, match=r'^Folder ".*" has no \.jpg.* Left out: 1 with'):
-    open_source(f"folder:{tmp_path}")
-
-
-@pytest.mark.parametrize(
-  ("spec", "split"), [("tfds:tiny_single_label", "train"), ("digits", "train"), ("synthetic:3", "")]
-)
-def test_other_sources_drop_their_labels(tmp_path, monkeypatch, spec, split):
-  if spec.startswith("tfds"):
-    tfds_fixture.write_single_label_tfds(tmp_path, num_examples=10, num_classes=5, seed=0)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  plain, labelled = (open_source(spec, split, key) for key in ("", "label"))
+@pytest.mark.parametrize(("spec", "split"), [("digits", "train"), ("synthetic:3", "")])
+def test_other_sources_drop_their_labels(spec, split):
+  plain, labelled = open_source(spec, split, label_key=""), open_source(spec, split)
   assert (plain.class_names, plain.multi_label, len(plain)) == ((), False, len(labelled))
   assert (plain[3].labels, plain.labels(3), plain[3].name) == ((), (), labelled.name(3))
   np.testing.assert_array_equal(plain[3].image, labelled[3].image)
@@ -103,13 +82,10 @@ def test_classification_refuses_training_images_without_labels():
 def test_evaluations_refuse_images_without_labels(key):
   test = Classification("digits", "test", label_key="label")
   bare = dataclasses.replace(test, label_key="")
-  changes = {
-    "test": {"test": bare},
-    "probe.train": {"probe": FewShot(bare, test)},
-    "near.test": {"near": Nearest(test, bare)},
-  }
+  name = key.partition(".")[0]
+  sets = {"test": bare, "probe": FewShot(bare, test), "near": Nearest(test, bare)}
   with pytest.raises(c.ConfigError, match=rf"^config\.evaluate\.{key}\.label_key is empty"):
-    evaluation.open_alone(dataclasses.replace(CONFIG, evaluate=changes[key]), ())
+    evaluation.open_alone(dataclasses.replace(CONFIG, evaluate={name: sets[name]}), ())
 
 
 def test_an_objective_without_labels_takes_them_with_any_number_of_classes():

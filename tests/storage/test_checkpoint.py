@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import pathlib
 import resource
 import shutil
 
@@ -25,17 +24,17 @@ from tests.storage.states import (
   opened,
   restore,
   saved,
+  saving,
+  watched,
 )
 from vit_jax import config as c
-from vit_jax import registry, weights
+from vit_jax import weights
 from vit_jax.config.recorded import changes
 from vit_jax.learning import state
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process import agreement
-from vit_jax.storage import arrays, checkpoint, files, manifest, workdir
-from vit_jax.storage.local import LOCAL
-from vit_jax.storage.paths import HERE
+from vit_jax.storage import arrays, checkpoint, workdir
 from vit_jax.storage.saving import OLD
 
 
@@ -52,9 +51,8 @@ def test_the_same_bits_come_back_on_any_mesh(run, on):
   shapes = abstract(mesh(*on))[1]
   restored = restore(run, shapes)
   chex.assert_trees_all_equal(jax.device_get(restored), jax.device_get(example()))
-  chex.assert_trees_all_equal(
-    jax.tree.map(lambda x: x.sharding, restored), jax.tree.map(lambda x: x.sharding, shapes)
-  )
+  for found, wanted in zip(jax.tree.leaves(restored), jax.tree.leaves(shapes), strict=True):
+    assert found.sharding == wanted.sharding
 
 
 def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path):
@@ -68,13 +66,16 @@ def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path):
   chex.assert_trees_all_equal(jax.device_get(restore(tmp_path)), expected)
 
 
-def test_no_checkpoint_at_all_is_none(tmp_path):
-  assert restore(tmp_path) is None
-
-
 def test_the_last_ones_and_each_kth_are_kept(tmp_path):
   saved(tmp_path, *range(1, 6), keep_last=1, keep_every=3)
   assert checkpoint.available(tmp_path) == [3, 5]
+
+
+def test_the_best_is_kept_and_of_best_ones_that_were_not_saved_the_one_before(tmp_path):
+  checkpoints = opened(tmp_path, keep_last=1)
+  for step, best in ((1, 0), (2, 2), (3, 2), (5, 4), (6, 4)):
+    saving(checkpoints, step, best=best)
+  assert checkpoint.available(tmp_path) == [3, 6]
 
 
 def test_a_checkpoint_holds_config_class_names_and_manifest(run):
@@ -89,12 +90,22 @@ def test_a_checkpoint_holds_config_class_names_and_manifest(run):
 
 
 def test_an_interrupted_save_is_no_checkpoint(tmp_path):
+  assert restore(tmp_path) is None
   saved(tmp_path, 7)
   half_written = tmp_path / "checkpoints" / "9.orbax-checkpoint-tmp"
   half_written.mkdir()
   assert int(restore(tmp_path).step) == 7
   assert not half_written.exists()
   assert checkpoint.available(tmp_path) == [7]
+
+
+def refused(run, message, names=META["class_names"], **different):
+  now = c.to_dict(resolved.config())
+  now["model"]["width"] = different.get("width", now["model"]["width"])
+  differ = (lambda was: changes(was, now)) if different else no_changes
+  with pytest.raises(c.ConfigError, match=message.replace("{}", str(run))):
+    opened(run).restore(abstract(**different)[1], names, differ)
+  assert checkpoint.available(run) == [7]  # nothing was thrown away
 
 
 @pytest.mark.parametrize(
@@ -108,16 +119,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
   ],
 )
 def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message):
-  now = c.to_dict(resolved.config())
-  if "width" in different:
-    now["model"]["width"] = 32
-  checkpoints = opened(run)
-  with pytest.raises(c.ConfigError, match=message):
-    checkpoints.restore(
-      abstract(**different)[1], META["class_names"], lambda saved: changes(saved, now)
-    )
-  checkpoints.close()
-  assert checkpoint.available(run) == [7]  # nothing was thrown away
+  refused(run, message, **different)
 
 
 @pytest.mark.parametrize(
@@ -130,112 +132,64 @@ def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message
   ],
 )
 def test_a_run_does_not_go_on_with_other_classes(run, names, message):
-  checkpoints = opened(run)
-  with pytest.raises(c.ConfigError, match=message.replace("{}", str(run))):
-    checkpoints.restore(abstract()[1], names, no_changes)
-  checkpoints.close()
-  assert checkpoint.available(run) == [7]
+  refused(run, message, names)
 
 
-FULL = OSError(28, "No space left on device")
-
-
-def full(*_, **__):
-  raise FULL
+# --- saves that fail ---
 
 
 @pytest.mark.parametrize(
-  ("owner", "name"),
+  ("method", "path"),
   [
-    (files, "make_folder"),
-    (arrays, "write"),
-    (arrays, "merge"),
-    (manifest, "write"),
-    (files, "sync"),
-    (files, "rename"),
+    ("make_folder", "meta"),
+    ("put", "meta/metadata"),
+    ("put", "manifest.json"),
+    ("sync", "meta"),
+    ("rename", "-1"),
   ],
 )
-def test_a_save_that_fails_says_why_and_the_next_one_may_succeed(
-  tmp_path, monkeypatch, owner, name
-):
+def test_a_save_that_fails_says_why_and_the_next_one_may_succeed(tmp_path, method, path):
   saved(tmp_path, 5)
   checkpoints = opened(tmp_path)
-  with monkeypatch.context() as patch:
-    patch.setattr(owner, name, full)
-    checkpoints.save(at_step(7), META)
-    checkpoints.wait()
-  assert checkpoints.outcome() == (
-    f"Checkpoint {tmp_path}/checkpoints/7 could not be saved (No space left on device); "
-    f"the last good one is {tmp_path}/checkpoints/5"
-  )
+  with watched(fails={method: path}):
+    assert saving(checkpoints, 7) == (
+      f"Checkpoint {tmp_path}/checkpoints/7 could not be saved (No space left on device); "
+      f"the last good one is {tmp_path}/checkpoints/5"
+    )
   assert checkpoints.outcome() is None
   assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["5"]
-  checkpoints.save(at_step(8), META)
-  checkpoints.wait()
-  assert checkpoints.outcome() == ""
-  checkpoints.close()
+  assert saving(checkpoints, 8) == ""
   assert checkpoint.available(tmp_path) == [5, 8]
   assert int(restore(tmp_path).step) == 8
 
 
 def test_the_other_writes_of_a_save_that_fails_end_without_a_word(tmp_path, capfd):
   soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-  state, checkpoints = at_step(7), opened(tmp_path)
-  resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # Python ignores the signal
+  checkpoints = opened(tmp_path)
+  at_step(7)  # made before the limit holds
+  # Enough for the description, and not for the arrays. Python ignores the signal.
+  resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
   try:
-    checkpoints.save(state, META)
-    checkpoints.wait()
+    assert "could not be saved (File too large)" in saving(checkpoints, 7)
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-  assert "could not be saved (File too large)" in checkpoints.outcome()
-  checkpoints.close()
   assert capfd.readouterr() == ("", "")
   assert not list((tmp_path / "checkpoints").iterdir())
 
 
-class Recording(type(LOCAL)):
-  """The storage of this machine, which records what makes files last, appear or go."""
-
-  def __init__(self, unable=None):
-    """`unable` is a path that cannot be synced or removed."""
-    self.calls, self.unable = [], unable
-
-  def sync(self, path):
-    self.record("sync", pathlib.Path(path))
-
-  def rename(self, path, target):
-    super().rename(path, target)
-    self.record("rename", path, target)
-
-  def remove(self, path):
-    self.record("remove", path)
-    super().remove(path)
-
-  def record(self, name, path, *more):
-    if path == self.unable:
-      raise FULL
-    self.calls.append((name, path, *more))
-
-
-STORAGE = Recording()
-
-
-def recorded(monkeypatch, **options):
-  storages = registry.Registry({HERE: f"{__name__}:STORAGE"})
-  monkeypatch.setattr(registry, "STORAGES", storages)
-  monkeypatch.setattr(f"{__name__}.STORAGE", Recording(**options))
-  return STORAGE.calls
-
-
-def test_after_a_crash_of_the_machine_one_checkpoint_is_there(tmp_path, monkeypatch):
+def test_after_a_crash_of_the_machine_one_checkpoint_is_there(tmp_path):
   saved(tmp_path, 7)
-  calls, folder = recorded(monkeypatch), tmp_path / "checkpoints"
-  saved(tmp_path, 8, keep_last=1)
+  folder = tmp_path / "checkpoints"
+  with watched() as storage:
+    saved(tmp_path, 8, keep_last=1)
+  calls = [call for call in storage.calls if call[0] in ("sync", "rename", "remove")]
   renamed = next(i for i, call in enumerate(calls) if call[0] == "rename")
   _, partial, target = calls[renamed]
   assert target == folder / "8"
   synced = {path for name, path, *_ in calls[:renamed] if name == "sync"}
-  assert synced >= {partial / path.relative_to(target) for path in all_in(target)}
+  files = [path for path in target.rglob("*") if path.is_file()]
+  folders = {target, *(path for path in target.rglob("*") if path.is_dir() and any(path.iterdir()))}
+  assert synced >= {partial / path.relative_to(target) for path in (*files, *folders)}
   assert calls[renamed + 1 :] == [
     ("sync", folder),
     ("sync", tmp_path),
@@ -245,39 +199,29 @@ def test_after_a_crash_of_the_machine_one_checkpoint_is_there(tmp_path, monkeypa
   ]
 
 
-def all_in(folder):
-  """A folder, and the files and the folders in it that are not empty."""
-  inside = (path for path in folder.rglob("*") if path.is_file() or any(path.iterdir()))
-  return folder, *inside
-
-
 @pytest.mark.parametrize(
-  ("unable", "kept", "failed"),
+  ("fails", "kept", "failed"),
   [
-    ("checkpoints", [7, 8], "it may be lost if the machine crashes"),
-    (f"checkpoints/{OLD}", [8], "older ones could not be removed"),
+    ({"sync": "/checkpoints"}, [7, 8], "it may be lost if the machine crashes"),
+    ({"remove": OLD}, [8], "older ones could not be removed"),
   ],
 )
 def test_what_fails_once_a_checkpoint_is_published_is_no_failed_save(
-  tmp_path, monkeypatch, caplog, unable, kept, failed
+  tmp_path, caplog, fails, kept, failed
 ):
   saved(tmp_path, 7)
-  recorded(monkeypatch, unable=tmp_path / unable)
   checkpoints = opened(tmp_path, keep_last=1)
-  checkpoints.save(at_step(8), META)
-  checkpoints.wait()
-  assert checkpoints.outcome() == ""
+  with watched(fails=fails):
+    assert saving(checkpoints, 8) == ""
   assert f"Checkpoint 8 is saved, but {failed} (No space left on device)." in caplog.text
   assert checkpoint.available(tmp_path) == kept
 
 
 def test_checkpoints_that_are_removed_cost_only_themselves(tmp_path, caplog):
   checkpoints = opened(tmp_path)
-  checkpoints.save(at_step(7), META)
-  checkpoints.wait()
+  saving(checkpoints, 7)
   shutil.rmtree(tmp_path / "checkpoints")
-  checkpoints.save(at_step(8), META)
-  checkpoints.close()
+  saving(checkpoints, 8)
   assert f"{tmp_path}/checkpoints was removed; it is made anew." in caplog.text
   assert checkpoint.available(tmp_path) == [8]
 
@@ -293,24 +237,8 @@ def test_a_save_whose_folder_was_removed_meanwhile_is_none(tmp_path, monkeypatch
     write(*words)
 
   monkeypatch.setattr(arrays, "write", removed)
-  checkpoints.save(at_step(7), META)
-  checkpoints.close()
+  assert "was removed" in saving(checkpoints, 7)
   assert checkpoint.available(tmp_path) == [5]
-
-
-def test_arrays_that_are_not_those_of_the_description_are_no_read_that_fails(tmp_path):
-  saved(tmp_path, 7)
-  meta = tmp_path / "checkpoints" / "7" / "meta" / "metadata"
-  described = json.loads(meta.read_text())
-  name = "params/head/bias"
-  described["arrays"][name][0] = [4]
-  meta.write_text(json.dumps(described))
-  with pytest.raises(checkpoint.CheckpointError, match=r"read: .* Expected \"shape\" of \[4\]"):
-    checkpoint.read_arrays(meta.parents[1], [name])
-  described["arrays"][name][0] = [2**45]
-  meta.write_text(json.dumps(described))
-  with pytest.raises(checkpoint.CheckpointError, match="and this machine has"):
-    checkpoint.read_arrays(meta.parents[1], [name])
 
 
 def test_a_run_whose_lock_was_taken_saves_nothing_more(tmp_path):
@@ -319,16 +247,26 @@ def test_a_run_whose_lock_was_taken_saves_nothing_more(tmp_path):
     (tmp_path / "lock").unlink()
     with pytest.raises(workdir.LostError, match=rf"^{tmp_path}/lock was removed or replaced"):
       checkpoints.save(at_step(7), META)
-    checkpoints.close()
   assert checkpoint.available(tmp_path) == []
 
 
-def test_the_best_is_kept_and_of_best_ones_that_were_not_saved_the_one_before(tmp_path):
-  checkpoints = opened(tmp_path, keep_last=1)
-  for step, best in ((1, 0), (2, 2), (3, 2), (5, 4), (6, 4)):
-    checkpoints.save(at_step(step), META, best=best)
-  checkpoints.close()
-  assert checkpoint.available(tmp_path) == [3, 6]
+# --- reading ---
+
+
+@pytest.mark.parametrize(
+  ("length", "message"),
+  [(4, r"read: .* Expected \"shape\" of \[4\]"), (2**45, "and this machine has")],
+)
+def test_arrays_that_are_not_those_of_the_description_are_no_read_that_fails(
+  tmp_path, length, message
+):
+  saved(tmp_path, 7)
+  meta = tmp_path / "checkpoints" / "7" / "meta" / "metadata"
+  described = json.loads(meta.read_text())
+  described["arrays"]["params/head/bias"][0] = [length]
+  meta.write_text(json.dumps(described))
+  with pytest.raises(checkpoint.CheckpointError, match=message):
+    checkpoint.read_arrays(meta.parents[1], ["params/head/bias"])
 
 
 def test_parameters_alone_as_numpy(run):
@@ -347,37 +285,31 @@ def test_without_a_moving_average_the_parameters_are_read(tmp_path):
   assert not weights.read(tmp_path).card.average
 
 
-class TestFind:
-  def test_newest_or_named(self, tmp_path):
-    saved(tmp_path, 7, 9)
-    assert checkpoint.find(tmp_path).name == "9"
-    assert checkpoint.find(tmp_path, 7).name == "7"
+def test_the_newest_that_is_whole_is_found_or_the_one_that_is_named(tmp_path):
+  with pytest.raises(checkpoint.CheckpointError, match="no checkpoint at all"):
+    checkpoint.find(tmp_path)
+  saved(tmp_path, 7, 9)
+  assert checkpoint.find(tmp_path).name == "9"
+  assert checkpoint.find(tmp_path, 7).name == "7"
+  with pytest.raises(checkpoint.CheckpointError, match=r"of step 8: there are steps \[7, 9\]"):
+    checkpoint.find(tmp_path, 8)
+  flip_a_bit(tmp_path / "checkpoints" / "9")
+  assert checkpoint.find(tmp_path).name == "7"
+  assert checkpoint.available(tmp_path) == [7, 9]  # looking changes nothing
+  with pytest.raises(checkpoint.CheckpointError, match="checkpoints/9 is damaged: changed"):
+    checkpoint.find(tmp_path, 9)
 
-  def test_newest_that_is_whole(self, tmp_path):
-    saved(tmp_path, 7, 9)
-    flip_a_bit(tmp_path / "checkpoints" / "9")
-    assert checkpoint.find(tmp_path).name == "7"
-    assert checkpoint.available(tmp_path) == [7, 9]  # looking changes nothing
-    with pytest.raises(checkpoint.CheckpointError, match="checkpoints/9 is damaged: changed"):
-      checkpoint.find(tmp_path, 9)
 
-  def test_none(self, tmp_path):
-    with pytest.raises(checkpoint.CheckpointError, match="no checkpoint at all"):
-      checkpoint.find(tmp_path)
-    saved(tmp_path, 7)
-    with pytest.raises(checkpoint.CheckpointError, match=r"of step 8: there are steps \[7\]"):
-      checkpoint.find(tmp_path, 8)
+def test_a_process_follows_the_first_one(tmp_path, monkeypatch):
+  saved(tmp_path, 7, 9)
+  said = iter(["7", ""])  # a candidate, and whether it is a copy
+  monkeypatch.setattr(agreement, "broadcast_str", lambda _: next(said))
+  assert checkpoint.find(tmp_path).name == "7"
 
-  def test_a_process_follows_the_first_one(self, tmp_path, monkeypatch):
-    saved(tmp_path, 7, 9)
-    said = iter(["7", ""])  # a candidate, and whether it is a copy
-    monkeypatch.setattr(agreement, "broadcast_str", lambda _: next(said))
-    assert checkpoint.find(tmp_path).name == "7"
 
-  def test_what_was_removed_for_one_process_is_read_again_by_all(self, tmp_path, monkeypatch):
-    saved(tmp_path, 7)
-    calls, read = itertools.count(), []
-    others = lambda own: "it is gone" if next(calls) == 1 else own
-    monkeypatch.setattr(agreement, "allgather_str", lambda own: [own, others(own)])
-    checkpoint.read_readable(tmp_path, 0, read.append)
-    assert len(read) == 2
+def test_what_was_removed_for_one_process_is_read_again_by_all(run, monkeypatch):
+  calls, read = itertools.count(), []
+  others = lambda own: "it is gone" if next(calls) == 1 else own
+  monkeypatch.setattr(agreement, "allgather_str", lambda own: [own, others(own)])
+  checkpoint.read_readable(run, 0, read.append)
+  assert len(read) == 2

@@ -36,21 +36,8 @@ def test_a_byte_changed_anywhere_in_any_file_is_found(tmp_path):
   assert not manifest.damage_of(folder)
 
 
-def truncate(folder):
-  path = max((folder / "state").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
-  path.write_bytes(path.read_bytes()[:-1])
-
-
-def remove(folder):
-  next(p for p in (folder / "state").rglob("*") if p.is_file()).unlink()
-
-
-def add(folder):
-  (folder / "state" / "extra").write_text("")
-
-
-def forget_manifest(folder):
-  (folder / "manifest.json").unlink()
+def largest(folder):
+  return max((folder / "state").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
 
 
 def change_class_names(folder):
@@ -58,18 +45,9 @@ def change_class_names(folder):
   path.write_text(path.read_text().replace("bee", "bug"))
 
 
-def manifest_of(data):
-  return lambda folder: (folder / "manifest.json").write_bytes(data)
-
-
 def manifest_that_waits(folder):
   (folder / "manifest.json").unlink()
   os.mkfifo(folder / "manifest.json")
-
-
-def huge_manifest(folder):
-  with (folder / "manifest.json").open("wb") as file:
-    file.truncate(2**40)
 
 
 def no_folder(folder):
@@ -83,19 +61,22 @@ def copy_of_another_step(folder):
 
 
 MANIFESTS = [b"[]", b"null", b"3", b"{}", b'{"a\\nb": 3}', b"\xff", b"", b"[" * 10**5]
-DAMAGES = [
-  flip_a_bit,
-  truncate,
-  remove,
-  add,
-  forget_manifest,
-  change_class_names,
-  manifest_that_waits,
-  huge_manifest,
-  no_folder,
-  copy_of_another_step,
-  *map(manifest_of, MANIFESTS),
-]
+DAMAGES = {
+  "a bit": flip_a_bit,
+  "a byte less": lambda folder: os.truncate(largest(folder), largest(folder).stat().st_size - 1),
+  "a file less": lambda folder: largest(folder).unlink(),
+  "a file more": lambda folder: (folder / "state" / "extra").touch(),
+  "no manifest": lambda folder: (folder / "manifest.json").unlink(),
+  "other names": change_class_names,
+  "a pipe": manifest_that_waits,
+  "a huge manifest": lambda folder: os.truncate(folder / "manifest.json", 2**40),
+  "no folder": no_folder,
+  "another step": copy_of_another_step,
+}
+DAMAGES |= {
+  f"{data[:9]}": lambda folder, data=data: (folder / "manifest.json").write_bytes(data)
+  for data in MANIFESTS
+}
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +89,10 @@ def steps_7_and_9(tmp_path_factory):
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_each_damage_is_found_and_told_in_one_line(tmp_path, steps_7_and_9, damage):
   shutil.copytree(steps_7_and_9, tmp_path, dirs_exist_ok=True)
-  assert not checkpoint.damage_of(tmp_path / "checkpoints" / "9")
-  damage(tmp_path / "checkpoints" / "9")
-  words = checkpoint.damage_of(tmp_path / "checkpoints" / "9")
+  folder = tmp_path / "checkpoints" / "9"
+  assert not checkpoint.damage_of(folder)
+  DAMAGES[damage](folder)
+  words = checkpoint.damage_of(folder)
   assert words
   assert words.isprintable()
 
@@ -151,58 +133,51 @@ def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):
     restore(tmp_path)
 
 
-def seen_by(count, folder):
-  return [manifest.part_of_damage(folder, process, count) for process in range(count)]
-
-
 @pytest.mark.parametrize("count", [1, 3, 8])
-def test_processes_sum_all_files_and_each_about_as_many_bytes(tmp_path, monkeypatch, count):
-  saved(tmp_path, 9)
-  folder, summed = tmp_path / "checkpoints" / "9", []
-  digest = manifest._sum
-  monkeypatch.setattr(manifest, "_sum", lambda path: (summed.append(path), digest(path))[1])
-  assert {damage for damage, _ in seen_by(count, folder)} == {""}
-  assert sorted(summed) == sorted(
-    path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"
-  )
+def test_one_process_sums_each_file_and_each_about_as_many_bytes(tmp_path, steps_7_and_9, count):
+  shutil.copytree(steps_7_and_9, tmp_path, dirs_exist_ok=True)
+  folder = tmp_path / "checkpoints" / "9"
+
+  def seen():
+    return zip(*(manifest.part_of_damage(folder, i, count) for i in range(count)), strict=True)
+
+  damages, names_and_sizes = seen()
+  assert {*damages} == {""}
+  for path in [p for p in folder.rglob("*") if p.is_file() and p.name != "manifest.json"]:
+    data = path.read_bytes()
+    path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    damages, now = seen()
+    assert [one for one in damages if one] == [manifest.damage_of(folder)]
+    assert {*now} == {*names_and_sizes}
+    path.write_bytes(data)
+  (folder / "meta" / "metadata").unlink()
+  assert {*list(seen())[1]} != {*names_and_sizes}
   sizes = {f"{i}": 100 + i for i in range(40)}
   shares = [sum(sizes[n] for n in manifest._share(sizes, i, count)) for i in range(count)]
   assert sum(shares) == sum(sizes.values())
   assert max(shares) - min(shares) <= 140
 
 
-def test_the_damage_that_any_process_finds_counts(tmp_path):
-  saved(tmp_path, 9)
-  folder = tmp_path / "checkpoints" / "9"
-  whole = {seen for _, seen in seen_by(8, folder)}
-  flip_a_bit(folder)
-  damages = [damage for damage, _ in seen_by(8, folder) if damage]
-  assert len(damages) == 1
-  assert damages[0] == manifest.damage_of(folder)
-  assert {seen for _, seen in seen_by(8, folder)} == whole  # which is of names and sizes
-  (folder / "meta" / "metadata").unlink()
-  assert {seen for _, seen in seen_by(8, folder)} != whole
+def test_processes_that_see_other_files_sum_all_of_them(tmp_path, steps_7_and_9, monkeypatch):
+  """Of two processes, the first one sums what only the other one should have summed."""
+  shutil.copytree(steps_7_and_9, tmp_path, dirs_exist_ok=True)
+  folder, asked = tmp_path / "checkpoints" / "9", []
+  for path in [p for p in (folder / "state").rglob("*") if p.is_file()]:
+    path.write_bytes(path.read_bytes()[::-1])
 
+  def told(own):
+    asked.append(own)
+    return [own, "another\n\n"] if len(asked) == 1 else [own, own]
 
-def test_processes_that_see_other_files_sum_all_of_them(tmp_path, monkeypatch):
-  saved(tmp_path, 9)
-  folder, shares = tmp_path / "checkpoints" / "9", []
-  look = manifest.part_of_damage
-  monkeypatch.setattr(
-    manifest, "part_of_damage", lambda *words: (shares.append(words[1:]), look(*words))[1]
-  )
-  told = lambda own: [own, "another" + own[len("another") :]] if len(shares) == 1 else [own] * 2
   monkeypatch.setattr(agreement, "allgather_str", told)
   monkeypatch.setattr(checkpoint.jax, "process_count", lambda: 2)
-  monkeypatch.setattr(agreement, "broadcast_str", lambda words: words())
-  assert not checkpoint.damage_of(folder)
-  assert shares == [(0, 2), (0, 1)]
+  first, every = manifest.part_of_damage(folder, 0, 2)[0], manifest.damage_of(folder)
+  assert first != every
+  assert checkpoint.damage_of(folder) == every
 
 
-def test_a_process_that_cannot_read_its_share_ends_the_others(tmp_path, monkeypatch):
-  saved(tmp_path, 9)
-  folder = tmp_path / "checkpoints" / "9"
+def test_a_process_that_cannot_read_its_share_ends_the_others(steps_7_and_9, monkeypatch):
   told = lambda own: [own, own.split("\n")[0] + "\nit is busy\n"]
   monkeypatch.setattr(agreement, "allgather_str", told)
   with pytest.raises(CannotReadError, match="process 1: it is busy"):
-    checkpoint.damage_of(folder)
+    checkpoint.damage_of(steps_7_and_9 / "checkpoints" / "9")

@@ -4,6 +4,7 @@ import errno
 import os
 import pathlib
 import re
+import resource
 
 import pytest
 
@@ -73,21 +74,80 @@ def test_what_is_set_aside_replaces_nothing(tmp_path):
   assert [(tmp_path / name).read_text() for name in found] == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("path", ["gs://b/run", "s3://b", "http://a/b", "file:///c", "gs:/d"])
-def test_urls_are_refused(path):
-  with pytest.raises(ConfigError, match=f"{re.escape(path)} is a URL.*mount the storage"):
-    local_path(path)
-
-
-@pytest.mark.parametrize("path", ["tar:/x.tar", "az:/bucket/run", "runs+x:/a"])
-def test_other_words_before_a_path_are_no_storage(path):
-  with pytest.raises(ConfigError, match=r'"[\w+]+:", which is no kind of storage.*gs:// or s3://'):
-    local_path(path)
-
-
 @pytest.mark.parametrize("path", ["/a", "a:b/c", "c:/d", "a/b://c", "runs/2026-01-01T00:00/x"])
-def test_paths_are_not(path):
+def test_what_is_a_path_of_this_machine(path):
   assert str(local_path(path)) == path.replace("//", "/")
+
+
+MOUNT = "is a URL.*mount the storage"
+NO_KIND = r'"[\w+]+:", which is no kind of storage.*gs:// or s3://'
+UPWARDS = r'has "\.\.", which means nothing in a bucket'
+REFUSED = [
+  *((local_path, url, f"{url} {MOUNT}") for url in ("gs://b/run", "s3://b", "http://a/b", "gs:/d")),
+  (local_path, "file:///c", f"file:///c {MOUNT}"),
+  *((local_path, path, NO_KIND) for path in ("tar:/x.tar", "az:/bucket/run", "runs+x:/a")),
+  *((path_of, url, UPWARDS) for url in ("gs://b/run/..", "s3://b/../c", "gs://..")),
+]
+
+
+@pytest.mark.parametrize(("read", "path", "message"), REFUSED)
+def test_paths_that_are_refused(read, path, message):
+  with pytest.raises(ConfigError, match=message):
+    read(path)
+
+
+@pytest.mark.parametrize("text", ["/etc/x.png", "../../x.png", "/../x.png", "a/../../../x.png"])
+def test_a_table_in_a_bucket_names_no_file_of_this_machine(text):
+  with pytest.raises(ConfigError, match="leads out of the bucket"):
+    within(path_of("gs://bucket/data"), text)
+
+
+@pytest.mark.parametrize(
+  ("content", "error", "message"),
+  [
+    (b"{", ValueError, "Expecting"),
+    (b"\xff", ValueError, "decode"),
+    (b"[" * 100_000, ValueError, "nested too deeply"),
+    (b"[1]", ValueError, "not a JSON object"),
+    (b'"text"', ValueError, "not a JSON object"),
+    (b" " * 100_001, OSError, r"larger than 100,000 bytes \(100,001\)"),
+  ],
+)
+def test_what_is_no_json_object(tmp_path, content, error, message):
+  path = tmp_path / "x.json"
+  path.write_bytes(content)
+  with pytest.raises(error, match=message):
+    files.read_json(path, most=100_000)
+
+
+def test_of_a_piece_that_could_not_be_written_no_half_is_left(tmp_path):
+  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+  file = files.append(tmp_path / "file")
+  file.add(b"one ")
+  resource.setrlimit(resource.RLIMIT_FSIZE, (6, hard))  # Python ignores the signal
+  try:
+    with pytest.raises(OSError, match="File too large"):
+      file.add(b"two ")
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+  assert (tmp_path / "file").read_bytes() == b"one "
+  file.add(b"three")
+  file.close()
+  assert (tmp_path / "file").read_bytes() == b"one three"
+
+
+def test_a_file_that_is_gone_or_another_is_noticed(tmp_path):
+  file = files.append(tmp_path / "file")
+  (tmp_path / "file").rename(tmp_path / "elsewhere")
+  with pytest.raises(FileNotFoundError):
+    file.add(b"one")
+  (tmp_path / "file").write_bytes(b"")
+  with pytest.raises(FileNotFoundError, match="replaced by another file"):
+    file.add(b"two")
+  (tmp_path / "elsewhere").replace(tmp_path / "file")
+  file.add(b"three")
+  file.close()
+  assert (tmp_path / "file").read_bytes() == b"three"
 
 
 @pytest.mark.parametrize(
@@ -108,85 +168,3 @@ def test_a_name_from_elsewhere_that_could_lead_out_of_a_folder_is_refused(tmp_pa
 @pytest.mark.parametrize("name", ["a", "..a", "a..", "...", ".a/b", "a b/größe", "ab:c", "a" * 255])
 def test_other_names_are_those_of_files_in_a_folder(tmp_path, name):
   assert inside(tmp_path, name) == tmp_path / name
-
-
-@pytest.mark.parametrize("url", ["gs://b/run/..", "s3://b/../c", "gs://.."])
-def test_a_url_does_not_lead_upwards(url):
-  with pytest.raises(ConfigError, match=r'has "\.\.", which means nothing in a bucket'):
-    path_of(url)
-
-
-@pytest.mark.parametrize("text", ["/etc/x.png", "../../x.png", "/../x.png", "a/../../../x.png"])
-def test_a_table_in_a_bucket_names_no_file_of_this_machine(text):
-  with pytest.raises(ConfigError, match="leads out of the bucket"):
-    within(path_of("gs://bucket/data"), text)
-
-
-@pytest.mark.parametrize(
-  ("content", "message"),
-  [
-    (b"{", "Expecting"),
-    (b"\xff", "decode"),
-    (b"[" * 100_000, "nested too deeply"),
-    (b"[1]", "not a JSON object"),
-    (b'"text"', "not a JSON object"),
-  ],
-)
-def test_what_is_no_json_object(tmp_path, content, message):
-  path = tmp_path / "x.json"
-  path.write_bytes(content)
-  with pytest.raises(ValueError, match=message):
-    files.read_json(path, most=10**6)
-
-
-def test_what_cannot_be_read(tmp_path):
-  path = tmp_path / "x.json"
-  path.write_text('{"a": 1}')
-  assert files.read_json(path, most=8) == {"a": 1}
-  with pytest.raises(OSError, match="larger than 7 bytes"):
-    files.read_json(path, most=7)
-  os.mkfifo(tmp_path / "pipe")
-  with pytest.raises(OSError, match="It is a FIFO"):
-    files.read_json(tmp_path / "pipe", most=8)
-
-
-class TestAppender:
-  def test_what_could_not_be_written_leaves_no_half_of_a_piece(self, tmp_path, monkeypatch):
-    file = files.append(tmp_path / "file")
-    file.add(b"one ")
-    with monkeypatch.context() as broken:
-      broken.setattr(file, "_file", Full(file._file, room=2))
-      with pytest.raises(OSError, match="No space"):
-        file.add(b"two ")
-    assert (tmp_path / "file").read_bytes() == b"one "
-    file.add(b"three")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"one three"
-
-  def test_a_file_that_is_gone_or_another_is_noticed(self, tmp_path):
-    file = files.append(tmp_path / "file")
-    (tmp_path / "file").rename(tmp_path / "elsewhere")
-    with pytest.raises(FileNotFoundError):
-      file.add(b"one")
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(FileNotFoundError, match="replaced by another file"):
-      file.add(b"two")
-    (tmp_path / "elsewhere").replace(tmp_path / "file")
-    file.add(b"three")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"three"
-
-
-class Full:
-  """A file on a disk with a limited number of free bytes."""
-
-  def __init__(self, file, room):
-    self._file, self._room = file, room
-    self.fileno, self.truncate = file.fileno, file.truncate
-
-  def write(self, data):
-    if not self._room:
-      raise OSError(28, "No space left on device")
-    written = self._file.write(data[: self._room])
-    self._room -= written
-    return written

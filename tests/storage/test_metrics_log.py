@@ -27,11 +27,17 @@ def test_events_do_not_wait_for_a_library_that_they_do_not_need(tmp_path):
   subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": path})
 
 
+def written(folder, *lines, **options):
+  """A writer that has written these lines; a run that goes on at step 0 has none."""
+  writer = metrics_log.Writer(folder, **{"start_step": 0} | options)
+  for step, metrics in lines:
+    writer.write(step, metrics)
+  return writer
+
+
 def test_lines_are_json_with_their_step(tmp_path):
-  writer = metrics_log.Writer(tmp_path, start_step=0)
-  writer.write(3, {"loss": 0.5, "data/bad_examples": 2})
-  writer.write(4, {"loss": float("nan"), "grad_norm": float("inf")})
-  writer.close()
+  metrics = {"loss": float("nan"), "grad_norm": float("inf")}
+  written(tmp_path, (3, {"loss": 0.5, "data/bad_examples": 2}), (4, metrics)).close()
   lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
   assert lines == [
     {"step": 3, "loss": 0.5, "data/bad_examples": 2},
@@ -41,13 +47,11 @@ def test_lines_are_json_with_their_step(tmp_path):
 
 
 def test_tensorboard_events_hold_the_same_numbers(tmp_path):
-  writer = metrics_log.Writer(tmp_path, start_step=0)
-  writer.write(7, {"loss": 0.25})
-  writer.close()
-  (events,) = tmp_path.glob("events.out.tfevents*")
   from tensorboardX.event_file_writer import EventsWriter  # noqa: F401 - the format's own writer
   from tensorboardX.proto import event_pb2
 
+  written(tmp_path, (7, {"loss": 0.25})).close()
+  (events,) = tmp_path.glob("events.out.tfevents*")
   values = {}
   for record in records(events.read_bytes()):
     event = event_pb2.Event.FromString(record)
@@ -72,26 +76,11 @@ def test_a_resumed_run_drops_what_came_after_its_checkpoint(tmp_path):
 
 GOOD = [{"step": 5, "loss": 0.5}, {"step": 10, "test/top1": "nan"}]
 DAMAGED = [
-  b"garbage",
-  b"\0" * 4096,
-  b"",
-  b"\xff\xfe",
-  b'"step"',
-  b"[5]",
-  b"null",
-  b'{"loss": 1}',
-  b'{"step": "5"}',
-  b'{"step": true}',
-  b'{"step": -1}',
-  b'{"step": 5.5}',
-  b'{"step": 5, "loss": [1]}',
-  b'{"step": 5, "loss": null}',
-  b'{"step": 5, "loss": "much"}',
-  b'{"step": 5, "loss": 1' + b"0" * 400 + b"}",
-  b'{"step": 5, "loss": 1' + b"0" * 5000 + b"}",
-  b'{"a":' * 10**5,
-  b"x" * (3 * metrics_log.MAX_LINE),
-  b'\0\0{"step": 5}',
+  *(b"garbage", b"\0" * 4096, b"", b"\xff\xfe", b'"step"', b"[5]", b"null", b'{"loss": 1}'),
+  *(b'{"step": "5"}', b'{"step": true}', b'{"step": -1}', b'{"step": 5.5}'),
+  *(b'{"step": 5, "loss": %s}' % value for value in (b"[1]", b"null", b'"much"')),
+  *(b'{"step": 5, "loss": 1%s}' % (b"0" * zeros) for zeros in (400, 5000)),
+  *(b'{"a":' * 10**5, b"x" * (3 * metrics_log.MAX_LINE), b'\0\0{"step": 5}'),
 ]
 
 
@@ -102,28 +91,25 @@ def test_damaged_lines_are_set_aside_and_the_others_kept(tmp_path, capsys, damag
   lines = [json.dumps(line).encode() for line in GOOD]
   path.write_bytes(b"\n".join([*lines[:place], damage, *lines[place:], b'{"step": 10, "cut']))
   assert metrics_log.read_lines(tmp_path) == GOOD
-  metrics_log.Writer(tmp_path, start_step=10).close()
+  written(tmp_path, start_step=10).close()
+  said = capsys.readouterr().out
+  assert f"damaged line(s), the first in line {place + 1}; they are now in {path}.damaged" in said
+  written(tmp_path, start_step=10).close()
+  assert not capsys.readouterr().out  # once
   assert metrics_log.read_lines(tmp_path) == GOOD
   assert path.read_bytes() == b"".join(line + b"\n" for line in lines)
   assert (tmp_path / "metrics.jsonl.damaged").read_bytes() == damage + b"\n"
-  said = capsys.readouterr().out
-  assert f"damaged line(s), the first in line {place + 1}; they are now in {path}.damaged" in said
-  metrics_log.Writer(tmp_path, start_step=10).close()
-  assert not capsys.readouterr().out  # once
 
 
 def test_lines_that_are_fewer_than_at_the_checkpoint_are_told(tmp_path, capsys):
   path = tmp_path / "metrics.jsonl"
-  writer = metrics_log.Writer(tmp_path, start_step=0)
-  for step in (1, 2, 2, 3, 4):
-    writer.write(step, {"loss": 0.5})
-  writer.close()
-  assert writer.lines == 5
+  first = written(tmp_path, *((step, {"loss": 0.5}) for step in (1, 2, 2, 3, 4)))
+  first.close()
   again = metrics_log.Writer(tmp_path, start_step=3, lines=4)  # of steps 1 to 3
-  assert again.lines == 4
   again.close()
+  assert (first.lines, again.lines) == (5, 4)
   assert not capsys.readouterr().out
-  path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+  os.truncate(path, len(b"".join(path.read_bytes().splitlines(keepends=True)[:2])))
   metrics_log.Writer(tmp_path, start_step=3, lines=4).close()
   said = capsys.readouterr().out
   assert f"{path} has 2 line(s) up to step 3, where the checkpoint was saved with 4" in said
@@ -132,18 +118,11 @@ def test_lines_that_are_fewer_than_at_the_checkpoint_are_told(tmp_path, capsys):
   assert "has 0 line(s)" in capsys.readouterr().out
 
 
-def folder_in_its_place(path):
-  path.mkdir()
-
-
-@pytest.mark.parametrize("make", [folder_in_its_place, os.mkfifo])
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 def test_what_is_no_file_of_metrics_is_set_aside_whole(tmp_path, capsys, make):
-  path = tmp_path / "metrics.jsonl"
-  make(path)
+  make(tmp_path / "metrics.jsonl")
   assert metrics_log.read_lines(tmp_path) == []
-  writer = metrics_log.Writer(tmp_path, start_step=10)
-  writer.write(11, {"loss": 0.5})
-  writer.close()
+  written(tmp_path, (11, {"loss": 0.5}), start_step=10).close()
   assert metrics_log.read_lines(tmp_path) == [{"step": 11, "loss": 0.5}]
   assert (tmp_path / "metrics.jsonl.damaged").exists()
   assert "cannot be read (It is a" in capsys.readouterr().out
@@ -156,7 +135,7 @@ def test_progress_line_and_clock():
 
 
 def test_on_a_pipe_every_line_ends(tmp_path, capsys):
-  writer = metrics_log.Writer(tmp_path, start_step=0)
+  writer = written(tmp_path)
   writer.progress("one")
   writer.say("two")
   writer.close()
@@ -166,7 +145,7 @@ def test_on_a_pipe_every_line_ends(tmp_path, capsys):
 def test_what_cannot_be_written_waits_and_is_written_in_order(tmp_path, capsys):
   folder, away = tmp_path / "run", tmp_path / "away"
   folder.mkdir()
-  writer = metrics_log.Writer(folder, start_step=0, retry=Retry(60.0))
+  writer = written(folder, retry=Retry(60.0))
   folder.rename(away)
   writer.write(1, {"loss": 0.5})
   writer.write(2, {"loss": 0.25})
@@ -181,29 +160,25 @@ def test_what_cannot_be_written_waits_and_is_written_in_order(tmp_path, capsys):
 
 
 def test_a_run_ends_when_its_metrics_cannot_be_written_for_the_time_that_is_set(tmp_path):
-  folder, away, now = tmp_path / "run", tmp_path / "away", [0.0]
+  folder, now = tmp_path / "run", [0.0]
   folder.mkdir()
-  writer = metrics_log.Writer(folder, start_step=0, retry=Retry(60.0, clock=lambda: now[0]))
-  folder.rename(away)
-  writer.write(1, {"loss": 0.5})
-  now[0] = 59.0
-  writer.write(2, {"loss": 0.5})
+  writer = written(folder, retry=Retry(60.0, clock=lambda: now[0]))
+  folder.rename(tmp_path / "away")
+  for now[0] in (0.0, 59.0):
+    writer.write(1, {"loss": 0.5})
   now[0] = 60.0
   with pytest.raises(RunError, match=f"{folder} cannot be written to"):
     writer.write(3, {"loss": 0.5})
   writer.close()
 
 
-def test_a_disk_that_is_full_only_when_asked_to_keep_is_named_before_the_run_is_done(
-  tmp_path, monkeypatch
-):
+def test_a_disk_that_is_full_only_when_asked_to_keep_is_named(tmp_path, monkeypatch):
   """NFS may report a full quota only now."""
 
   def full(_):
     raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
-  writer = metrics_log.Writer(tmp_path, start_step=0)
-  writer.write(1, {"loss": 1.0})
+  writer = written(tmp_path, (1, {"loss": 1.0}))
   monkeypatch.setattr(os, "fsync", full)
   with pytest.raises(RunError, match=f"{tmp_path}.*Disk quota exceeded"):
     writer.complete()

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from vit_jax import config as c
-from vit_jax.process.errors import ConfigError
 from vit_jax.storage import files, metrics_log, workdir
 
 HOLDS = """
@@ -26,17 +25,17 @@ os.execv(sys.executable, [sys.executable, *sys.argv])
 """
 
 
+def refused(folder, message):
+  """A run cannot have this folder."""
+  with pytest.raises(c.ConfigError, match=message), workdir.locked(folder, first=True):
+    pass
+
+
 def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
-  first = subprocess.Popen(
-    [sys.executable, "-c", HOLDS, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-  )
-  with first:
+  words, pipe = [sys.executable, "-c", HOLDS, tmp_path], subprocess.PIPE
+  with subprocess.Popen(words, stdin=pipe, stdout=pipe) as first:
     assert first.stdout.readline() == b"locked\n"
-    with (
-      pytest.raises(c.ConfigError, match="in use by another run"),
-      workdir.locked(tmp_path, first=True),
-    ):
-      pass
+    refused(tmp_path, "in use by another run")
     first.kill()
     first.wait()
     with workdir.locked(tmp_path, first=True):  # the lock of a killed run is free
@@ -56,23 +55,11 @@ def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path, place
   assert not list(closed.iterdir())
 
 
-def test_a_workdir_that_cannot_be_made(tmp_path):
+def test_what_is_no_workdir_is_refused_and_not_waited_for(tmp_path):
   (tmp_path / "file").write_text("")
-  folder = tmp_path / "file" / "run"
-  with (
-    pytest.raises(c.ConfigError, match="cannot be written to"),
-    workdir.locked(folder, first=True),
-  ):
-    pass
-
-
-def test_a_pipe_in_the_place_of_the_lock_is_refused_and_not_waited_for(tmp_path):
+  refused(tmp_path / "file" / "run", "cannot be written to")
   os.mkfifo(tmp_path / "lock")
-  with (
-    pytest.raises(c.ConfigError, match=r"cannot be written to: .* \(.*/lock\)"),
-    workdir.locked(tmp_path, first=True),
-  ):
-    pass
+  refused(tmp_path, r"cannot be written to: .* \(.*/lock\)")
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -101,10 +88,6 @@ def test_a_file_system_without_locks_is_one_sentence(tmp_path, monkeypatch, code
     raise OSError(code, os.strerror(code))
 
   monkeypatch.setattr("fcntl.flock", flock)
-  with (
-    pytest.raises(ConfigError, match=r"gives no locks: mount it with locks.*run/lock"),
-    workdir.locked(tmp_path / "run", first=True),
-  ):
-    pass
+  refused(tmp_path / "run", r"gives no locks: mount it with locks.*run/lock")
   with pytest.raises(OSError, match="gives no locks"), files.one_writer(tmp_path / "weights"):
     pass
