@@ -101,19 +101,19 @@ def test_a_step_is_dispatched_before_the_callbacks_and_the_state_is_given_in_the
     (dict(stop=2), 2, False),
     (dict(end=2), 2, True),
     (dict(first=3), 4, True),
+    (dict(first=4), None, True),
+    (dict(first=3, end=3), None, True),
   ],
 )
 def test_where_a_run_ends(options, last, finished):
+  """A run that is at its end when it is started takes no batch: `last` is None."""
   calls, ended = trained(callbacks=1, **options)
-  assert (calls[-1], ended) == (("a", "end", last), finished)
-  assert calls[-2][:3] == ("a", "after", last)
-
-
-@pytest.mark.parametrize("options", [dict(first=4), dict(first=3, end=3)])
-def test_a_run_at_its_end_takes_no_batch(options):
-  calls, finished = trained(callbacks=1, **options)
-  assert finished
-  assert calls == [("a", what, options["first"]) for what in ("start", "end")]
+  assert ended == finished
+  if last is None:
+    assert calls == [("a", what, options["first"]) for what in ("start", "end")]
+  else:
+    assert calls[-1] == ("a", "end", last)
+    assert calls[-2][:3] == ("a", "after", last)
 
 
 def test_arrays_move_by_explicit_calls_only(monkeypatch):
@@ -149,7 +149,7 @@ FINITE = dict(
     (dict(update_norm=np.inf), NonFinite("skip", 3), None, r"update norm inf\. Last .*start again"),
   ],
 )
-@pytest.mark.parametrize("attention", ["cudnn", "xla", ""])
+@pytest.mark.parametrize("attention", ["cudnn", "xla"])
 def test_an_update_that_is_not_finite(changes, settings, said, raised, attention):
   lines = []
   session = types.SimpleNamespace(
@@ -240,10 +240,8 @@ def test_a_failed_save_is_tried_again_with_the_state_of_a_later_step(run):
   assert [step for step in range(1, 21) if saver.wants(step)] == [10, 20]
   saver.save("state 20", best=0, last=False)
   assert not saver.wants(21)
-  assert said == [
-    "20 could not be saved. The run goes on, and tries again for 10 s "
-    "(config.checkpoint.retry_seconds)."
-  ]
+  (failed,) = said
+  assert failed.startswith("20 could not be saved. The run goes on, and tries again for 10 s ")
   now[0] = 1.0
   assert saver.wants(22)
   saver.save("state 22", best=0, last=False)
@@ -309,11 +307,11 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
 @pytest.mark.parametrize(
   ("first", "asked", "window", "said"),
   [
-    (3, 2, (3, 4), "Profile of 2 steps"),
-    (10, 1, (10, 10), "Profile of 1 steps"),
-    (8, 9, (8, 10), "Profile of 3 steps"),  # it would go on beyond the run's end
-    (11, 5, None, "first_step=11 was not reached"),
-    (3, 0, None, None),
+    (3, 2, [3, 4], "Profile of 2 steps"),
+    (10, 1, [10, 10], "Profile of 1 steps"),
+    (8, 9, [8, 10], "Profile of 3 steps"),  # it would go on beyond the run's end
+    (11, 5, [], "first_step=11 was not reached"),
+    (3, 0, [], None),
   ],
 )
 def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, said):
@@ -324,12 +322,11 @@ def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, sa
   writer = types.SimpleNamespace(say=lines.append)
   profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))
   monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: traced.append(now[0]))
-  monkeypatch.setattr(jax.profiler, "stop_trace", lambda: traced.append(now[0]))
+  monkeypatch.setattr(jax.profiler, "stop_trace", lambda: traced.append(now[0] - 1))
   for now[0] in range(1, 11):
     profile.before_step(now[0] + 5)
-    if traced and len(traced) == 2 and traced[1] == now[0]:
-      traced[1] -= 1  # it ended before this step
+  now[0] = 11  # the run's end
   profile.end(types.SimpleNamespace(step=15))
-  assert traced == list(window or ())
+  assert traced == window
   assert len(lines) == bool(said)
   assert all(said in line for line in lines)
