@@ -67,7 +67,9 @@ def test_hosts_agree_to_the_last_bit(monkeypatch):
   kept=st.integers(0, 12),
   patience=st.integers(0, 5),
 )
-def test_a_resumed_run_decides_as_one_that_was_not_stopped(values, split, kept, patience):
+def test_a_run_whose_metrics_are_older_than_its_checkpoint_decides_the_same(
+  values, split, kept, patience
+):
   """The checkpoint is of evaluation `split`; of the lines up to it, `kept` are left.
 
   The checkpoint of an earlier version does not tell the best; then all lines must be there.

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+import chex
 import jax
 import pytest
 
@@ -57,6 +58,7 @@ def test_parts_are_doubled_until_a_step_fits(monkeypatch, limit, parts):
 def test_more_parts_need_less_and_the_compilers_refusal_is_understood(monkeypatch):
   run = make(1)
   assert memory.step_bytes(make(8)) < memory.step_bytes(run)
+  assert memory.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30
 
   class Refused:
     def lower(self, *_):
@@ -84,20 +86,15 @@ def test_a_second_state_of_verified_steps_counts(monkeypatch):
 @pytest.mark.usefixtures("one_device")
 def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
   """And a run that goes on keeps its number, whatever the memory is then."""
-  small = dataclasses.replace(CONFIG, evaluate={}, duration=Duration(steps=2))
-  train = lambda name, config: launch.launch(
-    config, tmp_path / name, StopRequest(), mode="train", hosts=Hosts()
-  )
+
+  def train(name, accumulation, steps, limit=0):
+    changes = dict(evaluate={}, accumulation=accumulation, duration=Duration(steps=steps))
+    config = dataclasses.replace(CONFIG, **changes)
+    monkeypatch.setattr(memory, "memory_of", lambda device: limit)
+    launch.launch(config, tmp_path / name, StopRequest(), mode="train", hosts=Hosts())
+    return checkpoint.load_params(checkpoint.find(tmp_path / name), ema=False)
+
   monkeypatch.setattr(memory, "step_bytes", lambda run: 2 / run.config.accumulation)
-  monkeypatch.setattr(memory, "memory_of", lambda device: 1)
-  train("chosen", dataclasses.replace(small, accumulation=AUTO))
-  monkeypatch.setattr(memory, "memory_of", lambda device: 10**9)
-  train("chosen", dataclasses.replace(small, accumulation=AUTO, duration=Duration(steps=3)))
-  train("given", dataclasses.replace(small, accumulation=2, duration=Duration(steps=3)))
-  ends = [checkpoint.find(tmp_path / name) for name in ("chosen", "given")]
-  one, other = (checkpoint.load_params(end, ema=False) for end in ends)
-  assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), one, other))
-
-
-def test_the_memory_of_a_cpu_is_shared_by_its_devices():
-  assert memory.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30
+  train("chosen", AUTO, steps=2, limit=1)
+  chosen = train("chosen", AUTO, steps=3, limit=10**9)
+  chex.assert_trees_all_equal(chosen, train("given", 2, steps=3))
