@@ -56,10 +56,9 @@ def signalled(workdir, number, moment):
   return checkpoint.available(workdir), output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path, number):
+def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path):
   logged = lambda: len(metric_lines(tmp_path)) >= 2
-  (*_, last), output = signalled(tmp_path, number, logged)
+  (*_, last), output = signalled(tmp_path, signal.SIGTERM, logged)
   assert f"Stopped by a signal after step {last}" in output
   assert "Start the same command again" in output
   assert f"Stopping after step {last}; saving" in output
@@ -72,7 +71,7 @@ def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path, number):
 
 def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(uninterrupted, tmp_path):
   two_saves = (tmp_path / "checkpoints/20/manifest.json").exists
-  (*_, before, last), _ = signalled(tmp_path, signal.SIGTERM, two_saves)
+  (*_, before, last), _ = signalled(tmp_path, signal.SIGINT, two_saves)
   path = next((tmp_path / "checkpoints" / str(last) / "state" / "d").iterdir())
   data = bytearray(path.read_bytes())
   data[len(data) // 2] ^= 4
