@@ -1,5 +1,7 @@
 """How parameters are split over the axes of a mesh, by rules."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import sharding
 from vit_jax.devices.sharding import LARGEST
+from vit_jax.extras.report import messages
 from vit_jax.storage.tree import flatten
 
 SIDE = 32
@@ -166,4 +169,8 @@ def test_table_of_shardings_and_large_parameters_that_cannot_be_split():
   assert each == "On each device: 65,792 bytes"  # a quarter of the kernel, and the bias
   shapes = {"kernel": (130, 130), "wide": (130, 132), "bias": (130,), "deep": (3, 90, 90)}
   for fsdp, named in ((4, ["kernel", "deep"]), (2, []), (1, [])):
-    assert sharding.unsplit(described(shapes, fsdp), fsdp) == named
+    arrays = described(shapes, fsdp)
+    assert sharding.unsplit(arrays, fsdp) == named
+    run = types.SimpleNamespace(mesh=mesh_of(fsdp), abstract=types.SimpleNamespace(params=arrays))
+    said = f"fsdp={fsdp} does not split {len(named)} large parameter(s), such as kernel"
+    assert (said in messages.advice_on_fsdp(run)) == bool(named)

@@ -15,19 +15,15 @@ import numpy as np
 import pytest
 
 from tests import ends, resolved
-from tests.learning import steps
 from tests.seams import program
 from vit_jax import config as c
-from vit_jax import models, recipes, registry
+from vit_jax import recipes, registry
 from vit_jax.config import ConfigError, ObjectiveSettings, View
 from vit_jax.config.fields import name_of_kind
 from vit_jax.data.batches import train_transform
 from vit_jax.data.device import normalize
-from vit_jax.devices import mesh as meshes
 from vit_jax.extras.experiments import step_program
-from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
-from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.models import flops
 from vit_jax.recipes import cost
 from vit_jax.storage import workdir
@@ -142,34 +138,6 @@ def test_it_trains_and_resumes_to_the_same_bits(tmp_path):
   assert len(set(losses[0].values())) == 4
   assert 0 < lines[-1]["training/teacher_entropy"] < np.log(OUTPUTS)
   assert (whole / workdir.IMAGES / "0.png").exists()
-
-
-def test_all_devices_agree_with_one():
-  """Two steps of plain gradient descent, the teacher and the centre included; rows are left out."""
-  one, found = steps_on(1, 1, 1), steps_on(2, 2, 2)
-  chex.assert_trees_all_close(found.params, one.params, rtol=2e-5, atol=2e-6)
-  chex.assert_trees_all_close(found.extra, one.extra, rtol=2e-5, atol=2e-6)
-
-
-def steps_on(*on):
-  """The state after two steps on a mesh."""
-  settings, rng = SGD(momentum=0.0, ema=0.0, decay_rules=((".*", 0.0),)), np.random.default_rng(0)
-  small = dict(depth=1, width=64, mlp_dim=128, heads=2)
-  objective = SelfDistillation(models.create("ViT-Ti/4", positions="sincos2d", pool="gap", **small))
-  mesh, optimizer = steps.mesh_of(*on), optim.make(settings)
-  init = lambda: state.init(objective, optimizer, seed=0, image_size=LARGE, with_ema=False)
-  abstract = state.abstract(init, mesh, (*Settings.sharding, *objective.model.sharding))
-  made = train_step.make(objective, optimizer, lambda _: 0.1, settings, seed=0, accumulation=1)
-  step, current = (
-    train_step.jit_step(made, mesh=mesh, abstract=abstract),
-    state.create(init, abstract),
-  )
-  draw = lambda *shape: rng.integers(0, 256, (16, *shape, 3), np.uint8)
-  for _ in range(2):
-    batch = dict(large=draw(2, LARGE, LARGE), small=draw(4, SMALL, SMALL))
-    batch["mask"] = np.float32(rng.permutation(16) > 2)
-    current, _ = step(current, jax.device_put(batch, meshes.batch_sharding(mesh)))
-  return jax.device_get(current)
 
 
 def test_its_step_is_planned_without_data():

@@ -56,6 +56,10 @@ def test_it_is_written_predicted_with_evaluated_and_started_from(
 
   assert run(tmp_path / "run", "train", init_from=str(path), duration=Duration(steps=6))
   assert f"Started from the moving average of the parameters of {path}" in capsys.readouterr().out
+  path.rename(tmp_path / "away.toy")  # a run that goes on does not read the weights again
+  assert run(tmp_path / "run", "train", init_from=str(path), duration=Duration(steps=7))
+  assert "Started from" not in capsys.readouterr().out
+  (tmp_path / "away.toy").rename(path)
 
   run(tmp_path / "evaluated", "evaluate", init_from=str(path))
   scores = json.loads((tmp_path / "evaluated/evaluation.json").read_text())

@@ -27,7 +27,6 @@ def differing(config=CONFIG, step=0, data=None):
     (dict(seed=1), "config.seed"),
     (dict(schedule=c.Schedule(learning_rate=1.0)), "config.schedule.learning_rate"),
     (dict(duration=c.Duration(steps=6)), "config.duration.steps"),
-    (dict(evaluate_every=c.Duration(steps=6)), "config.evaluate_every.steps"),
     (dict(verify_every=2), "config.verify_every"),
     (dict(stall_seconds=2.0), "config.stall_seconds"),
     (dict(evaluate={"test": Classification("digits", "train")}), "config.evaluate.test.split"),

@@ -1,14 +1,12 @@
 """Starting a run from weights: what is taken, what is new, what is refused."""
 
 import dataclasses
-import shutil
 
 import jax
 import numpy as np
 import pytest
 
-from tests import programs, resolved
-from tests.tiny_run import CONFIG
+from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
@@ -17,7 +15,6 @@ from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim, state
 from vit_jax.learning.classification import Classification
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from
 from vit_jax.weights.card import Card
@@ -154,33 +151,3 @@ def test_a_head_of_other_classes_is_refused_or_new(tmp_path):
   told = read(dataclasses.replace(config(path), class_names="data"))
   families.assert_same_bits(told.params["head"], families.params("vit")["head"])
   assert "config.class_names=data" in told.report
-
-
-def test_the_main_job_starts_from_another_run_and_says_what_it_took(tiny_run, tmp_path):
-  first, second = tmp_path / "first", tmp_path / "second"
-  shutil.copytree(tiny_run, first)
-  command = programs.digits(
-    second,
-    *(f"--config.model.{key}={getattr(CONFIG.model, key)}" for key in ("width", "mlp_dim")),
-    f"--config.init_from={first}",
-    "--config.data.image_size=24",
-    "--config.schedule.learning_rate=0.0",
-    "--config.duration.steps=10",
-    "--config.evaluate_every.steps=10",
-  )
-  result = programs.run(command)
-  assert result.returncode == 0, result.stderr
-  assert f"of the parameters of {first}: 23 of 24 parameters taken as they are" in result.stdout
-  assert "resized  Transformer/posembed_input/pos_embedding" in result.stdout
-  took, had = (flatten(weights.load(folder)) for folder in (second, first))
-  for name, x in took.items():  # the learning rate was 0; the average is rounded at each step
-    if "pos_embedding" not in name:
-      np.testing.assert_allclose(x, had[name], rtol=1e-5, atol=1e-8, err_msg=name)
-
-  # A run that resumes does not need the weights any more, and does not read them again.
-  (first / "checkpoints").rename(first / "gone")
-  result = programs.run(command)
-  assert result.returncode == 0, result.stderr
-  assert "Started from" not in result.stdout
-  assert checkpoint.available(second)[-1] == 10
-  assert len([line for line in metrics_log.read_lines(second) if "test/top1" in line]) == 1

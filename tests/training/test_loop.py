@@ -17,7 +17,12 @@ from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import speed
 
-MADE_WITH = ("--config.optimizer.ema=0.9", "--config.data.evaluate_resize=20")
+MADE_WITH = (
+  "--config.optimizer.ema=0.9",
+  "--config.data.evaluate_resize=20",
+  "--config.profile.first_step=3",
+  "--config.profile.steps=2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +49,11 @@ def test_what_the_user_sees(digits):
     assert (workdir / file).stat().st_size > 100
   assert (workdir / "curves.png").read_bytes().startswith(b"\x89PNG")
   assert list(workdir.glob("events.out.tfevents*"))
+  assert "Profile of 2 steps" in output
+  assert list((workdir / "profile").rglob("*.xplane.pb"))
+  table = (workdir / "parameters.txt").read_text()
+  names = {line.split("|")[1].strip() for line in table.splitlines() if "|" in line}
+  assert names > flatten(weights.load(workdir)).keys()
 
 
 METRICS = (
@@ -107,6 +117,9 @@ def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digit
   own = {key.replace("test/", "own/"): value for key, value in inside.items()}
   alone, _ = scored(workdir)
   assert alone == inside | {"step": 40}
+  raw, said = scored(workdir, "--no-average", "--config.data.evaluate_resize=0")
+  assert raw["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+  assert (raw["average"], "moving average" in said) == (False, False)
   on_others = "--config.batch_size=56", "--config.mesh.fsdp=2"
   split, _ = scored(workdir, *on_others, devices=8)
   assert split == {key: pytest.approx(value, rel=1e-5) for key, value in alone.items()}
@@ -128,36 +141,6 @@ def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digit
   assert stacked["own/loss"] == pytest.approx(own["own/loss"], rel=1e-5)
   with Image.open(tmp_path / "card/evaluation/1/own/confusion.png") as image:
     assert min(image.size) > 400
-
-
-def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
-  workdir, inside = digits[0], last_evaluation(digits[0])
-  for flag in ("--no-average", "--config.data.evaluate_resize=0"):
-    metrics, said = scored(workdir, flag)
-    assert metrics["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
-    assert metrics["average"] == ("moving average" in said) == (flag != "--no-average")
-  _, said = scored(workdir, "--config.data.image_size=24")
-  assert "smaller side to 30 px, centre of 24 px" in said
-  assert "score them at their own size: --config.data.image_size=16." in said
-
-
-def test_how_every_parameter_is_split_is_written_down_beside_a_profile(tmp_path):
-  wide = "--config.model.width=130", "--config.model.mlp_dim=256", "--config.duration.steps=4"
-  profile = "--config.profile.first_step=3", "--config.profile.steps=2"
-  command = programs.digits(tmp_path, *wide, "--config.mesh.fsdp=4", *profile)
-  result = programs.run(command, devices=4)
-  assert result.returncode == 0, result.stderr
-  assert "Profile of 2 steps" in result.stdout
-  assert list((tmp_path / "profile").rglob("*.xplane.pb"))
-  lines = (tmp_path / "parameters.txt").read_text().splitlines()
-  table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
-  rows = {name: row for name, *row in table[1:]}
-  assert rows.keys() == flatten(weights.load(tmp_path)).keys()
-  (split,) = (row for name, row in rows.items() if name.endswith("MlpBlock_3/Dense_0/kernel"))
-  assert split == ["(130, 256)", "float32", "33,280", "(None, 'fsdp')"]
-  assert "fsdp=4 does not split 4 large parameter(s), such as" in result.stdout
-  (named,) = re.search("such as (.*): it divides none", result.stdout).groups()
-  assert rows[named][-1] == "()"
 
 
 @pytest.mark.parametrize(("flags", "ema"), [((), True), (("--no-average",), False)])

@@ -5,25 +5,17 @@ import json
 import os
 import types
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-import safetensors.numpy
 
-from tests import modules, resolved
-from tests.tiny_run import CONFIG
+from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
-from vit_jax import launch, models, recipes, weights
+from vit_jax import models, weights
 from vit_jax.config.resolve import GIVEN, check_known, left, resolve
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
-from vit_jax.extras.formats import timm
-from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.recognition import differences
-from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import facts, start
 from vit_jax.weights.card import Card
@@ -244,26 +236,6 @@ def of_weights(path, before=None, **model):
   return resolve(config, facts.of_start(), before)
 
 
-@pytest.mark.usefixtures("one_device")
-def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
-  """timm's names without a card: a warning says what is taken as usual."""
-  model = models.create("ViT-Ti/4", depth=1, width=64, mlp_dim=16, heads=1, num_classes=10)
-  images = np.zeros((1, 8, 8, 3), np.float32)
-  params = modules.parameters(model, images, train=False)
-  safetensors.numpy.save_file(timm.to_timm(params), tmp_path / "w.safetensors")
-  config = dataclasses.replace(
-    CONFIG,
-    init_from=str(tmp_path / "w.safetensors"),
-    duration=c.Duration(steps=2),
-    evaluate={},
-    objective=Settings(),  # which compiles in half
-    data=dataclasses.replace(CONFIG.data, image_size=8),
-    model=c.Model(num_classes=10),
-  )
-  launch.launch(config, tmp_path / "run", StopRequest(), mode="train", hosts=launch.Hosts())
-  assert caplog.text.count("nothing says how its model computes") == 1
-
-
 @pytest.mark.parametrize("family", ["vit", "bit", "representation"])
 def test_the_model_of_a_file(tmp_path, family):
   path = tmp_path / "w.npz"
@@ -358,13 +330,3 @@ def test_a_run_that_was_given_the_attention_of_xla_keeps_it(tmp_path, asked, rec
   found = start.as_begun(c.Config(model=c.Model(attention=asked)), before).model.attention
   given = "rule" not in str(origin)
   assert found == ("xla" if recorded == "xla" and asked == "auto" and given else asked)
-
-
-def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
-  """Activations are in bfloat16 in a program that is compiled for a pod, without a run."""
-  for recipe in ("finetune.py:ViT-Ti/16,cifar10", "vtab.py:ViT-Ti/16,cifar-100"):
-    config = recipes.load(f"configs/{recipe}")
-    assert config.model.compute_dtype == "auto"
-    assert models.configured(config.model).dtype == jnp.bfloat16
-    on_cpu = resolve(config, facts.of_devices(jax.devices("cpu")))
-    assert models.configured(on_cpu.model).dtype == jnp.float32
