@@ -247,9 +247,15 @@ def test_what_would_not_keep_the_classes_is_refused(word, message, tmp_path):
     program.run(tmp_path, *WORDS, f"--config.{word}")
 
 
+class Augmented(Settings):
+  """Whose images are augmented alone."""
+
+  def views(self, data):
+    turned = (registry.AUGMENTATIONS["rand_augment"](),)
+    return {"image": View(dataclasses.replace(data, augment=turned))}
+
+
 def test_an_augmentation_of_the_image_alone_is_seen_too(tmp_path, monkeypatch):
-  turned = (registry.AUGMENTATIONS["rand_augment"](),)
-  views = lambda self, data: {"image": View(dataclasses.replace(data, augment=turned))}
-  monkeypatch.setattr(Settings, "views", views)
+  monkeypatch.setitem(registry.OBJECTIVES, "segmentation", f"{__name__}:Augmented")
   with pytest.raises(ConfigError, match="has rand_augment, which moves pixels"):
     program.run(tmp_path, *WORDS)

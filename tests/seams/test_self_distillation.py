@@ -152,9 +152,15 @@ def test_its_step_is_planned_without_data():
   assert cost.cost(config, 10)["checkpoint_bytes"] == held
 
 
+class Turned(Settings):
+  """Whose crops have their bounds the wrong way round."""
+
+  def views(self, data):
+    return {"large": View(data.cropped(LARGE, (0.4, 0.05)))}
+
+
 def test_crops_of_a_view_are_checked_before_the_data_is_opened(tmp_path, monkeypatch):
-  turned = lambda self, data: {"large": View(data.cropped(LARGE, (0.4, 0.05)))}
-  monkeypatch.setattr(Settings, "views", turned)
+  monkeypatch.setitem(registry.OBJECTIVES, "self_distillation", f"{__name__}:Turned")
   message = r"the images 'large' of config\.objective\.kind=self_distillation: .*crop_area=\(0\.4, "
   with pytest.raises(ConfigError, match=message):
     program.run(tmp_path, *WORDS, "--config.data.train.source=folder:missing")

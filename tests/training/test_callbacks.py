@@ -55,7 +55,7 @@ class Noted(Callback):
     self._note("end", moment.step)
 
 
-def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
+def trained(*, first=0, total=4, stop=None, end=None, callbacks=2, kind=Noted):
   """What a run of made-up steps calls, and whether it reached its end."""
   calls = []
 
@@ -71,7 +71,7 @@ def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
   nothing = lambda *_: contextlib.nullcontext()
   monitor = dict.fromkeys(("start", "waiting", "dispatching", "dispatched"), nothing)
   watchdog = types.SimpleNamespace(beat=lambda doing: calls.append(("beat", doing)))
-  noted = [Noted(calls, name, end) for name in "ab"[:callbacks]]
+  noted = [kind(calls, name, end) for name in "ab"[:callbacks]]
   loop = Loop(run, update, noted, StopAfter(stop), types.SimpleNamespace(**monitor), watchdog)
   return calls, loop.train(0)
 
@@ -116,14 +116,22 @@ def test_where_a_run_ends(options, last, finished):
     assert calls[-2][:3] == ("a", "after", last)
 
 
-def test_arrays_move_by_explicit_calls_only(monkeypatch):
-  implicit = lambda *_: jax.jit(lambda x: x)(np.ones(3))
-  monkeypatch.setattr(Noted, "dispatched", implicit)
+def implicit(*_):
+  jax.jit(lambda x: x)(np.ones(3))
+
+
+class MovesEarly(Noted):
+  dispatched = implicit
+
+
+class MovesLate(Noted):
+  after_step = implicit
+
+
+def test_arrays_move_by_explicit_calls_only():
   with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
-    trained()
-  monkeypatch.setattr(Noted, "dispatched", Callback.dispatched)
-  monkeypatch.setattr(Noted, "after_step", implicit)
-  trained(total=1)
+    trained(kind=MovesEarly)
+  trained(total=1, kind=MovesLate)
 
 
 # --- metrics ---

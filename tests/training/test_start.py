@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import types
 
 import pytest
@@ -255,14 +256,15 @@ def test_weights_that_have_changed_are_read_anew_by_the_next_run(tmp_path):
     assert known.keys() == families.params(family).keys()
 
 
-def test_the_model_of_another_run(tiny_run, monkeypatch):
+def test_the_model_of_another_run(tiny_run, tmp_path):
   """No array is read: it would touch the devices before the processes of a run are connected."""
-  monkeypatch.setattr(checkpoint, "read_readable", None)
-  (step,) = (tiny_run / "checkpoints").iterdir()
-  for place in (tiny_run, step):
+  run = tmp_path / "run"
+  shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("state"))
+  (step,) = (run / "checkpoints").iterdir()
+  for place in (run, step):
     found = of_weights(place).model
     assert (found.name, found.depth, found.width) == ("ViT-Ti/4", 1, 8)
-  assert of_weights(tiny_run, depth=3).model.depth == 3  # a contradiction that the start refuses
+  assert of_weights(run, depth=3).model.depth == 3  # a contradiction that the start refuses
   assert facts.start_of(str(step)).weights is None
 
 
