@@ -142,10 +142,7 @@ def test_its_settings_are_those_that_it_recorded(gone_on, earlier):
   assert by_key(settings_in(workdir / "config.json")) == after
   _, meta = checkpoint.described(workdir)
   assert by_key(meta["config"]) == after
-
-
-def test_a_run_that_starts_from_it_has_its_whole_architecture(earlier):
-  model = start_of(str(earlier)).card.model
+  model = start_of(str(earlier)).card.model  # of a run that starts from it
   assert (model.family, model.depth, model.width, model.stem_width) == ("vit", 2, 16, 0)
   assert c.AUTO not in [getattr(model, key) for key in ("name", *ARCHITECTURE)]
 

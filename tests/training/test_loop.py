@@ -79,12 +79,6 @@ def test_every_line_has_all_metrics(digits):
   assert right == pytest.approx(round(right))
 
 
-def last_evaluation(workdir):
-  """The metrics of the run's own last evaluation, without its step."""
-  line = [line for line in metrics_log.read_lines(workdir) if "test/top1" in line][-1]
-  return {key: value for key, value in line.items() if key != "step"}
-
-
 def scored(folder, *arguments, devices=1):
   """The metrics of an evaluation, and its output."""
   command = [*programs.MAIN, "--mode=evaluate", f"--workdir={folder}", *arguments]
@@ -113,7 +107,8 @@ OWN = (
 def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digits, tmp_path):
   """The command names no setting: model, classes, loss, average and sizes are those of the run."""
   workdir, _ = digits
-  inside = last_evaluation(workdir)
+  *_, inside = [line for line in metrics_log.read_lines(workdir) if "test/top1" in line]
+  inside.pop("step")
   own = {key.replace("test/", "own/"): value for key, value in inside.items()}
   alone, _ = scored(workdir)
   assert alone == inside | {"step": 40}

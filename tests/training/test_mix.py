@@ -44,10 +44,6 @@ def pixels(each, index):
   return np.random.default_rng((each, index)).integers(0, 256, (8, 8, 3), np.uint8)
 
 
-def weighted(source, weight, **more):
-  return c.Weighted(source, weight=weight, **more)
-
-
 def run(mix, *, data=None, **more):
   data = c.Data(mix=mix, image_size=8, threads=1, **(data or {}))
   settings = dict(batch_size=8, duration=c.Duration(epochs=2), model=MODEL) | more
@@ -57,7 +53,7 @@ def run(mix, *, data=None, **more):
 @pytest.fixture
 def two(folders):
   large, small = folders
-  return {"small": weighted(small, 3), "large": weighted(large, 2)}
+  return {"small": c.Weighted(small, weight=3), "large": c.Weighted(large, weight=2)}
 
 
 def refused(config, act=runs.open_data):
@@ -99,7 +95,7 @@ def test_batches_have_the_shares_of_the_weights(two):
 def test_a_source_that_is_empty_is_left_out(two, folders):
   mix = two | {"none": c.Weighted(weight=9.0)}
   assert len(runs.open_data(run(mix)).parts) == 2
-  alone = runs.open_data(run({"none": c.Weighted(), "only": weighted(folders[0], 7)}))
+  alone = runs.open_data(run({"none": c.Weighted(), "only": c.Weighted(folders[0], weight=7)}))
   plain = runs.open_data(run({}, data=dict(train=c.Dataset(folders[0]))))
   assert alone.train.identity == plain.train.identity
   made = runs.make(run({}), plain, jax.devices()[:1])
@@ -134,9 +130,12 @@ def test_sources_of_other_classes_are_named(two, tmp_path):
     (tmp_path / label / "1.png").touch()
   bare = dataclasses.replace(two["small"], label_key="")
   for added, words in (
-    ({"other": weighted(f"folder:{tmp_path}", 1)}, "mix.other .* class 1 is 'c' there and 'b' in"),
+    (
+      {"other": c.Weighted(f"folder:{tmp_path}", weight=1)},
+      "mix.other .* class 1 is 'c' there and 'b' in",
+    ),
     ({"small": bare}, r"mix\.small\.label_key is empty"),
-    ({"gone": weighted("folder:/nowhere", 1)}, r"mix\.gone: There is no folder"),
+    ({"gone": c.Weighted("folder:/nowhere", weight=1)}, r"mix\.gone: There is no folder"),
   ):
     with pytest.raises(c.ConfigError, match=rf"config\.data\.{words}"):
       runs.open_data(run(two | added))
@@ -168,7 +167,7 @@ def test_no_source_of_a_mix_is_scored(two, folders):
     test = Classification(source, "[80%:]")
     said = refused(run(two, evaluate={"test": test}))
     assert said.startswith(f"config.data.mix.{name} ({source}) and config.evaluate.test (")
-  part = two | {"large": weighted(large, 2, split="[:80%]")}
+  part = two | {"large": c.Weighted(large, weight=2, split="[:80%]")}
   runs.open_data(run(part, evaluate={"test": Classification(large, "[80%:]")}))
   nearest = {"x": Nearest(c.Dataset(large), c.Dataset(small))}
   said = refused(run(two, evaluate=nearest))

@@ -91,13 +91,10 @@ def read_weights(config, names):
   return init_from.read_initial(config, objective, names)
 
 
-def finetuning(folder, **settings):
-  return resolved.config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
-
-
 def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
   names = tuple("0123456789")
-  started = read_weights(finetuning(pretrained, new_head=True), names)
+  asked = resolved.config(init_from=str(pretrained), model=VIT, data=c.Data(image_size=8))
+  started = read_weights(dataclasses.replace(asked, new_head=True), names)
   own = flatten(checkpoint.load_params(checkpoint.find(pretrained), ema=True))
   taken = flatten(started.params)
   added = ("mask_embedding", "prediction/bias", "prediction/kernel")
@@ -106,7 +103,7 @@ def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
   assert "dropped  objective/mask_embedding" in started.report
   assert "new      head/kernel" in started.report
   with pytest.raises(c.ConfigError, match="have no head; take a new one with"):
-    read_weights(finetuning(pretrained), names)
+    read_weights(asked, names)
 
 
 def test_another_masked_run_goes_on_with_all_of_them(pretrained):
