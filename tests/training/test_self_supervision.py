@@ -16,6 +16,8 @@ from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import launch, main
 from vit_jax.config import command_line
+from vit_jax.data import sources
+from vit_jax.evaluation import reconstruction
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -28,6 +30,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from
+from vit_jax.training import run as runs
 
 VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
 PAIR = dict(train=c.Dataset("digits", "train"), test=c.Dataset("digits", "test"))
@@ -144,6 +147,12 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
   assert (pretrained / "evaluation" / "1" / "held" / "patches.png").is_file()
   metrics = json.loads((pretrained / "evaluation/1/held/metrics.json").read_text())
   assert metrics["dataset"] == "digits test"
+
+
+def test_a_picture_of_masked_patches_shows_all_classes():
+  held = dict(runs.open_data(MASKED).evaluations.evaluators)["held"]
+  labels = sources.open_source("digits", split="test").labels
+  assert len({labels(place) for place in held.places}) == reconstruction.SHOWN
 
 
 @pytest.mark.usefixtures("one_device")

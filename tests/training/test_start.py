@@ -6,12 +6,14 @@ import os
 import shutil
 import types
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
-from vit_jax import models, weights
+from vit_jax import models, recipes, weights
 from vit_jax.config.resolve import GIVEN, check_known, left, resolve
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
@@ -254,6 +256,8 @@ def test_weights_that_have_changed_are_read_anew_by_the_next_run(tmp_path):
     config = dataclasses.replace(UNNAMED, init_from=str(path))
     known = facts.of_start()["start"](config).weights.params
     assert known.keys() == families.params(family).keys()
+  once = facts.of_start()["start"]
+  assert once(config) is once(config)
 
 
 def test_the_model_of_another_run(tiny_run, tmp_path):
@@ -332,3 +336,13 @@ def test_a_run_that_was_given_the_attention_of_xla_keeps_it(tmp_path, asked, rec
   found = start.as_begun(c.Config(model=c.Model(attention=asked)), before).model.attention
   given = "rule" not in str(origin)
   assert found == ("xla" if recorded == "xla" and asked == "auto" and given else asked)
+
+
+def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
+  """Activations are in bfloat16 in a program that is compiled for a pod, without a run."""
+  for recipe in ("finetune.py:ViT-Ti/16,cifar10", "vtab.py:ViT-Ti/16,cifar-100"):
+    config = recipes.load(f"configs/{recipe}")
+    assert config.model.compute_dtype == "auto"
+    assert models.configured(config.model).dtype == jnp.bfloat16
+    on_cpu = resolve(config, facts.of_devices(jax.devices("cpu")))
+    assert models.configured(on_cpu.model).dtype == jnp.float32
