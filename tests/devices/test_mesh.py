@@ -23,14 +23,18 @@ def test_shapes(data, fsdp, shape):
   assert mesh.shape["model"] == 1
 
 
-def test_devices_along_model_have_the_same_rows():
-  mesh = make(fsdp=2, model=2, batch_size=8)
-  assert dict(mesh.shape) == dict(data=2, fsdp=2, model=2)
-  assert meshes.groups(mesh) == 4
-  x = jax.device_put(np.arange(8), meshes.batch_sharding(mesh))
+@pytest.mark.parametrize(("fsdp", "model"), [(2, 1), (2, 2)])
+def test_a_batch_is_split_evenly_and_in_order(fsdp, model):
+  """Devices along "model" have the same rows."""
+  mesh = make(fsdp=fsdp, model=model)
+  assert dict(mesh.shape) == dict(data=8 // fsdp // model, fsdp=fsdp, model=model)
+  assert meshes.groups(mesh) == 8 // model
+  x = jax.device_put(np.arange(16), meshes.batch_sharding(mesh))
   found = [shard.data.tolist() for shard in x.addressable_shards]
-  assert found == [[0, 1], [0, 1], [2, 3], [2, 3], [4, 5], [4, 5], [6, 7], [6, 7]]
-  assert meshes.host_rows(mesh, 8) == (0, 1)
+  each = 2 * model
+  rows = [[*range(first, first + each)] for first in range(0, 16, each)]
+  assert found == [group for group in rows for _ in range(model)]
+  assert meshes.host_rows(mesh, 16) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -38,10 +42,7 @@ def test_devices_along_model_have_the_same_rows():
   [
     (dict(fsdp=3), r"fsdp=3 x model=1 does not match the 8 devices.*\[1, 2, 4, 8\]"),
     (dict(fsdp=2, model=3), r"fsdp=2 x model=3 does not match the 8 devices.*"),
-    (
-      dict(model=2, batch_size=18),
-      r"batch_size=18 .* of config\.mesh\.model=2 .*nearest: 16, 20",
-    ),
+    (dict(model=2, batch_size=18), r"batch_size=18 .* of config\.mesh\.model=2 .*nearest: 16, 20"),
     (dict(data=4), r"data=4 x fsdp=1"),
     (dict(fsdp=16), r"fsdp=16"),
     (dict(batch_size=20), r"batch_size=20.*8 devices.*nearest: 16, 24"),
@@ -52,15 +53,6 @@ def test_devices_along_model_have_the_same_rows():
 def test_impossible_meshes(arguments, message):
   with pytest.raises(c.ConfigError, match=message):
     make(**arguments)
-
-
-def test_a_batch_is_split_evenly_and_in_order():
-  sharding = meshes.batch_sharding(make(fsdp=2))
-  x = jax.device_put(np.arange(16), sharding)
-  assert [shard.data.tolist() for shard in x.addressable_shards] == [
-    [2 * i, 2 * i + 1] for i in range(8)
-  ]
-  assert meshes.host_rows(make(fsdp=2), 16) == (0, 1)
 
 
 class Device:

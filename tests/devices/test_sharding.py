@@ -1,5 +1,7 @@
 """How parameters are split over the axes of a mesh, by rules."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import sharding
 from vit_jax.devices.sharding import LARGEST
+from vit_jax.extras.report import messages
 from vit_jax.storage.tree import flatten
 
 SIDE = 32
@@ -28,11 +31,20 @@ def spec(shape, fsdp, model=1, axes=LARGEST):
   return sharding.spec("kernel", shape, axes, dict(fsdp=fsdp, model=model))
 
 
-def test_parameters_are_split_along_their_longest_divisible_axis():
-  assert spec((768, 12, 64), 4) == P("fsdp", None, None)
-  assert spec((24, 1024, 4096), 8) == P(None, None, "fsdp")
-  assert spec((1, 197, 768), 8) == P(None, None, "fsdp")
-  assert spec((768, 1001), 8) == P("fsdp", None)
+@pytest.mark.parametrize(
+  ("shape", "sizes", "axes", "expected"),
+  [
+    ((768, 12, 64), (4, 1), LARGEST, P("fsdp", None, None)),
+    ((24, 1024, 4096), (8, 1), LARGEST, P(None, None, "fsdp")),
+    ((1, 197, 768), (8, 1), LARGEST, P(None, None, "fsdp")),
+    ((768, 1001), (8, 1), LARGEST, P("fsdp", None)),
+    # A rule may say which dimension fsdp splits.
+    ((4, 6), (2, 1), ("fsdp", None), P("fsdp", None)),
+    ((64, 1024), (2, 2), ("fsdp", "model"), P("fsdp", "model")),
+  ],
+)
+def test_parameters_are_split_along_their_longest_divisible_axis(shape, sizes, axes, expected):
+  assert spec(shape, *sizes, axes) == expected
 
 
 AXES = st.lists(st.sampled_from([None, "model"]), max_size=2).map(tuple)
@@ -127,11 +139,6 @@ def test_rules_that_do_not_suit(rules, message):
     sharding.shardings(mesh_of(4, 2), params, params, rules)
 
 
-def test_a_rule_may_say_which_dimension_fsdp_splits():
-  assert spec((4, 6), 2, axes=("fsdp", None)) == P("fsdp", None)
-  assert spec((64, 1024), 2, 2, axes=("fsdp", "model")) == P("fsdp", "model")
-
-
 def test_the_first_holder_of_each_share():
   mesh = mesh_of(2, 2)
   assert sharding.holders(mesh, P()).tolist() == [0] * 8
@@ -149,14 +156,7 @@ def described(shapes, fsdp):
   }
 
 
-def test_large_parameters_that_cannot_be_split_are_named():
-  shapes = {"kernel": (130, 130), "wide": (130, 132), "bias": (130,), "deep": (3, 90, 90)}
-  assert sharding.unsplit(described(shapes, 4), 4) == ["kernel", "deep"]
-  assert sharding.unsplit(described(shapes, 2), 2) == []
-  assert sharding.unsplit(described(shapes, 1), 1) == []
-
-
-def test_table_of_shardings():
+def test_table_of_shardings_and_large_parameters_that_cannot_be_split():
   *lines, total, each = sharding.parameter_table(
     described({"kernel": (64, 1024), "bias": (64,)}, 4)
   ).splitlines()
@@ -167,3 +167,10 @@ def test_table_of_shardings():
   ]
   assert total == "Total: 65,600 -- 262,400 bytes"
   assert each == "On each device: 65,792 bytes"  # a quarter of the kernel, and the bias
+  shapes = {"kernel": (130, 130), "wide": (130, 132), "bias": (130,), "deep": (3, 90, 90)}
+  for fsdp, named in ((4, ["kernel", "deep"]), (2, []), (1, [])):
+    arrays = described(shapes, fsdp)
+    assert sharding.unsplit(arrays, fsdp) == named
+    run = types.SimpleNamespace(mesh=mesh_of(fsdp), abstract=types.SimpleNamespace(params=arrays))
+    said = f"fsdp={fsdp} does not split {len(named)} large parameter(s), such as kernel"
+    assert (said in messages.advice_on_fsdp(run)) == bool(named)

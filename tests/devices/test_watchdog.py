@@ -48,30 +48,24 @@ with Watchdog(folder, limit=limit, silence=silence, process=0, processes=2) as d
 """
 
 
+SILENT = (
+  "process 1 has sent no heartbeat for over 1.5 s",
+  "process 1: elsewhere, at step 3; heard",
+  "Silent for longest: process 1 (",
+)
+LOST = (
+  "process 0 failed at step 3: connection closed by peer. Silent for longest: process 1 (",
+  "in lost\n",  # where the computation was asked for
+  "and more",
+)
+
+
 @pytest.mark.parametrize(
   ("ending", "limit", "silence", "words"),
   [
     ("stuck", 1, 0, ("process 0 has made no progress since step 3 for over 1 s", "in stuck\n")),
-    (
-      "alone",
-      4,
-      1.5,
-      (
-        "process 1 has sent no heartbeat for over 1.5 s",
-        "process 1: elsewhere, at step 3; heard",
-        "Silent for longest: process 1 (",
-      ),
-    ),
-    (
-      "lost",
-      1,
-      1,
-      (
-        "process 0 failed at step 3: connection closed by peer. Silent for longest: process 1 (",
-        "in lost\n",  # where the computation was asked for
-        "and more",
-      ),
-    ),
+    ("alone", 4, 1.5, SILENT),
+    ("lost", 1, 1, LOST),
   ],
 )
 def test_a_process_that_makes_no_progress_ends_and_says_why(
@@ -129,6 +123,9 @@ def signs(*told):
   }
 
 
+NEVER = {1: Heartbeat(0, "no heartbeat", 40.0, 1)}
+
+
 @pytest.mark.parametrize(
   ("heard", "sentence"),
   [
@@ -143,6 +140,7 @@ def signs(*told):
     (signs((8, 1), (9, 12), (9, 25)), "Silent for longest: process 2 (at step 9; 25 s)."),
     # The second process ended well and removed its file.
     (signs((9, 1), (0, 50)), "No process is silent or behind the others."),
+    (signs((9, 1)) | NEVER, "Silent for longest: process 1 (no heartbeat; 60 s)."),
     (signs((9, 1)), ""),
   ],
 )
@@ -155,26 +153,20 @@ def test_nobody_is_named_where_the_folder_of_heartbeats_does_not_answer():
   assert "does not answer" in culprit(heard, 0, 100.0, silence=10.0)
 
 
-def test_a_process_that_never_sent_a_heartbeat_is_named():
-  heard = signs((9, 1)) | {1: Heartbeat(0, "no heartbeat", 40.0, 1)}
-  named = "Silent for longest: process 1 (no heartbeat; 60 s)."
-  assert culprit(heard, 0, 100.0, silence=10.0) == named
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-def test_too_little_memory_is_said_in_a_sentence(tmp_path, processes):
+@pytest.mark.parametrize(
+  ("processes", "limit", "said"),
+  [
+    (1, None, r"at step 3\. Raise config\.accumulation.*allocating 9 bytes"),
+    (2, None, r"at step 3\. Raise config\.accumulation.*allocating 9 bytes"),
+    (1, 3_000_000, r"a limit \(memory, ulimit -v: 3,000,000\); raise it first\. Raise config"),
+  ],
+)
+def test_too_little_memory_is_said_in_a_sentence(tmp_path, monkeypatch, processes, limit, said):
+  if limit:
+    soft = {resource.RLIMIT_AS: limit}
+    monkeypatch.setattr(resource, "getrlimit", lambda number: (soft.get(number, -1), -1))
   dog = Watchdog(tmp_path, limit=9, silence=9, process=0, processes=processes)
   dog.beat("step 3")
-  said = r"at step 3\. Raise config\.accumulation.*allocating 9 bytes"
-  with pytest.raises(RunError, match=said), dog.guarded():
-    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
-
-
-def test_too_little_memory_names_the_limit_of_the_process(tmp_path, monkeypatch):
-  dog = Watchdog(tmp_path, limit=9, silence=9, process=0, processes=1)
-  soft = {resource.RLIMIT_AS: 3_000_000}
-  monkeypatch.setattr(resource, "getrlimit", lambda number: (soft.get(number, -1), -1))
-  said = r"This process has a limit \(memory, ulimit -v: 3,000,000\); raise it first\. Raise config"
   with pytest.raises(RunError, match=said), dog.guarded():
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
 

@@ -16,32 +16,20 @@ from vit_jax.storage import checkpoint, metrics_log
 
 AT_ONCE = "--config.checkpoint.retry_seconds=0"
 # The fault and settings; the exit status; what is said; the checkpoints that are left, if known.
+OUTLIVED = (
+  "checkpoints/20 could not be saved (File too large)",
+  "The run goes on, and tries again for 600 s",
+  "They wait in memory",
+  "A checkpoint is saved again",
+)
+FULL = ("(File too large); the last good one is", "start the same command again")
+STOPPED = "Stopped by a signal after step"
 CASES = {
-  "a full disk is outlived": (
-    ("full:20-40",),
-    0,
-    (
-      "checkpoints/20 could not be saved (File too large)",
-      "The run goes on, and tries again for 600 s",
-      "They wait in memory",
-      "A checkpoint is saved again",
-    ),
-    [10, 40],
-  ),
-  "a signal while the disk is full": (
-    ("full:20-99+signal_in:evaluation", AT_ONCE),
-    1,
-    ("(File too large); the last good one is", "start the same command again"),
-    [10],
-  ),
+  "a full disk is outlived": (("full:20-40",), 0, OUTLIVED, [10, 40]),
+  "a signal while the disk is full": (("full:20-99+signal_in:evaluation", AT_ONCE), 1, FULL, [10]),
   "the workdir is moved away": (("gone:20", AT_ONCE), 1, ("/run", "is gone"), [10]),
-  "a signal in a save": (("signal_in:save",), 75, ("Stopped by a signal after step",), None),
-  "a signal in an evaluation": (
-    ("signal_in:evaluation-SIGHUP",),
-    75,
-    ("Stopped by a signal after step 20",),
-    [10, 20],
-  ),
+  "a signal in a save": (("signal_in:save",), 75, (STOPPED,), None),
+  "a signal in an evaluation": (("signal_in:evaluation-SIGHUP",), 75, (f"{STOPPED} 20",), [10, 20]),
 }
 
 

@@ -116,37 +116,27 @@ def assert_nearly_equal_lines(workdir, other):
       assert b[key] == pytest.approx(a[key], rel=1e-4, abs=1e-8), (key, a["step"])
 
 
-DIFFERENT = [
-  "--config.seed=2",
-  "--config.schedule.learning_rate=1e-3",
-  "--config.verify_every=3",
-  "--config.data.train.subset=1400",
-]
+DIFFERENT = {
+  "seed=2": ("config.seed is 0 in process 0", "and 2 in process 1"),
+  "schedule.learning_rate=1e-3": ("config.schedule.learning_rate is 0.003",),
+  "verify_every=3": ("config.verify_every is 0",),
+  "data.train.subset=1400": ("config.data.train.subset is 0", "more differ"),
+}
 
 
 @pytest.mark.parametrize(
   ("other", "devices", "words"),
   [
-    (
-      DIFFERENT,
-      1,
-      (
-        "config.seed is 0 in process 0",
-        "and 2 in process 1",
-        "config.schedule.learning_rate is 0.003",
-        "config.verify_every is 0",
-        "config.data.train.subset is 0",
-        "more differ",
-      ),
-    ),
+    (DIFFERENT, 1, sum(DIFFERENT.values(), ())),
     ([], (1, 2), ("the number and kind of devices is 1 x cpu in process 0", "and 2 x cpu in")),
-    (["--config.data.train.source=folder:/no"], 1, ("Process 1 on host", "no folder")),
+    (["data.train.source=folder:/no"], 1, ("Process 1 on host", "no folder")),
   ],
   ids=["settings", "devices", "a refusal"],
 )
 def test_processes_that_are_not_alike_end_before_the_first_step(tmp_path, other, devices, words):
   begin = time.monotonic()
-  (text, status), second = outputs(group(tmp_path, devices=devices, own=((), other)))
+  own = (), [f"--config.{word}" for word in other]
+  (text, status), second = outputs(group(tmp_path, devices=devices, own=own))
   assert (status, second[1]) == (2, 2), text + second[0]
   (said,) = [line for line in text.splitlines() if line.startswith("vit_jax: ")]
   for word in words:
@@ -234,18 +224,14 @@ def test_sigterm_ends_an_evaluation_of_several_processes(alone):
 
 def test_under_slurm_the_processes_find_one_another(tmp_path):
   """Starts the processes as srun would: the same command, no flags, and SLURM's variables."""
-  job = dict(
-    SLURM_JOB_ID=str(os.getpid()),
-    SLURM_STEP_NODELIST="localhost",
-    SLURM_STEP_NUM_TASKS="2",
-    SLURM_NTASKS="2",
-  )
+  job = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="localhost")
+  job |= dict(SLURM_STEP_NUM_TASKS="2", SLURM_NTASKS="2")
   few = "--config.duration.steps=1", "--config.schedule.warmup.steps=0"
   running = [
     programs.start(
-      programs.digits(tmp_path, *few), **job, SLURM_PROCID=str(process), SLURM_LOCALID=str(process)
+      programs.digits(tmp_path, *few), **job, SLURM_PROCID=process, SLURM_LOCALID=process
     )
-    for process in range(2)
+    for process in "01"
   ]
   results = outputs(running)
   assert [status for _, status in results] == [0, 0], results[0][0][-3000:]

@@ -13,30 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.seams import program
 from vit_jax import config as c
-from vit_jax import registry
-from vit_jax.config import ObjectiveSettings
-from vit_jax.config.fields import name_of_kind
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import Objective, Sums
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.storage import checkpoint
 from vit_jax.training import init_from
 
 MOMENTUM, SIDE, OUTPUTS = 0.5, 8, 128  # so many outputs that arrays are split over fsdp
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings(ObjectiveSettings):
-  """A teacher that follows."""
-
-  kind: str = name_of_kind("teacher", "to be like its own average")
-
-  def configured(self, config, model):
-    del config
-    return Taught(model)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +60,6 @@ class Taught(Objective):
     return 6 * image_size * image_size * 3 * OUTPUTS
 
 
-LINE = "tests.seams.test_carried_state:Settings"
 OPTIMIZER = SGD(momentum=0.0, ema=0.0)
 RATE = 0.1
 
@@ -105,20 +88,6 @@ def started(data=1, fsdp=1, parts=1):
   return state.create(init, abstract), lambda current, batch: step(current, put(batch))[0]
 
 
-def stepped(current, step, spoiled=None):
-  """The state after some batches; the centre is not finite before the step `spoiled`."""
-  for number, batch in enumerate(batches()):
-    if number == spoiled:
-      current = dataclasses.replace(current, extra=current.extra | {"centre": spoil(current)})
-    current = step(current, batch)
-  return current
-
-
-def spoil(current):
-  centre = current.extra["centre"]
-  return jax.device_put(np.full(OUTPUTS, np.nan, np.float32), centre.sharding)
-
-
 def in_numpy(first):
   """The same steps in float64."""
   student = teacher = np.float64(first["layer"]["kernel"])
@@ -139,7 +108,7 @@ def in_numpy(first):
 def test_it_is_updated_alike_on_all_devices_and_in_parts(data, fsdp, parts):
   first, step = started(data, fsdp, parts)
   student, teacher, centre = in_numpy(jax.device_get(first.params))
-  found = stepped(first, step)
+  found = functools.reduce(step, batches(), first)
   np.testing.assert_allclose(found.params["layer"]["kernel"], student, rtol=2e-5, atol=1e-6)
   np.testing.assert_allclose(
     found.extra["teacher"]["layer"]["kernel"], teacher, rtol=2e-5, atol=1e-6
@@ -152,7 +121,13 @@ def test_it_is_updated_alike_on_all_devices_and_in_parts(data, fsdp, parts):
 
 
 def test_it_stays_where_the_update_is_left_out():
-  found = stepped(*started(), spoiled=2)
+  current, step = started()
+  *some, last = batches()
+  current = functools.reduce(step, some, current)
+  centre = current.extra["centre"]
+  spoiled = jax.device_put(np.full(OUTPUTS, np.nan, np.float32), centre.sharding)
+  current = dataclasses.replace(current, extra=current.extra | {"centre": spoiled})
+  found = step(current, last)
   assert (found.skipped, found.extra["updates"]) == (1, 2)
 
 
@@ -164,34 +139,6 @@ def test_it_is_made_of_the_weights_that_a_run_starts_from(fsdp):
   first = init_from.put(initial, fresh, Taught(), optim.make(OPTIMIZER), ".*")
   chex.assert_trees_all_equal(jax.device_get(first.extra["teacher"]), params)
   student, teacher, _ = in_numpy(params)
-  found = stepped(first, step)  # its arrays are donated, so none may be shared
+  found = functools.reduce(step, batches(), first)  # its arrays are donated, so none may be shared
   np.testing.assert_allclose(found.params["layer"]["kernel"], student, rtol=2e-5, atol=1e-5)
   np.testing.assert_allclose(found.extra["teacher"]["layer"]["kernel"], teacher, rtol=2e-5)
-
-
-@pytest.fixture
-def toy(monkeypatch):
-  monkeypatch.setitem(registry.OBJECTIVES, "teacher", LINE)
-  return (
-    "--config.objective.kind=teacher",
-    "--config.evaluate.test.source=",
-    "--config.data.train.label_key=",
-    "--config.duration.steps=4",
-    "--config.verify_every=2",
-  )
-
-
-def stored(folder):
-  """All arrays of the newest checkpoint."""
-  newest = checkpoint.find(folder)
-  return checkpoint.read_arrays(newest, checkpoint.read_meta(newest)["arrays"])
-
-
-def test_it_is_saved_and_goes_on_to_the_same_bits(toy, tmp_path):
-  whole, parts = tmp_path / "whole", tmp_path / "parts"
-  assert program.run(whole, *toy)
-  assert not program.run(parts, *toy, stop=program.StopAfter(2))
-  assert program.run(parts, *toy)
-  ends = [stored(folder) for folder in (whole, parts)]
-  assert {"extra/teacher/layer/kernel", "extra/centre", "extra/updates"} <= ends[0].keys()
-  chex.assert_trees_all_equal(*ends)

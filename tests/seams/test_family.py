@@ -110,20 +110,18 @@ def test_it_is_created_by_name_and_described_by_its_settings():
 
 
 def test_it_is_trained_evaluated_reported_and_exported(tmp_path):
-  whole = tmp_path / "whole"
+  whole, path, page = tmp_path / "whole", tmp_path / "weights.npz", tmp_path / "report.html"
   assert program.run(whole, *WORDS)
   assert program.run(whole, *WORDS, mode="evaluate")
   assert any("test/top1" in line for line in metrics_log.read_lines(whole))
-  report.write([whole], tmp_path / "report.html", inside=True)
-  assert "PatchMLP/4" in (tmp_path / "report.html").read_text()
-  path = tmp_path / "weights.npz"
+  report.write([whole], page, inside=True)
+  assert "PatchMLP/4" in page.read_text()
   export.main(["--source", str(whole), "--output", str(path), "--verify"])
   again, run = inference.load(path), inference.load(whole)
   assert again.module == run.module
   chex.assert_trees_all_equal(again.params, run.params)
-  assert program.run(
-    tmp_path / "tuned", *WORDS, f"--config.init_from={path}", "--config.model.name=auto"
-  )
+  start = f"--config.init_from={path}", "--config.model.name=auto"
+  assert program.run(tmp_path / "tuned", *WORDS, *start)
 
 
 def test_it_has_no_attention_that_a_library_could_compute():

@@ -25,31 +25,29 @@ def line(monkeypatch):
   monkeypatch.setitem(registry.OBJECTIVES, "hidden_channel", LINE)
 
 
-def test_it_trains_and_is_in_the_report(tmp_path):
+def test_it_trains_is_counted_and_is_in_the_report(tmp_path):
   words = (*TOY, "--config.objective.scale=2", "--config.duration.steps=4")
   whole = tmp_path / "whole"
   assert program.run(whole, *words)
-  assert json.loads((whole / "config.json").read_text())["objective"] == {
-    "kind": "hidden_channel",
-    "scale": 2.0,
-  }
-  lines = [line for line in metrics_log.read_lines(whole) if "loss" in line]
-  assert {"training/error", "training/error_red"} <= lines[-1].keys()
+  settings = json.loads((whole / "config.json").read_text())["objective"]
+  assert settings == {"kind": "hidden_channel", "scale": 2.0}
+  *_, last = [line for line in metrics_log.read_lines(whole) if "loss" in line]
+  assert {"training/error", "training/error_red"} <= last.keys()
   report.write([whole], tmp_path / "report.html", inside=False)
   assert "hidden channel" in (tmp_path / "report.html").read_text()
-
-
-def test_what_has_no_effect_on_it_is_refused(tmp_path):
-  for word, message in (
-    ("--config.loss.kind=sigmoid", r"no effect with config\.objective\.kind='hidden_channel'"),
-    ("--config.new_head=true", r"give --config\.objective\.kind=classification, or leave"),
-    ("--config.objective.rate=0.2", r"rate is a setting of another kind; .*kind=masked_patches"),
-  ):
-    with pytest.raises(ConfigError, match=message):
-      program.run(tmp_path / "run", *TOY, word)
-
-
-def test_its_cost_and_its_settings_are_told():
   config = recipes.resolve("configs/vit_digits.py", TOY)
   assert cost.cost(config, 10)["params"] == 16 * 16 * 3 * 3 + 3
   assert "config.objective with kind=hidden_channel" in page()
+
+
+@pytest.mark.parametrize(
+  ("word", "message"),
+  [
+    ("--config.loss.kind=sigmoid", r"no effect with config\.objective\.kind='hidden_channel'"),
+    ("--config.new_head=true", r"give --config\.objective\.kind=classification, or leave"),
+    ("--config.objective.rate=0.2", r"rate is a setting of another kind; .*kind=masked_patches"),
+  ],
+)
+def test_what_has_no_effect_on_it_is_refused(tmp_path, word, message):
+  with pytest.raises(ConfigError, match=message):
+    program.run(tmp_path / "run", *TOY, word)

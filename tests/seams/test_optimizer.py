@@ -18,7 +18,7 @@ from vit_jax.storage import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
-TOY, STEPS = "--config.optimizer.kind=sums", "--config.duration.steps=4"
+TOY = "--config.optimizer.kind=sums"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,17 +42,21 @@ def line(monkeypatch):
   monkeypatch.setitem(registry.OPTIMIZERS, "sums", f"{__name__}:Sums")
 
 
+def trained(folder, *words, stop=None):
+  """The parameters at the end of a run."""
+  stop_after = program.StopAfter(stop)
+  assert program.run(folder, TOY, *words, "--config.duration.steps=4", stop=stop_after) == (
+    not stop
+  )
+  return checkpoint.load_params(checkpoint.find(folder), ema=False)
+
+
 def test_it_trains_resumes_and_is_in_the_report(tmp_path):
-  words = (TOY, "--config.optimizer.memory=0.25", STEPS)
-  whole, parts = tmp_path / "whole", tmp_path / "parts"
-  assert program.run(whole, *words)
-  assert not program.run(parts, *words, stop=program.StopAfter(2))
-  assert program.run(parts, *words)
-  params = checkpoint.load_params(checkpoint.find(whole), ema=False)
-  chex.assert_trees_all_equal(params, checkpoint.load_params(checkpoint.find(parts), ema=False))
-  other = tmp_path / "other"
-  assert program.run(other, TOY, "--config.optimizer.memory=0.9", STEPS)
-  of_other = checkpoint.load_params(checkpoint.find(other), ema=False)
+  whole, parts, own = tmp_path / "whole", tmp_path / "parts", "--config.optimizer.memory=0.25"
+  params = trained(whole, own)
+  trained(parts, own, stop=2)
+  chex.assert_trees_all_equal(params, trained(parts, own))
+  of_other = trained(tmp_path / "other", "--config.optimizer.memory=0.9")
   assert (jax.tree.leaves(params)[0] != jax.tree.leaves(of_other)[0]).any()
   settings = json.loads((whole / "config.json").read_text())["optimizer"]
   assert settings == dataclasses.asdict(Sums(0.1)) | settings

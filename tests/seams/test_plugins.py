@@ -129,34 +129,33 @@ def has_dark():
 
 def test_a_recipe_names_no_module(tmp_path, capsys):
   recipe = tmp_path / "mine.py"
-  lines = ("from vit_jax.config import Config, to_config_dict", "def get_config():")
-  body = f"  return to_config_dict(Config(plugins={NAME!r}))"
-  recipe.write_text("\n".join([*lines, body]))
+  recipe.write_text(
+    "from vit_jax.config import Config, to_config_dict\n"
+    f"def get_config():\n  return to_config_dict(Config(plugins={NAME!r}))"
+  )
   with pytest.raises(SystemExit, match="2"):
     command_line.parse(["main", f"--config={recipe}"])
-  said = capsys.readouterr().err
-  assert "only the command line can name modules" in said
+  assert "only the command line can name modules" in capsys.readouterr().err
   assert NAME not in sys.modules
-  config = parsed(*WORDS)
-  assert "plugins" not in as_recipe(config, {}, "Made.")
+  assert "plugins" not in as_recipe(parsed(*WORDS), {}, "Made.")
+
+
+TYPO = "from vit_jax import registry\nregistry.AUGMENTATIONS['dark'] = f'{__name__}:Stripes'"
 
 
 @pytest.mark.parametrize(
-  ("text", "message"),
+  ("name", "text", "message"),
   [
-    ("no_such_module", "no module no_such_module; install it"),
-    ("a/b", "is no name of a module"),
-    ("plugin_with_error", "plugin_with_error cannot be imported: ZeroDivisionError"),
-    ("plugin_without_library", "cannot be imported: No module named 'no_such_library'"),
-    ("plugin_that_ends", "cannot be imported: SystemExit: 0"),
-    ("plugin_with_a_typo", "cannot be imported: AttributeError: .*'Stripes'"),
+    ("no_such_module", "", "no module no_such_module; install it"),
+    ("a/b", "", "is no name of a module"),
+    ("with_error", "1 / 0", "with_error cannot be imported: ZeroDivisionError"),
+    ("lacking", "import no_such_library", "cannot be imported: No module named 'no_such_library'"),
+    ("ending", "raise SystemExit(0)", "cannot be imported: SystemExit: 0"),
+    ("with_typo", TYPO, "cannot be imported: AttributeError: .*'Stripes'"),
   ],
 )
-def test_a_module_that_cannot_be_imported_is_named(text, message, folder):
-  (folder / "plugin_with_error.py").write_text("1 / 0")
-  (folder / "plugin_without_library.py").write_text("import no_such_library")
-  (folder / "plugin_that_ends.py").write_text("raise SystemExit(0)")
-  line = "registry.AUGMENTATIONS['dark'] = f'{__name__}:Stripes'"
-  (folder / "plugin_with_a_typo.py").write_text(f"from vit_jax import registry\n{line}")
+def test_a_module_that_cannot_be_imported_is_named(name, text, message, folder):
+  if text:
+    (folder / f"{name}.py").write_text(text)
   with pytest.raises(ConfigError, match=message):
-    plugins.load(text)
+    plugins.load(name)

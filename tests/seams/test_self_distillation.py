@@ -14,23 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import resolved
-from tests.learning import steps
+from tests import ends, resolved
 from tests.seams import program
 from vit_jax import config as c
-from vit_jax import models, recipes, registry
+from vit_jax import recipes, registry
 from vit_jax.config import ConfigError, ObjectiveSettings, View
 from vit_jax.config.fields import name_of_kind
 from vit_jax.data.batches import train_transform
 from vit_jax.data.device import normalize
-from vit_jax.devices import mesh as meshes
 from vit_jax.extras.experiments import step_program
-from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
-from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.models import flops
 from vit_jax.recipes import cost
-from vit_jax.storage import checkpoint, metrics_log, workdir
+from vit_jax.storage import workdir
 
 OUTPUTS, LARGE, SMALL = 24, 16, 8
 MOMENTUM, CENTRE, STUDENT, TEACHER = 0.9, 0.9, 0.1, 0.04
@@ -130,54 +126,18 @@ def line(monkeypatch):
 @pytest.mark.usefixtures("one_device")
 def test_it_trains_and_resumes_to_the_same_bits(tmp_path):
   whole, parts = tmp_path / "whole", tmp_path / "parts"
-  words = (*WORDS, "--config.duration.steps=4")
+  words = (*WORDS, "--config.duration.steps=4", "--config.verify_every=2")
   assert program.run(whole, *words)
   assert not program.run(parts, *words, stop=program.StopAfter(2))
   assert program.run(parts, *words)
-  ends = [checkpoint.find(folder) for folder in (whole, parts)]
-  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
-  losses = [
-    {
-      line["step"]: line["batch/loss"]
-      for line in metrics_log.read_lines(folder)
-      if "batch/loss" in line
-    }
-    for folder in (whole, parts)
-  ]
+  (arrays, lines), (others, other_lines) = (ends.final_state(run, 4) for run in (whole, parts))
+  assert {"extra/centre", f"extra/teacher/{OBJECTIVE_PARAMS}/kernel"} <= arrays.keys()
+  chex.assert_trees_all_equal(arrays, others)
+  losses = [{x["step"]: x["batch/loss"] for x in each} for each in (lines, other_lines)]
   assert losses[0] == losses[1]
   assert len(set(losses[0].values())) == 4
-  last = metrics_log.read_lines(whole)[-1]
-  assert 0 < last["training/teacher_entropy"] < np.log(OUTPUTS)
+  assert 0 < lines[-1]["training/teacher_entropy"] < np.log(OUTPUTS)
   assert (whole / workdir.IMAGES / "0.png").exists()
-
-
-@pytest.mark.parametrize("on", [(2, 1, 1), (2, 2, 2)])
-def test_all_devices_agree_with_one(on):
-  """Two steps of plain gradient descent, the teacher and the centre included; rows are left out."""
-  one, found = steps_on(1, 1, 1), steps_on(*on)
-  chex.assert_trees_all_close(found.params, one.params, rtol=2e-5, atol=2e-6)
-  chex.assert_trees_all_close(found.extra, one.extra, rtol=2e-5, atol=2e-6)
-
-
-def steps_on(*on):
-  """The state after two steps on a mesh."""
-  settings, rng = SGD(momentum=0.0, ema=0.0, decay_rules=((".*", 0.0),)), np.random.default_rng(0)
-  small = dict(depth=1, width=64, mlp_dim=128, heads=2)
-  objective = SelfDistillation(models.create("ViT-Ti/4", positions="sincos2d", pool="gap", **small))
-  mesh, optimizer = steps.mesh_of(*on), optim.make(settings)
-  init = lambda: state.init(objective, optimizer, seed=0, image_size=LARGE, with_ema=False)
-  abstract = state.abstract(init, mesh, (*Settings.sharding, *objective.model.sharding))
-  made = train_step.make(objective, optimizer, lambda _: 0.1, settings, seed=0, accumulation=1)
-  step, current = (
-    train_step.jit_step(made, mesh=mesh, abstract=abstract),
-    state.create(init, abstract),
-  )
-  draw = lambda *shape: rng.integers(0, 256, (16, *shape, 3), np.uint8)
-  for _ in range(2):
-    batch = dict(large=draw(2, LARGE, LARGE), small=draw(4, SMALL, SMALL))
-    batch["mask"] = np.float32(rng.permutation(16) > 2)
-    current, _ = step(current, jax.device_put(batch, meshes.batch_sharding(mesh)))
-  return jax.device_get(current)
 
 
 def test_its_step_is_planned_without_data():
@@ -192,9 +152,15 @@ def test_its_step_is_planned_without_data():
   assert cost.cost(config, 10)["checkpoint_bytes"] == held
 
 
+class Turned(Settings):
+  """Whose crops have their bounds the wrong way round."""
+
+  def views(self, data):
+    return {"large": View(data.cropped(LARGE, (0.4, 0.05)))}
+
+
 def test_crops_of_a_view_are_checked_before_the_data_is_opened(tmp_path, monkeypatch):
-  turned = lambda self, data: {"large": View(data.cropped(LARGE, (0.4, 0.05)))}
-  monkeypatch.setattr(Settings, "views", turned)
+  monkeypatch.setitem(registry.OBJECTIVES, "self_distillation", f"{__name__}:Turned")
   message = r"the images 'large' of config\.objective\.kind=self_distillation: .*crop_area=\(0\.4, "
   with pytest.raises(ConfigError, match=message):
     program.run(tmp_path, *WORDS, "--config.data.train.source=folder:missing")

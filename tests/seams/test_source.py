@@ -5,12 +5,12 @@ import re
 import numpy as np
 import pytest
 
+from tests.seams import program
 from tools import cache, prepare_data, report
-from vit_jax import launch, recipes, registry
+from vit_jax import registry
 from vit_jax.config import ConfigError
 from vit_jax.data import leakage, sources
 from vit_jax.data.sources import Example, Source
-from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -48,40 +48,39 @@ def registered(monkeypatch):
   monkeypatch.setitem(registry.SOURCES, "toy", "tests.seams.test_source:Toy")
 
 
-def flags(**changes):
+SPLITS = {
+  "data.train": "train",
+  "evaluate.test": "test",
+  "evaluate.probe.train": "train",
+  "evaluate.probe.test": "test",
+}
+SETTINGS = {
+  **{f"{key}.source": "toy:40" for key in SPLITS},
+  **{f"{key}.split": split for key, split in SPLITS.items()},
+  "evaluate.probe.kind": "few_shot",
+  "evaluate.probe.shots": "(1, 2)",
+  "model.num_classes": "auto",
+  "batch_size": 8,
+  "duration.epochs": 0,
+  "duration.steps": 12,
+  "log_every.steps": 4,
+}
+
+
+def words(**changes):
   """A small run that trains on the toy and evaluates on it in two ways."""
-  sets = {
-    "data.train": "train",
-    "evaluate.test": "test",
-    "evaluate.probe.train": "train",
-    "evaluate.probe.test": "test",
-  }
-  settings = {f"{key}.source": "toy:40" for key in sets}
-  settings |= {f"{key}.split": split for key, split in sets.items()}
-  settings |= {"model.num_classes": "auto", "model.depth": 1, "evaluate.probe.shots": "(1, 2)"}
-  settings |= {"evaluate.probe.kind": "few_shot"}
-  settings |= {"batch_size": 8, "duration.epochs": 0, "duration.steps": 12}
-  settings |= {"schedule.warmup.steps": 2, "log_every.steps": 4, **changes}
-  return [f"--config.{key}={value}" for key, value in settings.items()]
-
-
-def config(**changes):
-  return recipes.resolve("configs/vit_digits.py", flags(**changes))
-
-
-def run(folder, mode="train", **changes):
-  return launch.launch(config(**changes), folder, StopRequest(), mode=mode, hosts=launch.Hosts())
+  return [f"--config.{key}={value}" for key, value in (SETTINGS | changes).items()]
 
 
 def test_it_is_trained_on_evaluated_and_reported(tmp_path, capsys):
   folder = tmp_path / "run"
-  assert run(folder, **{"data.train.subset": 24})
+  assert program.run(folder, *words(**{"data.train.subset": 24}))
   last = {}
   for line in metrics_log.read_lines(folder):
     last |= line
   assert last["loss"] < 0.7
   assert {"test/top1", "probe/2shot"} <= last.keys()
-  run(folder, "evaluate")
+  program.run(folder, *words(), mode="evaluate")
   assert "toy:40 test" in capsys.readouterr().out
   report.main([str(folder), "--output", str(tmp_path / "report.html")])
   assert "toy:40" in (tmp_path / "report.html").read_text()
@@ -89,26 +88,26 @@ def test_it_is_trained_on_evaluated_and_reported(tmp_path, capsys):
 
 def test_images_that_are_trained_on_are_not_scored(tmp_path):
   with pytest.raises(ConfigError, match=r"40 images \(such as \'toy train 40 example 0\'\)"):
-    run(tmp_path / "run", **{"evaluate.test.split": "train"})
+    program.run(tmp_path / "run", *words(**{"evaluate.test.split": "train"}))
   whole = sources.open_source("toy:40", split="train")
   assert leakage.shared(sources.Subset(whole, 10), whole).images == 10
 
 
 def test_it_can_be_cached_and_prepared(tmp_path):
-  cached = {"data.cache": tmp_path / "cache"}
-  cache.main(["--config=configs/vit_digits.py", *flags(**cached)])
-  assert run(tmp_path / "run", **cached)
+  cached = words(**{"data.cache": tmp_path / "cache"})
+  cache.main(["--config=configs/vit_digits.py", *program.SMALL, *cached])
+  assert program.run(tmp_path / "run", *cached)
   prepare_data.main(["images", "mine", "--split=train=toy:12", f"--data-dir={tmp_path / 'tfds'}"])
   assert (tmp_path / "tfds/mine/1.0.0/dataset_info.json").exists()
 
 
 @pytest.mark.parametrize(
-  ("spec", "options", "message"),
+  ("spec", "message"),
   [
-    ("toi:3", {}, '"toi:3" does not name a data source; give one of these, nearest first: toy:COU'),
-    ("toy", {}, '"toy" does not name a data source'),
+    ("toi:3", '"toi:3" does not name a data source; give one of these, nearest first: toy:COU'),
+    ("toy", '"toy" does not name a data source'),
   ],
 )
-def test_messages_name_it(spec, options, message):
+def test_messages_name_it(spec, message):
   with pytest.raises(ConfigError, match=re.escape(message)):
-    sources.open_source(spec, **options)
+    sources.open_source(spec)

@@ -164,6 +164,9 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits_and_is_used(tmp_path, cap
   stopped = checkpoint.available(there)
   assert stopped
   assert stopped[-1] < metrics_log.read_lines(there)[-1]["step"] < 10
+  with TOY.lock(there / "lock"):
+    assert run(there, *WORDS) == 2
+  assert "--workdir=toy://b/run is in use by another run" in capsys.readouterr().err
   assert run(there, *WORDS) == 0
   assert f"resuming after step {stopped[-1]}" in capsys.readouterr().out
   assert_equal_ends(there, alone, step=10)
@@ -185,12 +188,6 @@ def names(folder):
   left_out = ("events", "compiled", "lock")
   paths = (path for path in files.files_below(folder) if not path.startswith(left_out))
   return {path for path in paths if "/state/" not in path}
-
-
-def test_a_run_on_it_is_locked(capsys):
-  with TOY.lock(path_of("toy://b/run") / "lock"):
-    assert run("toy://b/run", *WORDS) == 2
-  assert "--workdir=toy://b/run is in use by another run" in capsys.readouterr().err
 
 
 def test_its_paths_are_never_opened_as_files_of_this_machine():

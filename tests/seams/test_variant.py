@@ -13,17 +13,13 @@ import pytest
 from tests import modules, reference
 from tests.golden import weights as golden
 from tests.models.test_flops import counted
-from tests.seams import program
-from tools import export
-from vit_jax import inference, models, registry, weights
+from vit_jax import models, registry, weights
 from vit_jax.extras import inspection
 from vit_jax.extras.formats import timm
-from vit_jax.extras.report import report
 from vit_jax.learning.masked_patches import encoded
 from vit_jax.models import vit_names
 from vit_jax.models.family import Family
 from vit_jax.models.vit import ViT
-from vit_jax.storage import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -78,22 +74,17 @@ def before(pool):
   return COUNT + (pool == "class_token")
 
 
-def test_it_is_trained_evaluated_reported_and_exported(tmp_path):
-  words = (
-    *("--config.model.name=ViT-B/2-memory", "--config.model.pool=gap"),
-    *("--config.duration.epochs=0", "--config.duration.steps=4"),
-  )
-  whole, path = tmp_path / "whole", tmp_path / "weights.npz"
-  assert program.run(whole, *words)
-  params = checkpoint.load_params(checkpoint.find(whole), ema=False)
-  assert params["memory_tokens"].shape == (1, COUNT, 8)
-  assert program.run(whole, *words, mode="evaluate")
-  report.write([whole], tmp_path / "report.html", inside=True)
-  export.main(["--source", str(whole), "--output", str(path), "--verify"])
-  run, again = inference.load(whole), inference.load(path)
-  assert type(again.module) is Memory
-  assert again.module == run.module
-  chex.assert_trees_all_equal(again.params, run.params)
+def without_memory(params, pool):
+  """The entries of memory are taken out of tables, the offsets to them at both ends."""
+  cls = int(pool == "class_token")
+
+  def without(path, leaf):
+    if path[-1].key == "pos_embedding":
+      return np.concatenate([leaf[:, :cls], leaf[:, before(pool) :]], axis=1)
+    return leaf[COUNT:-COUNT] if path[-1].key == "pos_embedding_relative" else leaf
+
+  params = {name: tree for name, tree in params.items() if name != "memory_tokens"}
+  return jax.tree_util.tree_map_with_path(without, params)
 
 
 @POOLS
@@ -101,6 +92,9 @@ def test_outputs_are_those_of_the_formulas(pool):
   """Token by token in float64: pooling and "patches" are of the right ones."""
   module, params = toy(pool=pool)
   logits, features = modules.run(module, params, IMAGES)
+  if pool == "gap":
+    masked = module.apply({"params": params}, IMAGES, method=encoded)
+    np.testing.assert_allclose(masked, features["patches"], atol=1e-6)
   params = jax.tree.map(np.float64, params)
   encoder, kernel = params["Transformer"], params["embedding"]["kernel"]
   cut = IMAGES.astype(float).reshape(2, 2, 4, 3, 4, 3).swapaxes(2, 3).reshape(2, PATCHES, -1)
@@ -157,16 +151,7 @@ def test_position_tables_are_those_of_the_model_without_memory(pool, positions, 
   options = dict(pool=pool, positions=positions, position_place=place)
   module, params = toy(**options)
   plain = models.create("ViT-B/4", **SMALL | options)
-  cls = int(pool == "class_token")
-
-  def without(path, leaf):
-    """The entries of memory are taken out of tables, the offsets to them at both ends."""
-    if path[-1].key == "pos_embedding":
-      return np.concatenate([leaf[:, :cls], leaf[:, before(pool) :]], axis=1)
-    return leaf[COUNT:-COUNT] if path[-1].key == "pos_embedding_relative" else leaf
-
-  theirs = jax.tree_util.tree_map_with_path(without, params)
-  del theirs["memory_tokens"]
+  theirs = without_memory(params, pool)
   init = lambda: plain.init(jax.random.key(0), IMAGES, train=False)["params"]
   chex.assert_trees_all_equal_shapes(theirs, jax.eval_shape(init))
   tables = plain.position_tables(theirs, GRID)
@@ -186,27 +171,14 @@ def test_another_size_of_images_resizes_the_entries_of_the_patches(pool, positio
   assert module.side_of(params) == 16
   fitted, _ = weights.fit(params, module.parameter_shapes(24), (6, 6))
   plain = models.create("ViT-B/4", **SMALL | options)
-  theirs = {name: x for name, x in params.items() if name != "memory_tokens"}
-  ours, cls = fitted["Transformer"]["posembed_input"], int(pool == "class_token")
   if positions == "1d":
-    table = params["Transformer"]["posembed_input"]["pos_embedding"]
-    np.testing.assert_array_equal(
-      ours["pos_embedding"][:, : before(pool)], table[:, : before(pool)]
+    table, resized = (
+      tree["Transformer"]["posembed_input"]["pos_embedding"] for tree in (params, fitted)
     )
-    table = np.concatenate([table[:, :cls], table[:, before(pool) :]], axis=1)
-    encoder = theirs["Transformer"] | {"posembed_input": {"pos_embedding": table}}
-    theirs["Transformer"] = encoder
-  wanted, _ = weights.fit(theirs, plain.parameter_shapes(24), (6, 6))
+    np.testing.assert_array_equal(resized[:, : before(pool)], table[:, : before(pool)])
+  wanted, _ = weights.fit(without_memory(params, pool), plain.parameter_shapes(24), (6, 6))
   tables = plain.position_tables(wanted, (6, 6))
   chex.assert_trees_all_equal(module.position_tables(fitted, (6, 6)), tables)
-
-
-def test_masked_patches_are_those_of_the_images():
-  module, params = toy(pool="gap")
-  outputs = module.apply({"params": params}, IMAGES, method=encoded)
-  assert outputs.shape == (2, PATCHES, 32)
-  patches = modules.run(module, params, IMAGES)[1]["patches"]
-  np.testing.assert_allclose(outputs, patches, atol=1e-6)
 
 
 @POOLS
@@ -217,13 +189,11 @@ def test_its_cost_is_counted(pool):
   assert 2 * module.macs(8, 12) == pytest.approx(counted(jaxpr), rel=1e-6)
 
 
-def test_axial_attention_has_no_place_for_memory():
-  with pytest.raises(ValueError, match="no place for tokens before the patches, 'memory_tokens'"):
-    models.create("Axial-ViT-B/4-memory", **SMALL)
-
-
-def test_parameters_tell_how_many_there_are_and_timm_has_no_place_for_them():
+def test_parameters_tell_how_many_there_are_and_others_have_no_place_for_them():
   module, params = toy(memory=5)
+  assert params["memory_tokens"].shape == (1, 5, 32)
   assert models.module_of(params) == module
   with pytest.raises(ValueError, match="no place for memory_tokens"):
     timm.to_timm(params)
+  with pytest.raises(ValueError, match="no place for tokens before the patches, 'memory_tokens'"):
+    models.create("Axial-ViT-B/4-memory", **SMALL)

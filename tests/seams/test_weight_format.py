@@ -32,46 +32,41 @@ def notes(params):
 TOY = WeightFormat(words=".toy", suffix=".toy", load=load, save=save, notes=notes)
 
 
-@pytest.fixture
-def toy(monkeypatch, tmp_path, tiny_run, capsys):
-  """A trained run, exported to the toy format."""
-  monkeypatch.setitem(registry.WEIGHT_FORMATS, "toy", "tests.seams.test_weight_format:TOY")
-  path = tmp_path / "w.toy"
-  export.main(["--source", str(tiny_run), "--output", str(path), "--verify"])
-  report = capsys.readouterr().out
-  assert "after reading it again: 0" in report
-  assert notes({})[0] in report
-  return path
-
-
 def run(folder, mode, **changes):
   config = dataclasses.replace(CONFIG, **changes)
   return launch.launch(config, folder, StopRequest(), mode=mode, hosts=launch.Hosts())
 
 
-def test_it_is_predicted_with(toy, tmp_path, capsys):
-  cv2.imwrite(str(tmp_path / "0.png"), np.zeros((16, 16, 3), np.uint8))
-  predict.main(["--source", str(toy), "--images", str(tmp_path / "0.png"), "--top=10"])
+def test_it_is_written_predicted_with_evaluated_and_started_from(
+  monkeypatch, tmp_path, tiny_run, capsys
+):
+  monkeypatch.setitem(registry.WEIGHT_FORMATS, "toy", "tests.seams.test_weight_format:TOY")
+  path, image = tmp_path / "w.toy", tmp_path / "0.png"
+  export.main(["--source", str(tiny_run), "--output", str(path), "--verify"])
+  said = capsys.readouterr().out
+  assert "after reading it again: 0" in said
+  assert notes({})[0] in said
+  assert weights.trained_on(path) == weights.trained_on(tiny_run) != ()
+
+  cv2.imwrite(str(image), np.zeros((16, 16, 3), np.uint8))
+  predict.main(["--source", str(path), "--images", str(image), "--top=10"])
   printed = capsys.readouterr()
   assert "moving average" in printed.err
   assert printed.out.count("%") == 10
 
+  assert run(tmp_path / "run", "train", init_from=str(path), duration=Duration(steps=6))
+  assert f"Started from the moving average of the parameters of {path}" in capsys.readouterr().out
+  path.rename(tmp_path / "away.toy")  # a run that goes on does not read the weights again
+  assert run(tmp_path / "run", "train", init_from=str(path), duration=Duration(steps=7))
+  assert "Started from" not in capsys.readouterr().out
+  (tmp_path / "away.toy").rename(path)
 
-def test_a_run_starts_from_it(toy, tmp_path, capsys):
-  assert run(tmp_path / "run", "train", init_from=str(toy), duration=Duration(steps=6))
-  assert f"Started from the moving average of the parameters of {toy}" in capsys.readouterr().out
-
-
-def test_it_is_evaluated(toy, tiny_run, tmp_path):
-  run(tmp_path / "run", "evaluate", init_from=str(toy))
-  scores = json.loads((tmp_path / "run/evaluation.json").read_text())
+  run(tmp_path / "evaluated", "evaluate", init_from=str(path))
+  scores = json.loads((tmp_path / "evaluated/evaluation.json").read_text())
   (line,) = [line for line in metrics_log.read_lines(tiny_run) if "test/loss" in line]
   assert scores["test/loss"] == pytest.approx(line["test/loss"])
   assert scores["average"]
-  assert weights.trained_on(toy) == weights.trained_on(tiny_run) != ()
 
-
-def test_it_is_named_where_formats_are(toy, tmp_path):
   with pytest.raises(ConfigError, match=r"in a known format: .*, \.toy"):
     weights.load(tmp_path)
   with pytest.raises(ConfigError, match=r"these can be written: .*w\.toy \(toy\)"):

@@ -11,7 +11,14 @@ from vit_jax import weights
 from vit_jax.storage import checkpoint
 
 META = "/meta/metadata"  # which is summed, and later read for the names and shapes of arrays
-MOMENTS = [("/manifest.json", 1), ("/state/manifest.ocdbt", 1), (META, 1), (META, 3), (META, 4)]
+MOMENTS = [
+  ("/manifest.json", 1),
+  ("/state/manifest.ocdbt", 1),
+  (META, 1),
+  (META, 2),
+  (META, 3),
+  (META, 4),
+]
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -26,28 +26,13 @@ HANDLED = (0, 1, 2, *STOPPED)  # done; cannot go on, which it says; refused; ask
 WHOLE = (0, -1, 1, 2, 3, 7, 64, 10**6, 10**12, 2**31 - 1, 2**31, 2**63, 2**64, -(2**63))
 REAL = ("nan", "inf", "-inf", "-0.0", "1e-300", "1e300", "1e-3", "0.5", "1.0", "1e6", "-1.0")
 WORDS = (
-  "",
-  " ",
-  "a\nb",
-  "a\rvit_jax: Done",
-  "\x1b[2J",
-  "\u202egnp",
-  "💥",
-  "\udcff",
-  "%s{}",
-  "x" * 100_000,
+  *("", " ", "a\nb", "a\rvit_jax: Done", "\x1b[2J"),
+  *("\u202egnp", "💥", "\udcff", "%s{}", "x" * 100_000),
 )
 PATHS = ("/dev/zero", "/dev/null", "/proc/self/mem", "/", "..", "folder:/", "folder:/dev", "~")
 TUPLES = (
-  "()",
-  "(1,)",
-  "(-1, 2)",
-  "('a',)",
-  "(1e300, 1e300)",
-  "((1, 2), 3)",
-  "(0.5, 0.1)",
-  "(nan,)",
-  "[",
+  *("()", "(1,)", "(-1, 2)", "('a',)", "(1e300, 1e300)"),
+  *("((1, 2), 3)", "(0.5, 0.1)", "(nan,)", "["),
 )
 TYPELESS = ("maybe", "None", "{}", "1_000", "0x10", "1e3", "")
 
@@ -129,20 +114,19 @@ def test_refused_in_a_sentence_or_sound(case, tmp_path):
 
 
 def command(workdir, case):
-  """Two steps of the digits with the settings of a case, whose durations replace the usual ones."""
-  groups = {flag.partition("=")[0].rpartition(".")[0] for flag in case}
+  """Two steps of the digits with the settings of a case, whose durations replace the usual ones.
+
+  They may be in another unit.
+  """
   usual = {f"--config.{group}.steps": steps for group, steps in BASE.items()}
-  flags = [
-    *programs.digits(workdir),
-    *(f"{key}={steps}" for key, steps in usual.items()),
-  ]
-  return [*(f for f in flags if not kept_out(f, groups)), *case]
+  groups = {flag.partition("=")[0].rpartition(".")[0] for flag in case}
+  flags = [*programs.digits(workdir), *(f"{key}={steps}" for key, steps in usual.items())]
 
+  def replaced(flag):
+    group, _, unit = flag.partition("=")[0].rpartition(".")
+    return unit == "steps" and group in groups
 
-def kept_out(flag, groups):
-  """Whether a flag gives a duration that a case gives too, perhaps in another unit."""
-  key = flag.partition("=")[0]
-  return key.endswith(".steps") and key.rpartition(".")[0] in groups
+  return [*(flag for flag in flags if not replaced(flag)), *case]
 
 
 def run(command):

@@ -2,6 +2,7 @@
 
 import pathlib
 import random
+import shutil
 import time
 import tracemalloc
 
@@ -42,7 +43,10 @@ def whole(tmp_path_factory):
 def test_refused_by_name_or_finite(case, whole, tmp_path):
   name, kind, seed = case
   path = tmp_path / pathlib.Path(name).parts[0]
-  copy(whole / path.name, path)
+  if (whole / path.name).is_dir():
+    shutil.copytree(whole / path.name, path)
+  else:
+    shutil.copy(whole / path.name, path)
   damaged = tmp_path / name
   damaged.write_bytes(kind(damaged.read_bytes(), random.Random(seed)))
   tracemalloc.start()
@@ -67,13 +71,3 @@ def outcome(path: pathlib.Path):
     return weights.read(path).params, ""
   except (ValueError, OSError) as error:
     return {}, str(error)
-
-
-def copy(source: pathlib.Path, target: pathlib.Path):
-  """A file, or a folder of files, and a card beside it where there is one."""
-  if source.is_file():
-    target.write_bytes(source.read_bytes())
-    return
-  target.mkdir()
-  for path in source.iterdir():
-    (target / path.name).write_bytes(path.read_bytes())

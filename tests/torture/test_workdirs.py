@@ -80,9 +80,5 @@ def test_goes_on_or_says_why_not(case, half, uninterrupted, tmp_path):
     result = programs.run(programs.digits(workdir, *faulty.COMMON), timeout=300)
   assert result.returncode == 0, output
   lost = harmed.name == metrics_log.METRICS  # what was measured before cannot be measured again
-  assert_equal_ends(workdir, uninterrupted, logged_after=resumed_from(half) if lost else 0)
-
-
-def resumed_from(workdir):
-  """The step after which the run of a stopped workdir goes on."""
-  return max(checkpoint.available(workdir))
+  after = max(checkpoint.available(half)) if lost else 0
+  assert_equal_ends(workdir, uninterrupted, logged_after=after)

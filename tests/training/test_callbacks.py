@@ -55,7 +55,7 @@ class Noted(Callback):
     self._note("end", moment.step)
 
 
-def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
+def trained(*, first=0, total=4, stop=None, end=None, callbacks=2, kind=Noted):
   """What a run of made-up steps calls, and whether it reached its end."""
   calls = []
 
@@ -71,7 +71,7 @@ def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
   nothing = lambda *_: contextlib.nullcontext()
   monitor = dict.fromkeys(("start", "waiting", "dispatching", "dispatched"), nothing)
   watchdog = types.SimpleNamespace(beat=lambda doing: calls.append(("beat", doing)))
-  noted = [Noted(calls, name, end) for name in "ab"[:callbacks]]
+  noted = [kind(calls, name, end) for name in "ab"[:callbacks]]
   loop = Loop(run, update, noted, StopAfter(stop), types.SimpleNamespace(**monitor), watchdog)
   return calls, loop.train(0)
 
@@ -101,29 +101,37 @@ def test_a_step_is_dispatched_before_the_callbacks_and_the_state_is_given_in_the
     (dict(stop=2), 2, False),
     (dict(end=2), 2, True),
     (dict(first=3), 4, True),
+    (dict(first=4), None, True),
+    (dict(first=3, end=3), None, True),
   ],
 )
 def test_where_a_run_ends(options, last, finished):
+  """A run that is at its end when it is started takes no batch: `last` is None."""
   calls, ended = trained(callbacks=1, **options)
-  assert (calls[-1], ended) == (("a", "end", last), finished)
-  assert calls[-2][:3] == ("a", "after", last)
+  assert ended == finished
+  if last is None:
+    assert calls == [("a", what, options["first"]) for what in ("start", "end")]
+  else:
+    assert calls[-1] == ("a", "end", last)
+    assert calls[-2][:3] == ("a", "after", last)
 
 
-@pytest.mark.parametrize("options", [dict(first=4), dict(first=3, end=3)])
-def test_a_run_at_its_end_takes_no_batch(options):
-  calls, finished = trained(callbacks=1, **options)
-  assert finished
-  assert calls == [("a", what, options["first"]) for what in ("start", "end")]
+def implicit(*_):
+  jax.jit(lambda x: x)(np.ones(3))
 
 
-def test_arrays_move_by_explicit_calls_only(monkeypatch):
-  implicit = lambda *_: jax.jit(lambda x: x)(np.ones(3))
-  monkeypatch.setattr(Noted, "dispatched", implicit)
+class MovesEarly(Noted):
+  dispatched = implicit
+
+
+class MovesLate(Noted):
+  after_step = implicit
+
+
+def test_arrays_move_by_explicit_calls_only():
   with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
-    trained()
-  monkeypatch.setattr(Noted, "dispatched", Callback.dispatched)
-  monkeypatch.setattr(Noted, "after_step", implicit)
-  trained(total=1)
+    trained(kind=MovesEarly)
+  trained(total=1, kind=MovesLate)
 
 
 # --- metrics ---
@@ -149,7 +157,7 @@ FINITE = dict(
     (dict(update_norm=np.inf), NonFinite("skip", 3), None, r"update norm inf\. Last .*start again"),
   ],
 )
-@pytest.mark.parametrize("attention", ["cudnn", "xla", ""])
+@pytest.mark.parametrize("attention", ["cudnn", "xla"])
 def test_an_update_that_is_not_finite(changes, settings, said, raised, attention):
   lines = []
   session = types.SimpleNamespace(
@@ -240,10 +248,8 @@ def test_a_failed_save_is_tried_again_with_the_state_of_a_later_step(run):
   assert [step for step in range(1, 21) if saver.wants(step)] == [10, 20]
   saver.save("state 20", best=0, last=False)
   assert not saver.wants(21)
-  assert said == [
-    "20 could not be saved. The run goes on, and tries again for 10 s "
-    "(config.checkpoint.retry_seconds)."
-  ]
+  (failed,) = said
+  assert failed.startswith("20 could not be saved. The run goes on, and tries again for 10 s ")
   now[0] = 1.0
   assert saver.wants(22)
   saver.save("state 22", best=0, last=False)
@@ -309,11 +315,11 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
 @pytest.mark.parametrize(
   ("first", "asked", "window", "said"),
   [
-    (3, 2, (3, 4), "Profile of 2 steps"),
-    (10, 1, (10, 10), "Profile of 1 steps"),
-    (8, 9, (8, 10), "Profile of 3 steps"),  # it would go on beyond the run's end
-    (11, 5, None, "first_step=11 was not reached"),
-    (3, 0, None, None),
+    (3, 2, [3, 4], "Profile of 2 steps"),
+    (10, 1, [10, 10], "Profile of 1 steps"),
+    (8, 9, [8, 10], "Profile of 3 steps"),  # it would go on beyond the run's end
+    (11, 5, [], "first_step=11 was not reached"),
+    (3, 0, [], None),
   ],
 )
 def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, said):
@@ -324,12 +330,11 @@ def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, sa
   writer = types.SimpleNamespace(say=lines.append)
   profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))
   monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: traced.append(now[0]))
-  monkeypatch.setattr(jax.profiler, "stop_trace", lambda: traced.append(now[0]))
+  monkeypatch.setattr(jax.profiler, "stop_trace", lambda: traced.append(now[0] - 1))
   for now[0] in range(1, 11):
     profile.before_step(now[0] + 5)
-    if traced and len(traced) == 2 and traced[1] == now[0]:
-      traced[1] -= 1  # it ended before this step
+  now[0] = 11  # the run's end
   profile.end(types.SimpleNamespace(step=15))
-  assert traced == list(window or ())
+  assert traced == window
   assert len(lines) == bool(said)
   assert all(said in line for line in lines)

@@ -6,10 +6,10 @@ import pytest
 
 from tests import resolved
 from vit_jax import config as c
+from vit_jax.config import overrides
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.learning.masked_patches import Masked
 from vit_jax.training import checks
 
 GOOD = resolved.config(
@@ -21,8 +21,11 @@ def replaced(group, **changes):
   return dataclasses.replace(GOOD, **{group: dataclasses.replace(getattr(GOOD, group), **changes)})
 
 
-def named(name, **changes):
-  return dataclasses.replace(GOOD, model=c.Model(name=name, **changes))
+def given(words):
+  """The good settings with those of `words`; a model that they name brings its own sizes."""
+  texts = dict(word.split("=", 1) for word in words.split())
+  config = dataclasses.replace(GOOD, model=c.Model()) if "model.name" in texts else GOOD
+  return overrides.replaced(config, texts)
 
 
 def checked(config):
@@ -31,104 +34,64 @@ def checked(config):
   resolved.checked(config)
 
 
-@pytest.mark.parametrize("changes", [{}, dict(evaluate_resize=224), dict(train_resize=224)])
-def test_a_good_config_passes(changes):
-  resolved.checked(replaced("data", **changes))
+@pytest.mark.parametrize("words", ["", "data.evaluate_resize=224", "data.train_resize=224"])
+def test_a_good_config_passes(words):
+  resolved.checked(given(words))
+
+
+SCORED = "evaluate.val.source=digits evaluate.val.split=test model.num_classes=10"
 
 
 @pytest.mark.parametrize(
-  ("config", "message"),
+  ("words", "message"),
   [
-    (replaced("data", train=c.Dataset()), r"data\.train\.source is empty.*folder:DIR.*num_classes"),
+    ("data.train.source=", r"data\.train\.source is empty.*folder:DIR.*num_classes"),
+    ("data.train.source= duration.steps=0", r"config\.duration is 0.*alone; add --mode=evaluate"),
+    ("duration.steps=0", r"config\.duration is 0"),
+    ("data.image_size=225", r"image_size=225.*patches of ViT-B/16.*nearest: 224, 240"),
+    ("data.image_size=9", r"image_size=9 .*nearest: 16\."),
+    ("model.name=R+ViT-Ti/16 data.image_size=200", r"200 .*R\+ViT-Ti/16; nearest: 192, 221"),
+    ("data.crop_area=(0.5,0.1)", r"crop_area=\(0\.5, 0\.1\)"),
+    ("data.crop_area=(0.5,)", r"crop_area"),
+    ("data.crop_area=(0.5,1.5)", r"crop_area.*<= 1"),
+    ("data.crop_aspect=('a','b')", r"crop_aspect"),
+    ("data.evaluate_resize=200", r"evaluate_resize=200 is smaller.*at least 224"),
+    ("data.train_resize=200", r"train_resize=200 is smaller.*at least 224"),
+    ("data.train_pad=224", r"train_pad=224 is not smaller .*the most is 223\."),
+    ("data.repeats=3", r"=64 is not divisible by .*repeats=3; nearest: 63, 66"),
+    ("accumulation=3", r"batch_size=64.*accumulation=3.*nearest: 63, 66"),
+    ("data.cache=x data.cache_side=200", r"cache_side=200 is smaller.*at least 224, or"),
+    ("data.cache=x data.train_resize=300", r"cache_side=256 .*train_resize=300.*least 300, or"),
+    ("data.cache=x data.train_resize_ratio=1.5", r"256 .* 336 .*ratio=1\.5.*at least 336, or"),
+    ("schedule.decay=steps", r"decay='steps' requires drops"),
+    ("schedule.decay=steps schedule.drops=(0.5,0.4)", r"drops=\(0\.5, 0\.4\) must be asc"),
+    ("schedule.decay=steps schedule.drops=(3000,)", r"drops=\(3000,\) must be ascending fr"),
+    ("schedule.decay=steps schedule.drops=('a',)", r"drops=\('a',\) must be ascending fr"),
+    ("early_stopping.metric=val/top2", r"metric='val/top2' .*none: no set of config\.evaluate has"),
+    (f"early_stopping.metric=val/top2 {SCORED}", r"give val/loss, val/top1, val/top5\.$"),
+    ("model.name=ViT-BB/16", r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
+    ("model.heads=7", r"model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)"),
+    ("model.name=R50x1 model.stages=(3,'4')", r"model\.stages=\(3, '4'\) must hold numbers"),
+    ("model.name=R50x1 model.depth=3", r"config\.model\.depth is no option of R50x1"),
+    ("model.name=R50x1 model.width=40", r"config\.model\.width=40 .*multiple of 32"),
+    ("model.name=Axial-ViT-B/16 model.pool=class_token", r"model\.pool='class_token'.*gap"),
     (
-      dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration()),
-      r"data\.train\.source is empty and config\.duration is 0.*alone; add --mode=evaluate, or",
-    ),
-    (replaced("data", image_size=225), r"image_size=225.*patches of ViT-B/16.*nearest: 224, 240"),
-    (replaced("data", image_size=9), r"image_size=9 .*nearest: 16\."),
-    (replaced("data", crop_area=(0.5, 0.1)), r"crop_area=\(0\.5, 0\.1\)"),
-    (replaced("data", crop_area=(0.5,)), r"crop_area"),
-    (replaced("data", crop_area=(0.5, 1.5)), r"crop_area.*<= 1"),
-    (replaced("data", crop_aspect=("a", "b")), r"crop_aspect"),
-    (replaced("data", evaluate_resize=200), r"evaluate_resize=200 is smaller.*at least 224"),
-    (replaced("data", train_resize=200), r"train_resize=200 is smaller.*at least 224"),
-    (replaced("data", train_pad=224), r"train_pad=224 is not smaller .*the most is 223\."),
-    (
-      replaced("data", repeats=3),
-      r"=64 is not divisible by .*repeats=3; nearest: 63, 66",
-    ),
-    (
-      replaced("data", train_resize=300, cache="x"),
-      r"cache_side=256 is smaller .*config\.data\.train_resize=300.*at least 300, or",
-    ),
-    (
-      replaced("data", train_resize_ratio=1.5, cache="x"),
-      r"cache_side=256 is smaller than the 336 pixels .*train_resize_ratio=1\.5.*at least 336, or",
-    ),
-    (replaced("schedule", decay="steps"), r"decay='steps' requires drops"),
-    (replaced("schedule", decay="steps", drops=(0.5, 0.4)), r"drops=\(0\.5, 0\.4\) must be asc"),
-    (replaced("schedule", decay="steps", drops=(3000,)), r"drops=\(3000,\) must be ascending fr"),
-    (replaced("schedule", decay="steps", drops=("a",)), r"drops=\('a',\) must be ascending fr"),
-    (replaced("data", cache="x", cache_side=200), r"cache_side=200 is smaller.*at least 224, or"),
-    (replaced("model", name="ViT-BB/16"), r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
-    (
-      replaced("early_stopping", metric="val/top2"),
-      r"metric='val/top2' is not a metric .* give none: no set of config\.evaluate has",
-    ),
-    (
-      dataclasses.replace(
-        replaced("model", num_classes=10),
-        evaluate={"val": Classification("digits", "test"), "off": Classification()},
-        early_stopping=c.EarlyStopping(metric="val/top2"),
-      ),
-      r"metric='val/top2' is not .*; they give val/loss, val/top1, val/top5\.$",
-    ),
-    (
-      replaced("model", heads=7),
-      r"config\.model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)",
-    ),
-    (
-      named("R50x1", stages=(3, "4")),
-      r"config\.model\.stages=\(3, '4'\) must hold numbers",
-    ),
-    (named("R50x1", depth=3), r"config\.model\.depth is no option of R50x1"),
-    (named("R50x1", width=40), r"config\.model\.width=40 .*multiple of 32"),
-    (
-      named("Axial-ViT-B/16", pool="class_token"),
-      r"model\.pool='class_token'.*gap",
-    ),
-    (
-      replaced("model", positions="none", position_place="every_layer"),
+      "model.positions=none model.position_place=every_layer",
       r"model\.position_place='every_layer'.*positions='none'",
     ),
-    (replaced("model", positions="2d", width=33, heads=3), r"model\.positions='2d'.*odd"),
-    (
-      dataclasses.replace(
-        named("R+ViT-Ti/16"), data=dataclasses.replace(GOOD.data, image_size=200)
-      ),
-      r"image_size=200 .*R\+ViT-Ti/16; nearest: 192, 221",
-    ),
-    (replaced("model", attention="cudnn"), r"cudnn.*bfloat16"),
-    (dataclasses.replace(GOOD, objective=Masked(rate=0.0)), r"objective\.rate=0 of 196 patches"),
-    (dataclasses.replace(GOOD, accumulation=3), r"batch_size=64.*accumulation=3.*nearest: 63, 66"),
-    (dataclasses.replace(GOOD, duration=c.Duration()), r"config\.duration is 0"),
-    (replaced("optimizer", decay_rules=(("a", "b"),)), r"decay_rules holds \('a', 'b'\)"),
-    (replaced("optimizer", decay_rules=(("(", 1.0),)), r"decay_rules.*'\('.*regex"),
-    (replaced("optimizer", trainable="("), r"trainable='\(' is not a regex"),
-    (
-      replaced("optimizer", trainable="hed/.*"),
-      r"trainable='hed/\.\*' matches no parameter of ViT-B/16; nearest: head/bias",
-    ),
-    (
-      dataclasses.replace(
-        replaced("optimizer", trainable="head/.*|Transformer/encoderblock_11/.*"),
-        model=c.Model(depth=12, scan=True),
-      ),
-      r"trainable='.*' names single blocks, .*use --config\.model\.scan=False",
-    ),
+    ("model.positions=2d model.width=33 model.heads=3", r"model\.positions='2d'.*odd"),
+    ("model.attention=cudnn", r"cudnn.*bfloat16"),
+    ("objective.kind=masked_patches objective.rate=0", r"objective\.rate=0 of 196 patches"),
+    ("optimizer.decay_rules=(('a','b'),)", r"decay_rules holds \('a', 'b'\)"),
+    ("optimizer.decay_rules=(('(',1.0),)", r"decay_rules.*'\('.*regex"),
+    ("optimizer.trainable=(", r"trainable='\(' is not a regex"),
+    ("optimizer.trainable=hed/.*", r"'hed/\.\*' matches no .* of ViT-B/16; nearest: head/bias"),
+    ("evaluate_step=3", r"evaluate_step=3 has no effect in training; add --mode=evaluate"),
+    ("new_head=True", "new_head=True has no effect without"),
   ],
 )
-def test_contradictions(config, message):
+def test_contradictions(words, message):
+  config = given(words)
   with pytest.raises(c.ConfigError, match=message):
     checked(config)
 
@@ -167,6 +130,7 @@ def test_rules_for_all_blocks_may_be_stacked():
 def test_evaluation_needs_neither_training_data_nor_a_length():
   config = dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration())
   checks.check_evaluation(config)
+  checks.check_evaluation(dataclasses.replace(config, new_head=True, evaluate_step=3))
   wrong = ((0.5, "at least 1, or auto"), (0.999, "0, at least 1"), (37, "8,288 .* most 36.5"))
   for resize, message in wrong:
     own = {"own": Classification(resize=resize)}
@@ -181,13 +145,6 @@ def test_evaluation_needs_neither_training_data_nor_a_length():
     checks.check_evaluation(dataclasses.replace(config, accumulation=3))
 
 
-def test_settings_without_effect_are_refused_in_training_alone():
-  config = dataclasses.replace(GOOD, new_head=True)
-  checks.check_evaluation(config)
-  with pytest.raises(c.ConfigError, match="new_head=True has no effect without"):
-    resolved.checked(config)
-
-
 @pytest.mark.parametrize("kind", [FewShot, Nearest])
 @pytest.mark.parametrize("given", ["train", "test"])
 def test_half_a_pair_is_refused(kind, given):
@@ -197,13 +154,6 @@ def test_half_a_pair_is_refused(kind, given):
   for check in (resolved.checked, checks.check_evaluation):
     with pytest.raises(c.ConfigError, match=message):
       check(config)
-
-
-def test_settings_of_evaluation_are_refused_in_training():
-  config = dataclasses.replace(GOOD, evaluate_step=3)
-  with pytest.raises(c.ConfigError, match=r"has no effect in training; add --mode=evaluate"):
-    resolved.checked(config)
-  checks.check_evaluation(config)
 
 
 @pytest.mark.parametrize("key", ["data.evaluate_resize", "class_names"])

@@ -25,20 +25,23 @@ from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training.facts import start_of
 
 FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures/runs"
-COMMAND = [  # starts.jsonl of the run has it
+SETTINGS = {  # starts.jsonl of the run has the command
+  "optimizer.kind": "lamb",
+  "model.head_std": 0.02,
+  "optimizer.ema": 0.9,
+  "model.depth": 2,
+  "model.width": 16,
+  "model.mlp_dim": 32,
+  "model.heads": 2,
+  "report": "false",
+  "checkpoint.every.steps": 40,
+  "evaluate_every.steps": 20,
+  "log_every.steps": 1,
+  "schedule.warmup.steps": 10,
+}
+COMMAND = [
   "--config=configs/vit_digits.py",
-  "--config.optimizer.kind=lamb",
-  "--config.model.head_std=0.02",
-  "--config.optimizer.ema=0.9",
-  "--config.model.depth=2",
-  "--config.model.width=16",
-  "--config.model.mlp_dim=32",
-  "--config.model.heads=2",
-  "--config.report=false",
-  "--config.checkpoint.every.steps=40",
-  "--config.evaluate_every.steps=20",
-  "--config.log_every.steps=1",
-  "--config.schedule.warmup.steps=10",
+  *(f"--config.{key}={value}" for key, value in SETTINGS.items()),
 ]
 # What 0 and "" stood for in both runs; their values now.
 STOOD_FOR = {
@@ -79,12 +82,6 @@ def train(workdir, steps):
   result = programs.run([*programs.MAIN, *words])
   assert result.returncode == 0, result.stderr
   return result.stdout
-
-
-def evaluate(workdir):
-  result = programs.run([*programs.MAIN, "--mode=evaluate", f"--workdir={workdir}"])
-  assert result.returncode == 0, result.stderr
-  return json.loads((workdir / "evaluation.json").read_text())
 
 
 def settings_in(path):
@@ -145,21 +142,15 @@ def test_its_settings_are_those_that_it_recorded(gone_on, earlier):
   assert by_key(settings_in(workdir / "config.json")) == after
   _, meta = checkpoint.described(workdir)
   assert by_key(meta["config"]) == after
-
-
-def test_a_run_that_starts_from_it_has_its_whole_architecture(earlier):
-  model = start_of(str(earlier)).card.model
+  model = start_of(str(earlier)).card.model  # of a run that starts from it
   assert (model.family, model.depth, model.width, model.stem_width) == ("vit", 2, 16, 0)
   assert c.AUTO not in [getattr(model, key) for key in ("name", *ARCHITECTURE)]
 
 
-def test_its_end_stays_its_end(earlier):
+def test_its_end_stays_its_end_and_a_setting_that_was_derived_cannot_be_changed(earlier):
   """Nothing is left to do, and nothing that is derived otherwise looks like a change."""
   assert "config." not in train(earlier, 40)
   assert checkpoint.available(earlier) == [40]
-
-
-def test_a_setting_that_was_derived_cannot_be_changed(earlier):
   words = [*COMMAND, f"--workdir={earlier}", "--config.duration.steps=60"]
   for change in ("patch=2", "pool=gap"):
     result = programs.run([*programs.MAIN, *words, f"--config.model.{change}"])
@@ -169,7 +160,9 @@ def test_a_setting_that_was_derived_cannot_be_changed(earlier):
 
 def test_it_is_scored_with_its_own_settings(earlier):
   *_, last = [line for line in metrics_log.read_lines(earlier) if "test/top1" in line]
-  found = evaluate(earlier)
+  result = programs.run([*programs.MAIN, "--mode=evaluate", f"--workdir={earlier}"])
+  assert result.returncode == 0, result.stderr
+  found = json.loads((earlier / "evaluation.json").read_text())
   assert (found["step"], found["average"]) == (40, True)
   metrics = [key for key in last if key.startswith("test/")]
   assert "test/loss" in metrics
@@ -187,32 +180,24 @@ def test_its_export_is_the_same_model(earlier, tmp_path):
   assert export.class_names == run.class_names == tuple(source.class_names)
   assert export.card == run.card
   images = [images_of.as_rgb(source[index].image, max_pixels=64) for index in range(8)]
-  names, probabilities = zip(*(answers(model, images) for model in (run, export)), strict=True)
-  assert names[0] == names[1]
-  np.testing.assert_allclose(*probabilities, rtol=1e-6)
-
-
-def answers(model, images):
-  """The classes of each image, most probable first, and their probabilities."""
-  found = [prediction.classes for prediction in model.predict(images, top=10)]
-  return [[name for name, _ in classes] for classes in found], [
-    [probability for _, probability in classes] for classes in found
-  ]
+  for of_run, of_export in zip(
+    *(model.predict(images, top=10) for model in (run, export)), strict=True
+  ):
+    names, probabilities = zip(*of_run.classes, strict=True)
+    again, others = zip(*of_export.classes, strict=True)
+    assert again == names
+    np.testing.assert_allclose(others, probabilities, rtol=1e-6)
 
 
 # --- settings of a run on own images ---
 
 
-def test_settings_of_own_images_are_read_as_they_were(tmp_path):
-  before = settings_in(FIXTURES / "own_images_config.json")
-  (tmp_path / "config.json").write_text(json.dumps(before))
-  config = recorded.read_config(tmp_path)
-  assert in_json(resolved.without_data(config, devices=1)) == expected(before, attention=c.AUTO)
-
-
-def test_the_recipe_for_own_images_still_resolves_to_them():
+def test_settings_of_own_images_are_read_as_they_were_and_still_resolved(tmp_path):
   """Also what follows from the shorter duration, and from the images."""
   before = settings_in(FIXTURES / "own_images_config.json")
+  (tmp_path / "config.json").write_text(json.dumps(before))
+  config = resolved.without_data(recorded.read_config(tmp_path), devices=1)
+  assert in_json(config) == expected(before, attention=c.AUTO)
   words = ["--config.duration.steps=8", "--config.report=false"]
   config = resolved.with_data(loading.resolve("configs/train.py:digits", words), jax.devices()[:1])
   assert in_json(config) == expected(before)

@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -19,87 +18,38 @@ from vit_jax.process import json_text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import early_stopping
 from vit_jax.training.early_stopping import Best, EarlyStopping, best_of
-from vit_jax.training.loop import Callback, Loop
-from vit_jax.training.steps import ImageCount
 
 
 def watched(values, *, patience, metric="val/top1"):
   """The watch when it stops the run (else after all values), and the step of the stop or None."""
   watch = EarlyStopping(Settings(metric=metric, patience=patience), Best())
   for step, value in enumerate(values, 1):
-    watch.note(step, {metric: value, "val/examples": 9})
+    might_stop = watch.may_stop
+    watch.note(step, {"val/top1": value, "val/loss": value, "val/examples": 9})
     if watch.should_stop:
+      assert might_stop
       return watch.best, step
   return watch.best, None
 
 
 @pytest.mark.parametrize(
-  ("values", "patience", "best", "end"),
+  ("metric", "values", "patience", "best", "end"),
   [
-    ([0.1, 0.3, 0.2, 0.3, 0.1, 0.9], 3, (2, 0.3), 5),  # equal is not better
-    ([0.1, 0.3, 0.2, 0.2, 0.4, 0.3, 0.3], 3, (5, 0.4), None),
-    ([0.1, 0.2, 0.3], 1, (3, 0.3), None),
-    ([0.3, 0.2], 1, (1, 0.3), 2),
-    ([0.9] + [0.1] * 99, 0, (1, 0.9), None),
-    ([math.nan, 0.2, math.nan, 0.1], 2, (2, 0.2), 4),
-    ([-math.inf, -1.0], 1, (2, -1.0), None),
+    ("val/top1", [0.1, 0.3, 0.2, 0.3, 0.1, 0.9], 3, (2, 0.3), 5),  # equal is not better
+    ("val/top1", [0.1, 0.3, 0.2, 0.2, 0.4, 0.3, 0.3], 3, (5, 0.4), None),
+    ("val/top1", [0.1, 0.2, 0.3], 1, (3, 0.3), None),
+    ("val/top1", [0.3, 0.2], 1, (1, 0.3), 2),
+    ("val/top1", [0.9] + [0.1] * 99, 0, (1, 0.9), None),
+    ("val/top1", [math.nan, 0.2, math.nan, 0.1], 2, (2, 0.2), 4),
+    ("val/top1", [-math.inf, -1.0], 1, (2, -1.0), None),
+    ("val/top1", [math.nan] * 5, 3, (0, math.nan), 3),
+    ("val/loss", [0.5, 0.4, 0.6, 0.5], 2, (2, 0.4), 4),
+    ("", [0.5, 0.4], 0, (0, math.nan), None),
   ],
 )
-def test_made_up_metrics(values, patience, best, end):
-  found, stopped = watched(values, patience=patience)
-  assert ((found.step, found.value), stopped) == (best, end)
-
-
-def test_a_loss_is_better_when_it_is_smaller():
-  best, end = watched([0.5, 0.4, 0.6, 0.5], patience=2, metric="val/loss")
-  assert (best.step, end) == (2, 4)
-
-
-def test_only_nan():
-  best, end = watched([math.nan] * 5, patience=3)
-  assert (best.step, end) == (0, 3)
-
-
-def test_off():
-  watch = EarlyStopping(Settings(), Best())
-  watch.note(1, {"val/top1": 0.5})
-  assert (watch.best.step, watch.should_stop, watch.in_words(None)) == (0, False, [])
-
-
-@given(
-  values=st.lists(st.floats(0, 1) | st.just(math.nan), max_size=20),
-  split=st.integers(0, 20),
-  patience=st.integers(0, 5),
-)
-def test_a_resumed_run_decides_as_one_that_was_not_stopped(values, split, patience):
-  lines = [{"step": i, "loss": 0.5} for i in range(3)]
-  lines += [
-    json.loads(json.dumps({"step": i, "val/top1": json_text.finite(value)}))
-    for i, value in enumerate(values, 1)
-  ]
-  settings = Settings(metric="val/top1", patience=patience)
-  watch, resumed = (
-    EarlyStopping(settings, Best()),
-    EarlyStopping(settings, best_of(lines[: 3 + split], "val/top1")),
-  )
-  for i, value in enumerate(values, 1):
-    watch.note(i, {"val/top1": value})
-    if i > split:
-      resumed.note(i, {"val/top1": value})
-  assert str(resumed.best) == str(watch.best)  # NaN is not equal to itself
-  assert resumed.should_stop == watch.should_stop
-
-
-@given(values=st.lists(st.floats(0, 1) | st.just(math.nan)), patience=st.integers(0, 4))
-def test_only_an_evaluation_that_may_end_the_run_ends_it(values, patience):
-  watch = EarlyStopping(Settings(metric="val/top1", patience=patience), Best())
-  for i, value in enumerate(values, 1):
-    might, best = watch.may_stop, str(watch.best)
-    watch.note(i, {"val/top1": value})
-    worse = watch.best.since > 0 and str(watch.best) != best
-    assert watch.should_stop == (might and worse)
-    if watch.should_stop:
-      break
+def test_made_up_metrics(metric, values, patience, best, end):
+  found, stopped = watched(values, patience=patience, metric=metric)
+  assert ((found.step, found.value), stopped) == (pytest.approx(best, nan_ok=True), end)
 
 
 def test_hosts_agree_to_the_last_bit(monkeypatch):
@@ -120,55 +70,53 @@ def test_hosts_agree_to_the_last_bit(monkeypatch):
 def test_a_run_whose_metrics_are_older_than_its_checkpoint_decides_the_same(
   values, split, kept, patience
 ):
-  """The checkpoint is of evaluation `split`; of the lines up to it, `kept` are left."""
+  """The checkpoint is of evaluation `split`; of the lines up to it, `kept` are left.
+
+  The checkpoint of an earlier version does not tell the best; then all lines must be there.
+  """
   settings = Settings(metric="val/top1", patience=patience)
   whole, saved = EarlyStopping(settings, Best()), EarlyStopping(settings, Best())
-  lines = [
-    {"step": i, "val/top1": json_text.finite({"x": value})["x"]}
-    for i, value in enumerate(values, 1)
-  ]
+  lines = [{"step": 0, "loss": 0.5}]
   for i, value in enumerate(values, 1):
+    lines.append(json.loads(json.dumps({"step": i, "val/top1": json_text.finite(value)})))
+    might, best = whole.may_stop, str(whole.best)
     whole.note(i, {"val/top1": value})
+    worse = whole.best.since > 0 and str(whole.best) != best
+    assert not whole.should_stop or worse
+    assert whole.should_stop or not (might and worse)
     if i <= split:
       saved.note(i, {"val/top1": value})
   meta = json.loads(json.dumps(saved.description()))
   best = early_stopping.recorded(meta, "val/top1")
-  best = best_of(lines[: min(kept, split)], "val/top1", best)
-  assert str(best) == str(saved.best)
-  resumed = EarlyStopping(settings, best)
-  for i, value in enumerate(values, 1):
-    if i >= split:  # the evaluation of the checkpoint's step, whose line is gone, is made again
-      resumed.note(i, {"val/top1": value})
-  assert str(resumed.best) == str(whole.best)
-  assert resumed.should_stop == whole.should_stop
-
-
-def test_an_evaluation_after_the_checkpoint_of_its_step_counts():
-  """A run that is asked to stop saves first, and its next start evaluates and may be killed."""
-  meta = EarlyStopping(Settings(metric="a/b"), Best(3, 0.5, 1, 4)).description()
-  lines = [{"step": step, "a/b": value} for step, value in ((3, 0.5), (4, 0.1), (5, 0.7))]
-  found = best_of(lines, "a/b", early_stopping.recorded(meta, "a/b"))
-  assert found == Best(5, 0.7, 0, 5)
+  for found in (
+    best_of(lines[: 1 + min(kept, split)], "val/top1", best),
+    best_of(lines[: 1 + split], "val/top1"),
+  ):
+    assert str(found) == str(saved.best)  # NaN is not equal to itself
+    resumed = EarlyStopping(settings, found)
+    for i, value in enumerate(values, 1):
+      if i >= split:  # the evaluation of the checkpoint's step, whose line is gone, is made again
+        resumed.note(i, {"val/top1": value})
+    assert str(resumed.best) == str(whole.best)
+    assert resumed.should_stop == whole.should_stop
 
 
 def test_a_checkpoint_has_the_best_of_one_metric_and_earlier_ones_have_none():
+  """A run that is asked to stop saves first, and its next start evaluates and may be killed."""
   meta = EarlyStopping(Settings(metric="a/b"), Best(3, 0.5, 1, 4)).description()
-  assert early_stopping.recorded(meta, "a/b") == Best(3, 0.5, 1, 4)
+  saved = early_stopping.recorded(meta, "a/b")
+  assert saved == Best(3, 0.5, 1, 4)
   assert str(early_stopping.recorded(meta, "a/c")) == str(Best())
-  assert str(early_stopping.recorded({}, "a/b")) == str(Best())
   assert EarlyStopping(Settings(), Best()).description() == {}
+  lines = [{"step": step, "a/b": value} for step, value in ((3, 0.5), (4, 0.1), (5, 0.7))]
+  assert best_of(lines, "a/b", saved) == Best(5, 0.7, 0, 5)
+  for change in ({"step": "x"}, {"value": None}, {"since": 1.5}, {"seen": None}):
+    with pytest.raises(ConfigError, match="A checkpoint is damaged: best="):
+      early_stopping.recorded({"best": meta["best"] | change}, "a/b")
 
 
-@pytest.mark.parametrize("change", [{"step": "x"}, {"value": None}, {"since": 1.5}, {"seen": None}])
-def test_a_description_that_is_damaged_is_one_sentence(change):
-  meta = EarlyStopping(Settings(metric="a/b"), Best(3, 0.5, 1, 4)).description()
-  with pytest.raises(ConfigError, match="A checkpoint is damaged: best="):
-    early_stopping.recorded({"best": meta["best"] | change}, "a/b")
-
-
-def settled(workdir):
-  return programs.digits(
-    workdir,
+def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_path):
+  settings = (
     "--config.early_stopping.metric=test/top1",
     "--config.early_stopping.patience=3",
     "--config.evaluate_every.steps=4",
@@ -177,11 +125,8 @@ def settled(workdir):
     # setting no metric changes, whatever the order of the images.
     "--config.schedule.learning_rate=0.0",
   )
-
-
-def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_path):
   whole, cut = tmp_path / "whole", tmp_path / "cut"
-  result = programs.run(settled(whole))
+  result = programs.run(programs.digits(whole, *settings))
   assert result.returncode == 0, result.stderr
   metrics = {x["step"]: x["test/top1"] for x in metrics_log.read_lines(whole) if "test/top1" in x}
   *_, end = metrics
@@ -189,41 +134,30 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   assert end == best + 12 < 40
   kept = checkpoint.available(whole)
   assert (kept[0], kept[-1], len(kept)) == (best, end, 3)
-  assert "Stopped early: 3 evaluations in a row gave no better test/top1." in result.stdout
-  assert f"Best:       test/top1 {metrics[best]:.4f} after step {best}, {whole}" in result.stdout
-  assert f"--config.evaluate_step={best})" in result.stdout
-  assert f"params.npz --step {best}\n" in result.stdout
+  said = f"Best:       test/top1 {metrics[best]:.4f} after step {best}, "
+  for words in (
+    "Stopped early: 3 evaluations in a row gave no better test/top1.",
+    f"{said}{whole}",
+    f"--config.evaluate_step={best})",
+    f"params.npz --step {best}\n",
+  ):
+    assert words in result.stdout
   details = whole / "evaluation/1/test"
   assert json.loads((details / "metrics.json").read_text())["step"] == end
   assert (details / "predictions.csv").is_file()
 
   shutil.copytree(whole, cut)  # as if it had been killed before it saved for the last time
   shutil.rmtree(cut / f"checkpoints/{end}")
-  again = programs.run(settled(cut))
+  again = programs.run(programs.digits(cut, *settings))
   assert again.returncode == 0, again.stderr
   assert f"resuming after step {kept[1]}" in again.stdout
-  assert f"Best:       test/top1 {metrics[best]:.4f} after step {best}, {cut}" in again.stdout
+  assert f"{said}{cut}" in again.stdout
   assert checkpoint.available(cut) == kept
   assert_equal_ends(cut, whole, step=end)
 
 
-def test_a_run_that_stopped_does_no_step_when_started_again():
-  watch = EarlyStopping(Settings(metric="val/top1", patience=3), Best(4, 0.5, 3))
-  run = types.SimpleNamespace(
-    steps=types.SimpleNamespace(total=40), resume_point=ImageCount(16, 0, 0)
-  )
-
-  class Evaluation(Callback):
-    def start(self, moment):
-      moment.ending = watch.should_stop
-
-  monitor = types.SimpleNamespace(start=lambda step: None)
-  assert Loop(run, None, [Evaluation()], stop=None, monitor=monitor, watchdog=None).train(None)
-
-
 def test_a_best_without_its_checkpoint_is_said_to_have_none(tmp_path):
   watch = EarlyStopping(Settings(metric="val/top1"), Best(4, 0.5, 3))
-  assert watch.in_words(tmp_path) == [
-    "Best:       val/top1 0.5000 after step 4, of which there is no checkpoint"
-  ]
+  (said,) = watch.in_words(tmp_path)
+  assert said.endswith("val/top1 0.5000 after step 4, of which there is no checkpoint")
   assert watch.flag(tmp_path) == ""

@@ -1,14 +1,11 @@
 """The flagship recipe, shrunk by overrides, on multi-label JPEGs of many sizes in TFDS."""
 
-import jax
 import numpy as np
 import pytest
 
 from tests import programs
 from tests.data import tfds_fixture
-from vit_jax import models, weights
-from vit_jax.models.stacking import unstack_blocks
-from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage import metrics_log
 
 CLASSES = 6
 SMALL = {
@@ -37,7 +34,7 @@ def command(workdir, name):
   return [*programs.MAIN, config, f"--workdir={workdir}", *overrides]
 
 
-def test_trains_evaluates_and_exports(tmp_path):
+def test_trains_and_evaluates(tmp_path):
   folder = tmp_path / "tfds"
   name = tfds_fixture.write_multilabel_tfds(folder, num_examples=60, num_classes=CLASSES, seed=0)
   where = dict(TFDS_DATA_DIR=str(folder), devices=2)
@@ -48,26 +45,4 @@ def test_trains_evaluates_and_exports(tmp_path):
   losses = [line["loss"] for line in metrics_log.read_lines(run) if "loss" in line]
   assert losses[0] == pytest.approx(CLASSES * np.log1p(np.exp(-10)) + 10 * 1.5, rel=0.5)
   assert losses[-1] < 0.9 * losses[0]
-
-  exported = tmp_path / "params.msgpack"
-  result = programs.run(
-    [programs.MAIN[0], "tools/export.py", "--source", run, "--output", exported]
-  )
-  assert result.returncode == 0, result.stderr
-  params = weights.load(exported)
-  stored = checkpoint.load_params(checkpoint.find(run), ema=False)
-  for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(unstack_blocks(stored)), strict=True):
-    np.testing.assert_array_equal(a, b)
-
-  model = models.create(
-    "ViT-L/16",
-    depth=2,
-    width=32,
-    mlp_dim=64,
-    heads=2,
-    num_classes=CLASSES,
-    representation_layer=True,
-  )
-  logits, _ = model.apply({"params": params}, np.zeros((1, 32, 32, 3)), train=False)
-  assert logits.shape == (1, CLASSES)
-  assert (np.asarray(logits) != -10).all()  # the head's bias has been trained
+  assert [line["step"] for line in metrics_log.read_lines(run) if "loss" not in line] == [12, 24]

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests import programs, resolved
+from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
@@ -15,7 +15,6 @@ from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim, state
 from vit_jax.learning.classification import Classification
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from
 from vit_jax.weights.card import Card
@@ -85,19 +84,14 @@ def test_parameters_and_their_average_are_those_of_the_file(source, scan, fsdp):
 
 
 def test_a_new_head_starts_as_any_head_does(source):
-  fresh, put = started(config(source, num_classes=7, head_bias=-3.0))
+  asked = config(source, num_classes=7, head_bias=-3.0)
+  fresh, put = started(asked)
   for name in ("kernel", "bias"):
     np.testing.assert_array_equal(put.params["head"][name], fresh.params["head"][name])
   assert (np.asarray(put.params["head"]["bias"]) == -3).all()
-  cls = families.params("vit")["cls"]
-  np.testing.assert_array_equal(put.params["cls"], cls)
-
-
-def test_names_of_a_head_that_cannot_be_kept_are_refused(source):
-  named = dataclasses.replace(config(source, num_classes=7), class_names="data")
-  with pytest.raises(
-    c.ConfigError, match=r"'data' names the .* a head of 5 classes and the data 7"
-  ):
+  np.testing.assert_array_equal(put.params["cls"], families.params("vit")["cls"])
+  named = dataclasses.replace(asked, class_names="data")
+  with pytest.raises(c.ConfigError, match=r"'data' names the .* of 5 classes and the data 7"):
     read(named, tuple("abcdefg"))
 
 
@@ -105,18 +99,21 @@ def test_names_of_a_head_that_cannot_be_kept_are_refused(source):
   ("change", "message"),
   [
     (dict(depth=1), r"w\.npz: these weights are not of a ViT-B/4 .*: depth is 2 there and 1 here;"),
-    (
-      dict(width=64),
-      r"width is 32 there and 64 here; set config\.model\.name to their",
-    ),
+    (dict(width=64), r"width is 32 there and 64 here; set config\.model\.name to their"),
     (dict(name="ViT-B/8"), r"not of a ViT-B/8 .*: patch is 4 there and 8 here;"),
     (dict(pool="gap"), r"pool is class_token there and gap here;"),
     (dict(representation_layer=True), r"pre_logits/kernel \(32, 32\) is missing"),
+    (None, r"not of a R50x1 .*: they are a ViT there and a ResNet"),
   ],
 )
 def test_what_does_not_fit_is_wrong_usage(source, change, message):
+  resnet = resolved.config(init_from=str(source), model=c.Model(name="R50x1", num_classes=5))
+  asked = resnet if change is None else config(source, **change)
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*" + message):
-    read(config(source, **change))
+    read(asked)
+  source.unlink()
+  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
+    read(asked)
 
 
 def carded(tmp_path, *names):
@@ -126,8 +123,11 @@ def carded(tmp_path, *names):
   return path
 
 
-def test_a_head_goes_by_the_names_of_its_classes(tmp_path):
+def test_a_head_goes_by_the_names_of_its_classes(tmp_path, source):
   head = families.params("vit")["head"]
+  report = read(config(source)).report
+  assert "classes  not named by the weights" in report
+  assert "--config.new_head=True takes a new head" in report
   same = read(config(carded(tmp_path, *NAMES)))
   np.testing.assert_array_equal(same.params["head"]["kernel"], head["kernel"])
   assert "classes  those of the data, by name" in same.report
@@ -151,44 +151,3 @@ def test_a_head_of_other_classes_is_refused_or_new(tmp_path):
   told = read(dataclasses.replace(config(path), class_names="data"))
   families.assert_same_bits(told.params["head"], families.params("vit")["head"])
   assert "config.class_names=data" in told.report
-
-
-def test_a_head_whose_classes_nothing_names_is_spoken_of(source):
-  report = read(config(source)).report
-  assert "classes  not named by the weights" in report
-  assert "--config.new_head=True takes a new head" in report
-
-
-def test_weights_of_another_family(source):
-  resnet = resolved.config(init_from=str(source), model=c.Model(name="R50x1", num_classes=5))
-  with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
-    read(resnet)
-
-
-def test_what_is_not_there_is_wrong_usage(tmp_path):
-  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
-    read(config(tmp_path / "w.npz"))
-
-
-def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):
-  first, second = tmp_path / "first", tmp_path / "second"
-  short = ("--config.duration.steps=10", "--config.evaluate_every.steps=10")
-  assert programs.run(programs.digits(first, *short)).returncode == 0
-  init = (f"--config.init_from={first}", "--config.data.image_size=24")
-  command = programs.digits(second, *short, *init, "--config.schedule.learning_rate=0.0")
-  result = programs.run(command)
-  assert result.returncode == 0, result.stderr
-  assert f"of the parameters of {first}: 23 of 24 parameters taken as they are" in result.stdout
-  assert "resized  Transformer/posembed_input/pos_embedding" in result.stdout
-  took, had = (flatten(weights.load(folder)) for folder in (second, first))
-  for name, x in took.items():  # the learning rate was 0; the average is rounded at each step
-    if "pos_embedding" not in name:
-      np.testing.assert_allclose(x, had[name], rtol=1e-5, atol=1e-8, err_msg=name)
-
-  # A run that resumes does not need the weights any more, and does not read them again.
-  (first / "checkpoints").rename(first / "gone")
-  result = programs.run(command)
-  assert result.returncode == 0, result.stderr
-  assert "Started from" not in result.stdout
-  assert checkpoint.available(second)[-1] == 10
-  assert len([line for line in metrics_log.read_lines(second) if "test/top1" in line]) == 1

@@ -10,12 +10,19 @@ import pytest
 from PIL import Image
 
 from tests import programs
+from tests.weights import families
+from tools import export
 from vit_jax import weights
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import speed
 
-MADE_WITH = ("--config.optimizer.ema=0.9", "--config.data.evaluate_resize=20")
+MADE_WITH = (
+  "--config.optimizer.ema=0.9",
+  "--config.data.evaluate_resize=20",
+  "--config.profile.first_step=3",
+  "--config.profile.steps=2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,82 +40,49 @@ def test_what_the_user_sees(digits):
   spent = re.search(r"^Time:       0:0\d:\d\d: (.*)$", output, re.M)[1].split(", ")
   assert [share.split("% ")[1] for share in spent] == ["steps", *speed.CAUSES, "idle"]
   assert sum(int(share.split("%")[0]) for share in spent) == pytest.approx(100, abs=5)  # rounded
-  assert "step 40/40" in output
-  assert "images/s  ETA 0:00:00" in output
-  assert "Reached: test: top-1" in output
-  for place in ("checkpoints/40", "metrics.jsonl", "curves.png", "tools/export.py"):
-    assert place in output
+  for words in (
+    *("step 40/40", "images/s  ETA 0:00:00", "Reached: test: top-1"),
+    *("checkpoints/40", "metrics.jsonl", "curves.png", "tools/export.py"),
+  ):
+    assert words in output
   for file in ("config.json", "metrics.jsonl", "curves.png", "checkpoints/40/manifest.json"):
     assert (workdir / file).stat().st_size > 100
   assert (workdir / "curves.png").read_bytes().startswith(b"\x89PNG")
   assert list(workdir.glob("events.out.tfevents*"))
+  assert "Profile of 2 steps" in output
+  assert list((workdir / "profile").rglob("*.xplane.pb"))
+  table = (workdir / "parameters.txt").read_text()
+  names = {line.split("|")[1].strip() for line in table.splitlines() if "|" in line}
+  assert names > flatten(weights.load(workdir)).keys()
 
 
-def test_every_log_line_has_all_metrics(digits):
-  lines = [line for line in metrics_log.read_lines(digits[0]) if "loss" in line]
+METRICS = (
+  "step loss training/accuracy batch/loss batch/accuracy learning_rate grad_norm param_norm "
+  "update_norm images_per_second step_seconds eta_seconds data/input_wait data/images data/epoch "
+  "data/bad_examples skipped goodput"
+)
+
+
+def test_every_line_has_all_metrics(digits):
+  every = metrics_log.read_lines(digits[0])
+  lines = [line for line in every if "loss" in line]
   assert [line["step"] for line in lines] == list(range(4, 41, 4))
-  wanted = {
-    "step",
-    "loss",
-    "training/accuracy",
-    "batch/loss",
-    "batch/accuracy",
-    "learning_rate",
-    "grad_norm",
-    "param_norm",
-    "update_norm",
-    "images_per_second",
-    "step_seconds",
-    "eta_seconds",
-    "data/input_wait",
-    "data/images",
-    "data/epoch",
-    "data/bad_examples",
-    "skipped",
-    "goodput",
-  } | {f"time/{cause}" for cause in ("steps", *speed.CAUSES, "idle")}
+  wanted = {*METRICS.split(), *(f"time/{cause}" for cause in ("steps", *speed.CAUSES, "idle"))}
   assert all(line.keys() == wanted for line in lines)
   assert lines[-1]["data/images"] == 40 * 32
   assert lines[-1]["data/epoch"] == pytest.approx(40 * 32 / 1437)
   assert lines[-1]["loss"] < lines[0]["loss"]
-
-
-def test_evaluation_scores_the_full_test_set(digits):
-  lines = [line for line in metrics_log.read_lines(digits[0]) if "test/top1" in line]
-  assert [line["step"] for line in lines] == [20, 40]
-  assert {line["test/examples"] for line in lines} == {360}
-  right = lines[-1]["test/top1"] * 360
+  scored = [line for line in every if "test/top1" in line]
+  assert [line["step"] for line in scored] == [20, 40]
+  assert {line["test/examples"] for line in scored} == {360}
+  right = scored[-1]["test/top1"] * 360
   assert right == pytest.approx(round(right))
 
 
-def evaluate(workdir, *overrides, devices=1):
-  result = programs.run(
-    programs.digits(workdir, "--config.optimizer.ema=0.9", "--mode=evaluate", *overrides),
-    devices=devices,
-  )
-  assert result.returncode == 0, result.stderr
-  return json.loads((workdir / "evaluation.json").read_text())
-
-
-def test_evaluate_mode_gives_the_metrics_of_the_loop_on_any_devices_and_batch(digits):
-  workdir, _ = digits
-  (inside,) = [x for x in metrics_log.read_lines(workdir) if "test/top1" in x and x["step"] == 40]
-  outside = evaluate(workdir, "--config.batch_size=56", "--config.mesh.fsdp=2", devices=8)
-  assert outside.keys() == inside.keys()
-  for key, value in inside.items():
-    assert outside[key] == pytest.approx(value, rel=1e-5)
-
-
-def last_evaluation(workdir):
-  """The metrics of the run's own last evaluation, without its step."""
-  line = [line for line in metrics_log.read_lines(workdir) if "test/top1" in line][-1]
-  return {key: value for key, value in line.items() if key != "step"}
-
-
-def scored(folder, *arguments):
+def scored(folder, *arguments, devices=1):
   """The metrics of an evaluation, and its output."""
   command = [*programs.MAIN, "--mode=evaluate", f"--workdir={folder}", *arguments]
-  result = programs.run(command)
+  result = programs.run(command, devices=devices)
   assert result.returncode == 0, result.stderr
   return json.loads((folder / "evaluation.json").read_text()), result.stdout
 
@@ -133,10 +107,17 @@ OWN = (
 def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digits, tmp_path):
   """The command names no setting: model, classes, loss, average and sizes are those of the run."""
   workdir, _ = digits
-  inside = last_evaluation(workdir)
+  *_, inside = [line for line in metrics_log.read_lines(workdir) if "test/top1" in line]
+  inside.pop("step")
   own = {key.replace("test/", "own/"): value for key, value in inside.items()}
   alone, _ = scored(workdir)
   assert alone == inside | {"step": 40}
+  raw, said = scored(workdir, "--no-average", "--config.data.evaluate_resize=0")
+  assert raw["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+  assert (raw["average"], "moving average" in said) == (False, False)
+  on_others = "--config.batch_size=56", "--config.mesh.fsdp=2"
+  split, _ = scored(workdir, *on_others, devices=8)
+  assert split == {key: pytest.approx(value, rel=1e-5) for key, value in alone.items()}
   by_workdir, said = scored(workdir, *OWN)
   assert by_workdir == own | {"step": 40}
   assert "ViT, images smaller side to 20 px, centre of 16 px; classes: those of the data" in said
@@ -157,48 +138,14 @@ def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digit
     assert min(image.size) > 400
 
 
-def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
-  workdir, inside = digits[0], last_evaluation(digits[0])
-  for flag in ("--no-average", "--config.data.evaluate_resize=0"):
-    metrics, said = scored(workdir, flag)
-    assert metrics["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
-    assert metrics["average"] == ("moving average" in said) == (flag != "--no-average")
-  _, said = scored(workdir, "--config.data.image_size=24")
-  assert "smaller side to 30 px, centre of 24 px" in said
-  assert "score them at their own size: --config.data.image_size=16." in said
-
-
-def test_how_every_parameter_is_split_is_written_down_beside_a_profile(tmp_path):
-  wide = "--config.model.width=130", "--config.model.mlp_dim=256", "--config.duration.steps=4"
-  profile = "--config.profile.first_step=3", "--config.profile.steps=2"
-  command = programs.digits(tmp_path, *wide, "--config.mesh.fsdp=4", *profile)
-  result = programs.run(command, devices=4)
-  assert result.returncode == 0, result.stderr
-  assert "Profile of 2 steps" in result.stdout
-  assert list((tmp_path / "profile").rglob("*.xplane.pb"))
-  lines = (tmp_path / "parameters.txt").read_text().splitlines()
-  table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
-  rows = {name: row for name, *row in table[1:]}
-  assert rows.keys() == flatten(weights.load(tmp_path)).keys()
-  (split,) = (row for name, row in rows.items() if name.endswith("MlpBlock_3/Dense_0/kernel"))
-  assert split == ["(130, 256)", "float32", "33,280", "(None, 'fsdp')"]
-  assert "fsdp=4 does not split 4 large parameter(s), such as" in result.stdout
-  (named,) = re.search("such as (.*): it divides none", result.stdout).groups()
-  assert rows[named][-1] == "()"
-
-
 @pytest.mark.parametrize(("flags", "ema"), [((), True), (("--no-average",), False)])
-def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, flags, ema):
+def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, capsys, flags, ema):
   output = tmp_path / "params.msgpack"
-  command = [programs.MAIN[0], "tools/export.py", "--source", digits[0], "--output", output]
-  result = programs.run([*command, *flags])
-  assert result.returncode == 0, result.stderr
-  assert ("moving average" in result.stdout) == ema
+  export.main(["--source", str(digits[0]), "--output", str(output), *flags])
+  assert ("moving average" in capsys.readouterr().out) == ema
   exported = weights.load(output)
   stored = checkpoint.load_params(checkpoint.find(digits[0]), ema=ema)
-  assert jax.tree.structure(exported) == jax.tree.structure(stored)
-  for a, b in zip(jax.tree.leaves(exported), jax.tree.leaves(stored), strict=True):
-    assert a.tobytes() == b.tobytes()
+  families.assert_same_bits(exported, stored)
 
 
 def test_an_update_that_overflows_ends_the_run_whatever_is_asked_for(tmp_path):

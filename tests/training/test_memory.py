@@ -3,7 +3,9 @@
 import dataclasses
 import types
 
+import chex
 import jax
+import numpy as np
 import pytest
 
 from tests import resolved, tiny_run
@@ -28,76 +30,76 @@ CONFIG = dataclasses.replace(
 DEVICES = jax.devices()[:2]
 KNOWN = dataclasses.replace(resolved.with_data(CONFIG, DEVICES), accumulation=AUTO)
 DATA = runs.open_data(KNOWN)
+MESH = dict(data=2, fsdp=1, model=1)
 
 
 def made(config):
   return runs.make(config, DATA, DEVICES)
 
 
-def make(parts):
-  return made(dataclasses.replace(KNOWN, accumulation=parts))
+class Measured:
+  """Stands for a run of two devices whose step needs 82 bytes in one part, or is refused."""
+
+  abstract = None
+
+  def __init__(self, config, limit, refused=0):
+    stats = lambda: {"bytes_limit": limit}
+    device = types.SimpleNamespace(platform="gpu", memory_stats=stats)
+    self.mesh = types.SimpleNamespace(devices=np.array([device]), shape=MESH)
+    self.config, self._refused, self.update = config, refused, self
+
+  def abstract_batch(self):
+    return None
+
+  def lower(self, *_):
+    if self.config.accumulation <= self._refused:
+      raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 bytes")
+    return self
+
+  def compile(self):
+    return self
+
+  def memory_analysis(self):
+    sizes = dict(argument=50, temp=30, output=41, alias=40, generated_code=1)
+    parts = self.config.accumulation
+    return types.SimpleNamespace(**{f"{key}_size_in_bytes": n / parts for key, n in sizes.items()})
 
 
 @pytest.mark.parametrize(
-  ("limit", "parts"), [(10**9, 1), (32, 1), (31, 2), (5, 8), (1, 16), (float("inf"), 1)]
+  ("limit", "refused", "parts"),
+  [(10**9, 0, 1), (82, 0, 1), (81, 0, 2), (13, 0, 8), (1, 0, 16), (100, 1, 2)],
 )
-def test_parts_are_doubled_until_a_step_fits(monkeypatch, limit, parts):
+def test_parts_are_doubled_until_a_step_fits(limit, refused, parts):
   """A batch of 32 on two devices has 16 parts at the most; the compiler's refusal is no end."""
-  needed = lambda run: float("inf") if run.config.accumulation == 1 and limit < 32 else 32
-  bytes_of = lambda run: needed(run) / run.config.accumulation
-  monkeypatch.setattr(memory, "step_bytes", bytes_of)
-  monkeypatch.setattr(memory, "memory_of", lambda device: limit)
-  known = {"parts": lambda config: memory.fewest_parts(config, made)}
+  measured = lambda config: Measured(config, limit, refused)
+  known = {"parts": lambda config: memory.fewest_parts(config, measured)}
   run = made(resolve(KNOWN, known))
-  assert run.config.accumulation == parts
-  assert run.reader.accumulation == parts
+  assert run.config.accumulation == run.reader.accumulation == parts
   assert dict(run.config.origins)["accumulation"].startswith("a step needs ")
 
 
-def test_more_parts_need_less_and_the_compilers_refusal_is_understood(monkeypatch):
-  run = make(1)
-  assert memory.step_bytes(make(8)) < memory.step_bytes(run)
-
-  class Refused:
-    def lower(self, *_):
-      raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 bytes")
-
-  monkeypatch.setitem(vars(run), "update", Refused())
-  assert memory.step_bytes(run) == float("inf")
-
-
-def test_a_second_state_of_verified_steps_counts(monkeypatch):
-  class Compiled:
-    lower = compile = lambda self, *_: self
-
-    def memory_analysis(self):
-      sizes = dict(argument=50, temp=30, output=41, alias=40, generated_code=1)
-      return types.SimpleNamespace(**{f"{kind}_size_in_bytes": n for kind, n in sizes.items()})
-
-  run = make(1)
-  verified = dataclasses.replace(run, config=dataclasses.replace(run.config, verify_every=9))
-  for each, needed in ((run, 82), (verified, 122)):
-    monkeypatch.setitem(vars(each), "update", Compiled())
-    assert memory.step_bytes(each) == needed
+def test_more_parts_need_less_and_a_second_state_of_verified_steps_counts():
+  one, eight = (made(dataclasses.replace(KNOWN, accumulation=parts)) for parts in (1, 8))
+  assert memory.step_bytes(eight) < memory.step_bytes(one)
+  assert memory.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30
+  verified = dataclasses.replace(one.config, verify_every=9)
+  assert memory.step_bytes(Measured(one.config, 0)) == 82
+  assert memory.step_bytes(Measured(verified, 0)) == 122
+  assert memory.step_bytes(Measured(verified, 0, refused=1)) == float("inf")
 
 
 @pytest.mark.usefixtures("one_device")
 def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
   """And a run that goes on keeps its number, whatever the memory is then."""
-  small = dataclasses.replace(CONFIG, evaluate={}, duration=Duration(steps=2))
-  train = lambda name, config: launch.launch(
-    config, tmp_path / name, StopRequest(), mode="train", hosts=Hosts()
-  )
+
+  def train(name, accumulation, steps, limit=0):
+    changes = dict(evaluate={}, accumulation=accumulation, duration=Duration(steps=steps))
+    config = dataclasses.replace(CONFIG, **changes)
+    monkeypatch.setattr(memory, "memory_of", lambda device: limit)
+    launch.launch(config, tmp_path / name, StopRequest(), mode="train", hosts=Hosts())
+    return checkpoint.load_params(checkpoint.find(tmp_path / name), ema=False)
+
   monkeypatch.setattr(memory, "step_bytes", lambda run: 2 / run.config.accumulation)
-  monkeypatch.setattr(memory, "memory_of", lambda device: 1)
-  train("chosen", dataclasses.replace(small, accumulation=AUTO))
-  monkeypatch.setattr(memory, "memory_of", lambda device: 10**9)
-  train("chosen", dataclasses.replace(small, accumulation=AUTO, duration=Duration(steps=3)))
-  train("given", dataclasses.replace(small, accumulation=2, duration=Duration(steps=3)))
-  ends = [checkpoint.find(tmp_path / name) for name in ("chosen", "given")]
-  one, other = (checkpoint.load_params(end, ema=False) for end in ends)
-  assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), one, other))
-
-
-def test_the_memory_of_a_cpu_is_shared_by_its_devices():
-  assert memory.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30
+  train("chosen", AUTO, steps=2, limit=1)
+  chosen = train("chosen", AUTO, steps=3, limit=10**9)
+  chex.assert_trees_all_equal(chosen, train("given", 2, steps=3))

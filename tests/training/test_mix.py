@@ -14,7 +14,6 @@ from tests.seams.program import StopAfter
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import launch, recipes
-from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import check_same_classes, opener_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
@@ -36,19 +35,13 @@ def folders(tmp_path_factory):
     for label in "ab":
       (root / name / label).mkdir(parents=True)
       for index in range(each):
-        pixels = np.random.default_rng((each, index)).integers(0, 256, (8, 8, 3), np.uint8)
-        cv2.imwrite(str(root / name / label / f"{index}.png"), pixels)
+        cv2.imwrite(str(root / name / label / f"{index}.png"), pixels(each, index))
   return f"folder:{root / 'large'}", f"folder:{root / 'small'}"
 
 
-def pixels_of(each, index):
-  """The sum of the pixels of an image in `folders`."""
-  pixels = np.random.default_rng((each, index)).integers(0, 256, (8, 8, 3), np.uint8)
-  return int(pixels.sum())
-
-
-def weighted(source, weight, **more):
-  return c.Weighted(source, weight=weight, **more)
+def pixels(each, index):
+  """An image in `folders`."""
+  return np.random.default_rng((each, index)).integers(0, 256, (8, 8, 3), np.uint8)
 
 
 def run(mix, *, data=None, **more):
@@ -60,7 +53,7 @@ def run(mix, *, data=None, **more):
 @pytest.fixture
 def two(folders):
   large, small = folders
-  return {"small": weighted(small, 3), "large": weighted(large, 2)}
+  return {"small": c.Weighted(small, weight=3), "large": c.Weighted(large, weight=2)}
 
 
 def refused(config, act=runs.open_data):
@@ -90,7 +83,7 @@ def test_batches_have_the_shares_of_the_weights(two):
   assert [(part.examples, part.weight) for part in made.data.parts] == [(20, 2), (10, 3)]
   batches = [next(reader) for _ in range(125)]  # 1,000 images: a block, which holds whole shares
   reader.close()
-  sums = [pixels_of(each, index) for each in (10, 5) for _ in "ab" for index in range(each)]
+  sums = [int(pixels(each, index).sum()) for each in (10, 5) for _ in "ab" for index in range(each)]
   large, small = set(sums[:20]), set(sums[20:])
   seen = [int(image.sum()) for batch in batches for image in batch["image"]]  # as if not flipped
   assert sum(one in large for one in seen) == 400
@@ -102,7 +95,7 @@ def test_batches_have_the_shares_of_the_weights(two):
 def test_a_source_that_is_empty_is_left_out(two, folders):
   mix = two | {"none": c.Weighted(weight=9.0)}
   assert len(runs.open_data(run(mix)).parts) == 2
-  alone = runs.open_data(run({"none": c.Weighted(), "only": weighted(folders[0], 7)}))
+  alone = runs.open_data(run({"none": c.Weighted(), "only": c.Weighted(folders[0], weight=7)}))
   plain = runs.open_data(run({}, data=dict(train=c.Dataset(folders[0]))))
   assert alone.train.identity == plain.train.identity
   made = runs.make(run({}), plain, jax.devices()[:1])
@@ -121,9 +114,6 @@ def test_a_mix_stands_alone(two, train, given, flags):
   said = refused(run(two, data=dict(train=train)), checks.check_given)
   assert said.startswith(f"config.data.train.{given} cannot be given beside config.data.mix (lar")
   assert f"--config.data.train.{flags}" in said
-
-
-def test_neither_source_nor_mix():
   assert "config.data.mix" in refused(run({"none": c.Weighted()}), checks.check_given)
 
 
@@ -138,37 +128,37 @@ def test_sources_of_other_classes_are_named(two, tmp_path):
   for label in "ac":
     (tmp_path / label).mkdir()
     (tmp_path / label / "1.png").touch()
-  other = {"other": weighted(f"folder:{tmp_path}", 1)}
-  said = refused(run(two | other))
-  assert said.startswith(f"config.data.mix.other (folder:{tmp_path}) has 2 classes that are not")
-  assert "class 1 is 'c' there and 'b' in config.data.mix.large" in said
-  bare = {"small": dataclasses.replace(two["small"], label_key="")}
-  assert refused(run(two | bare)).startswith("config.data.mix.small.label_key is empty")
-  assert "config.data.mix.gone: There is no folder" in refused(
-    run(two | {"gone": weighted("folder:/nowhere", 1)})
-  )
-
-
-def test_sources_with_another_kind_of_labels_are_named(two):
+  bare = dataclasses.replace(two["small"], label_key="")
+  for added, words in (
+    (
+      {"other": c.Weighted(f"folder:{tmp_path}", weight=1)},
+      "mix.other .* class 1 is 'c' there and 'b' in",
+    ),
+    ({"small": bare}, r"mix\.small\.label_key is empty"),
+    ({"gone": c.Weighted("folder:/nowhere", weight=1)}, r"mix\.gone: There is no folder"),
+  ):
+    with pytest.raises(c.ConfigError, match=rf"config\.data\.{words}"):
+      runs.open_data(run(two | added))
   datasets = opener_of(run(two).data).training(run(two).data, labelled=True).datasets
   datasets[1].source.multi_label = True
   with pytest.raises(c.ConfigError, match=r"^Images of config\.data\.mix\.small .* any number of"):
     check_same_classes(datasets)
 
 
-def test_a_batch_takes_no_more_of_a_source_than_it_has(two):
-  assert "more than the 30 training images of" in refused(run(two, batch_size=31))
-  said = refused(run(two, batch_size=20))
-  assert "has 10 images, and a batch takes 12.0 of them at config.data.mix.small.weight=3" in said
-  assert said.endswith("config.batch_size at most 16.")
-  runs.open_data(run(two, batch_size=16))
-
-
-def test_images_that_a_batch_has_several_times_count_once(two):
-  repeated = lambda size: run(two, batch_size=size, data=dict(repeats=3))
-  assert ", 3 times each; the most is 90." in refused(repeated(93))
-  assert refused(repeated(51)).endswith("config.batch_size at most 48.")
-  runs.open_data(repeated(48))
+@pytest.mark.parametrize(
+  ("size", "repeats", "said"),
+  [
+    (31, 1, "more than the 30 training images of"),
+    (20, 1, "a batch takes 12.0 of them at config.data.mix.small.weight=3"),
+    (20, 1, "config.batch_size at most 16."),
+    (93, 3, ", 3 times each; the most is 90."),
+    (51, 3, "config.batch_size at most 48."),
+  ],
+)
+def test_a_batch_takes_no_more_of_a_source_than_it_has(two, size, repeats, said):
+  """Images that a batch has several times count once."""
+  assert said in refused(run(two, batch_size=size, data=dict(repeats=repeats)))
+  runs.open_data(run(two, batch_size=16 * repeats, data=dict(repeats=repeats)))
 
 
 def test_no_source_of_a_mix_is_scored(two, folders):
@@ -177,46 +167,40 @@ def test_no_source_of_a_mix_is_scored(two, folders):
     test = Classification(source, "[80%:]")
     said = refused(run(two, evaluate={"test": test}))
     assert said.startswith(f"config.data.mix.{name} ({source}) and config.evaluate.test (")
-  part = two | {"large": weighted(large, 2, split="[:80%]")}
+  part = two | {"large": c.Weighted(large, weight=2, split="[:80%]")}
   runs.open_data(run(part, evaluate={"test": Classification(large, "[80%:]")}))
   nearest = {"x": Nearest(c.Dataset(large), c.Dataset(small))}
   said = refused(run(two, evaluate=nearest))
   assert said.startswith(f"config.data.mix.small ({small}) and config.evaluate.x.test (")
-
-
-def test_a_scored_run_knows_its_mix(two, folders):
   known = runs.open_data(run(two)).current
-  config = run({}, evaluate={"test": Classification(folders[1], "[80%:]")})
+  config = run({}, evaluate={"test": Classification(small, "[80%:]")})
   said = refused(config, lambda it: open_alone(it, known))
-  assert said.startswith(f"What the weights were trained on ({folders[1]}) and config.evaluate")
+  assert said.startswith(f"What the weights were trained on ({small}) and config.evaluate")
 
 
 def test_a_mix_can_be_cached(two, tmp_path):
-  config = run(two, data=dict(cache=str(tmp_path / "cache"), cache_side=8))
-  assert "There is no cache" in refused(config)
-  tools_cache.prepare(config)
-  plain, cached = (runs.open_data(one) for one in (run(two), config))
+  cached = lambda mix: run(mix, data=dict(cache=str(tmp_path / "cache"), cache_side=8))
+  assert "There is no cache" in refused(cached(two))
+  tools_cache.prepare(cached(two))
+  ours, plain = (runs.open_data(one).train for one in (cached(two), run(two)))
   for index in range(30):
-    assert cached.train[index].name == plain.train[index].name
-    assert cached.train[index].labels == plain.train[index].labels
-  changed = two | {"small": dataclasses.replace(two["small"], weight=5.0)}
-  runs.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, mix=changed)))
-  assert "is of other images" in refused(
-    dataclasses.replace(config, data=dataclasses.replace(config.data, mix={"large": two["large"]}))
-  )
+    assert ours[index].name == plain[index].name
+    assert ours[index].labels == plain[index].labels
+  runs.open_data(cached(two | {"small": dataclasses.replace(two["small"], weight=5.0)}))
+  assert "is of other images" in refused(cached({"large": two["large"]}))
 
 
-def test_no_source_of_a_mix_is_chosen_by(two, folders, tmp_path):
+def test_no_source_of_a_mix_is_chosen_by(folders, tmp_path):
   (tmp_path / "mixed.py").write_text(RECIPE.format(*folders))
-
-  def judged(parts):
-    recipe = f"{tmp_path / 'mixed.py'}:{parts}"
-    return holdout.ScoredRun(recipe, recipes.resolve(recipe, ()), "test/top1")
-
+  resolve = lambda parts, *words: recipes.resolve(f"{tmp_path / 'mixed.py'}:{parts}", words)
+  judged = lambda parts: holdout.ScoredRun(parts, resolve(parts), "test/top1")
   final = judged("[:80%]|[80%:]")
   holdout.check(judged("[:60%]|[60%:80%]"), final)
   with pytest.raises(c.ConfigError, match=r"trains on folder:.*small \[:90%\], and .* but both"):
     holdout.check(judged("[:90%]|[60%:80%]"), final)
+  config = resolve("|", "--config.data.mix.a.weight=0.5")
+  assert [one.weight for one in config.data.mixed().values()] == [0.5, 1.0]
+  assert recipes.examples_of(config) is None  # not the paper's ImageNet-1k
 
 
 RECIPE = """
@@ -232,37 +216,23 @@ def get_config(parts):
 """
 
 
-def test_weights_are_changed_on_the_command_line(tmp_path, folders):
-  (tmp_path / "mixed.py").write_text(RECIPE.format(*folders))
-  config = recipes.resolve(f"{tmp_path / 'mixed.py'}:|", ("--config.data.mix.a.weight=0.5",))
-  assert [one.weight for one in config.data.mixed().values()] == [0.5, 1.0]
-  assert recipes.examples_of(config) is None  # not the paper's ImageNet-1k
-
-
-# --- through the loop ---
-
-
-def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path, monkeypatch):
+def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path):
+  """The order in which a recipe names the sources does not matter."""
   bare = {name: dataclasses.replace(one, label_key="") for name, one in two.items()}
-  every = dict(log_every=c.Duration(steps=1), evaluate_every=c.Duration())
-  config = run(bare, duration=c.Duration(steps=6), objective=Hidden(), **every)
-  resolved.checked(config)
-  made = resolved.run(config, jax.devices()[:1])
-  whole, parts, read = tmp_path / "whole", tmp_path / "parts", []
-  reading = Reader.training
-  monkeypatch.setattr(
-    Reader, "training", lambda *a, **k: read.append(k["parts"]) or reading(*a, **k)
-  )
-  assert launch.train(made, whole, StopAfter())
-  assert read == [made.data.parts]
-  assert not launch.train(made, parts, StopAfter(3))
-  turned = dataclasses.replace(  # the order in which a recipe names the sources does not matter
-    config, data=dataclasses.replace(config.data, mix=dict(reversed(bare.items())))
-  )
-  made = resolved.run(turned, jax.devices()[:1])
-  assert launch.train(made, parts, StopAfter())
-  ends = [checkpoint.find(folder, 6) for folder in (whole, parts)]
-  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
-  losses = [[line["loss"] for line in metrics_log.read_lines(folder)] for folder in (whole, parts)]
+
+  def trained(mix, folder, stop=None):
+    every = dict(log_every=c.Duration(steps=1), evaluate_every=c.Duration())
+    config = run(mix, duration=c.Duration(steps=6), objective=Hidden(), **every)
+    resolved.checked(config)
+    made = resolved.run(config, jax.devices()[:1])
+    assert launch.train(made, tmp_path / folder, StopAfter(stop)) == (stop is None)
+
+  trained(bare, "whole")
+  trained(bare, "parts", stop=3)
+  trained(dict(reversed(bare.items())), "parts")
+  folders = [tmp_path / name for name in ("whole", "parts")]
+  ends = [checkpoint.load_params(checkpoint.find(folder, 6), ema=False) for folder in folders]
+  chex.assert_trees_all_equal(*ends)
+  losses = [[line["loss"] for line in metrics_log.read_lines(folder)] for folder in folders]
   assert losses[0] == losses[1]
   assert len(set(losses[0])) == 6

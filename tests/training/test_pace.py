@@ -2,14 +2,18 @@
 
 import contextlib
 import dataclasses
+import functools
 import types
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from tests import resolved, tiny_run
 from vit_jax.learning.classification import Settings
 from vit_jax.training import pace
+
+HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
 
 class Clock:
@@ -39,8 +43,8 @@ def run_of(clock, *, total=1000, step=0, evaluate=100, scored=(80,)):
 
   datasets = [types.SimpleNamespace(source=range(images)) for images in scored]
   return types.SimpleNamespace(
-    init=None,
-    abstract=None,
+    init=lambda: jnp.int32(0),
+    abstract=jax.ShapeDtypeStruct((), jnp.int32, sharding=HERE),
     batches=batches,
     update=update,
     config=types.SimpleNamespace(batch_size=8),
@@ -53,34 +57,34 @@ def run_of(clock, *, total=1000, step=0, evaluate=100, scored=(80,)):
 @pytest.fixture
 def clock(monkeypatch):
   clock = Clock()
-  monkeypatch.setattr(pace.states, "create", lambda init, abstract: 0)
-  monkeypatch.setattr(pace.time, "monotonic", clock)
+  timed = functools.partial(pace.step_seconds, clock=clock)
+  monkeypatch.setattr(pace, "step_seconds", timed)
   return clock
 
 
-def test_compiling_is_not_timed_and_waiting_for_images_is(clock):
-  assert pace.step_seconds(run_of(clock), clock) == 5
-
-
-def test_what_is_left_counts(clock):
-  assert pace.scored_images(run_of(clock)) == 10 * 80
-  assert pace.scored_images(run_of(clock, evaluate=300, scored=(80, 20))) == 4 * 100
-  assert pace.scored_images(run_of(clock, evaluate=0)) == 80
-  assert pace.scored_images(run_of(clock, step=650)) == 4 * 80
-
-
-def test_the_time_of_a_run(clock, monkeypatch):
-  monkeypatch.setattr(pace, "step_seconds", lambda run: 5.0)
-  assert pace.expected_seconds(run_of(clock)) == 5 * (1000 + 0.5 * 800 / 8)
+@pytest.mark.parametrize(
+  ("changes", "steps", "scored"),
+  [
+    ({}, 1000, 10 * 80),
+    (dict(evaluate=300, scored=(80, 20)), 1000, 4 * 100),
+    (dict(evaluate=0), 1000, 80),
+    (dict(step=650), 350, 4 * 80),
+  ],
+)
+def test_the_time_of_what_is_left(clock, changes, steps, scored):
+  """Compiling is not timed; waiting for images is."""
+  found = pace.expected_seconds(run_of(clock, **changes))
+  assert found == 5 * (steps + 0.5 * scored / 8)
   assert pace.expected_seconds(run_of(clock, total=20)) is None
 
 
-def test_too_little_memory_is_left_to_the_run_itself(clock, monkeypatch):
-  def fails(run):
+def test_too_little_memory_is_left_to_the_run_itself(clock):
+  def lacks_memory(state, batch):
     raise MemoryError
 
-  monkeypatch.setattr(pace, "step_seconds", fails)
-  assert pace.expected_seconds(run_of(clock)) is None
+  run = run_of(clock)
+  run.update = lacks_memory
+  assert pace.expected_seconds(run) is None
 
 
 def test_timing_changes_nothing_in_the_run():

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 
+import chex
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,11 +19,6 @@ from vit_jax.learning.classification import Settings
 from vit_jax.training import facts
 from vit_jax.training import run as runs
 
-
-def digits(split="train"):
-  return Classification(source="digits", split=split)
-
-
 CONFIG = resolved.config(
   batch_size=16,
   duration=c.Duration(epochs=2),
@@ -31,11 +27,11 @@ CONFIG = resolved.config(
     train=c.Dataset("digits", "train"),
     image_size=8,
   ),
-  evaluate={"test": digits("test"), "none": Classification()},
+  evaluate={"test": Classification("digits", "test"), "none": Classification()},
 )
 
 
-def test_sources_with_other_classes_are_refused(tmp_path):
+def test_sources_with_other_classes_are_refused_and_those_without_a_source_left_out(tmp_path):
   for name in "abcdefghij":
     (tmp_path / name).mkdir()
     (tmp_path / name / "1.png").write_bytes(b"")
@@ -43,9 +39,6 @@ def test_sources_with_other_classes_are_refused(tmp_path):
   config = dataclasses.replace(CONFIG, evaluate={"mine": other})
   with pytest.raises(c.ConfigError, match=r"evaluate\.mine.*training data has no class 'a', "):
     runs.open_data(config)
-
-
-def test_evaluation_sets_without_a_source_are_left_out():
   assert [name for name, _ in runs.open_data(CONFIG).evaluations.evaluators] == ["test"]
 
 
@@ -57,32 +50,33 @@ def test_the_learning_rate_is_that_of_the_settings():
 
 
 def test_a_cache_is_read_for_training_alone(tmp_path):
-  config = dataclasses.replace(
-    CONFIG, data=dataclasses.replace(CONFIG.data, cache=str(tmp_path / "cache"), cache_side=8)
+  cached = lambda side: dataclasses.replace(
+    CONFIG, data=dataclasses.replace(CONFIG.data, cache=str(tmp_path / "cache"), cache_side=side)
   )
   with pytest.raises(c.ConfigError, match="There is no cache"):
-    runs.open_data(config)
-  tools_cache.prepare(config)
+    runs.open_data(cached(8))
+  tools_cache.prepare(cached(8))
   with pytest.raises(c.ConfigError, match="its cache_side is 8, this run's 9"):
-    runs.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_side=9)))
-  plain, data = runs.open_data(CONFIG), runs.open_data(config)
+    runs.open_data(cached(9))
+  plain, data = runs.open_data(CONFIG), runs.open_data(cached(8))
   assert type(data.train._source) is cache.Cached  # what is kept in memory is read from it
   scored = data.evaluations.heads()[0].source
   assert type(scored) is type(plain.evaluations.heads()[0].source)
-  made = runs.make(config, data)
+  reader = runs.make(cached(8), data).reader
   first, second = (  # digits are no larger than the cache's side
-    next(made.reader.training(source, parts=data.parts, seed=0, start=2 * CONFIG.batch_size))
+    next(reader.training(source, parts=data.parts, seed=0, start=2 * CONFIG.batch_size))
     for source in (plain.train, data.train)
   )
-  for key in first:
-    np.testing.assert_array_equal(first[key], second[key])
+  chex.assert_trees_all_equal(first, second)
 
 
-def test_cudnn_needs_a_gpu():
+def test_model_and_objective_have_the_attention_of_the_settings():
+  run = resolved.run(CONFIG)
+  assert run.config.model.attention == "xla"
+  assert run.model.attention == run.objective.model.attention == run.attention == "xla"
   model = dataclasses.replace(CONFIG.model, attention="cudnn", compute_dtype="bfloat16")
-  config = dataclasses.replace(CONFIG, model=model)
   with pytest.raises(c.ConfigError, match=r"needs a GPU, and this is a cpu"):
-    resolved.run(config)
+    resolved.run(dataclasses.replace(CONFIG, model=model))
 
 
 def test_the_objective_is_asked_about_the_labels(tmp_path):
@@ -119,9 +113,3 @@ def test_attention_is_that_of_the_devices_and_follows_the_model(words, device, a
   given = dict(word.split("=") for word in (*ABLE, "model.compute_dtype=auto", *words))
   config = resolve(overrides.replaced(CONFIG, given), facts.of_devices([device]))
   assert config.model.attention == attention
-
-
-def test_model_and_objective_have_the_attention_of_the_settings():
-  run = resolved.run(CONFIG)
-  assert run.config.model.attention == "xla"
-  assert run.model.attention == run.objective.model.attention == run.attention == "xla"

@@ -11,6 +11,7 @@ from absl.testing import flagsaver
 from PIL import Image
 
 from tests import resolved
+from tests.ends import assert_equal_ends
 from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import launch, main
@@ -68,14 +69,7 @@ def pretrained(tmp_path_factory):
 def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path):
   assert not run(tmp_path, stop=2)
   assert run(tmp_path)
-  ends = [checkpoint.find(folder) for folder in (pretrained, tmp_path)]
-  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
-  metrics = ("step", "loss", "training/accuracy", "training/constant_loss", "held/patch_loss")
-  kept = [
-    [{key: line.get(key) for key in metrics} for line in metrics_log.read_lines(folder)]
-    for folder in (pretrained, tmp_path)
-  ]
-  assert kept[0] == kept[1]
+  assert_equal_ends(tmp_path, pretrained, step=6)
 
 
 def test_what_a_user_sees(pretrained):
@@ -100,26 +94,19 @@ def read_weights(config, names):
   return init_from.read_initial(config, objective, names)
 
 
-def finetuning(folder, **settings):
-  return resolved.config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
-
-
 def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
   names = tuple("0123456789")
-  start = read_weights(finetuning(pretrained, new_head=True), names)
+  asked = resolved.config(init_from=str(pretrained), model=VIT, data=c.Data(image_size=8))
+  started = read_weights(dataclasses.replace(asked, new_head=True), names)
   own = flatten(checkpoint.load_params(checkpoint.find(pretrained), ema=True))
-  taken = flatten(start.params)
-  assert own.keys() - taken.keys() == {
-    "objective/mask_embedding",
-    "objective/prediction/bias",
-    "objective/prediction/kernel",
-  }
-  for name, array in taken.items():
-    np.testing.assert_array_equal(array, own[name])
-  assert "dropped  objective/mask_embedding" in start.report
-  assert "new      head/kernel" in start.report
+  taken = flatten(started.params)
+  added = ("mask_embedding", "prediction/bias", "prediction/kernel")
+  assert own.keys() - taken.keys() == {f"objective/{name}" for name in added}
+  chex.assert_trees_all_equal(taken, {name: own[name] for name in taken})
+  assert "dropped  objective/mask_embedding" in started.report
+  assert "new      head/kernel" in started.report
   with pytest.raises(c.ConfigError, match="have no head; take a new one with"):
-    read_weights(finetuning(pretrained), names)
+    read_weights(asked, names)
 
 
 def test_another_masked_run_goes_on_with_all_of_them(pretrained):
@@ -163,29 +150,25 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
 
 
 def test_a_picture_of_masked_patches_shows_all_classes():
-  found = runs.open_data(MASKED).evaluations.evaluators
-  held = dict(found)["held"]
+  held = dict(runs.open_data(MASKED).evaluations.evaluators)["held"]
   labels = sources.open_source("digits", split="test").labels
   assert len({labels(place) for place in held.places}) == reconstruction.SHOWN
 
 
 @pytest.mark.usefixtures("one_device")
-def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path, capsys):
+def test_what_needs_a_head_or_the_objective_is_refused(pretrained, tmp_path, capsys):
   suite = ["--config=configs/evaluate.py:own", f"--config.init_from={pretrained}"]
   data = ["--config.evaluate.own.source=digits", "--config.evaluate.own.split=test"]
   assert evaluate(*suite, *data, f"--workdir={tmp_path}") == 2
   assert "these weights have no head" in capsys.readouterr().err
-
-
-def test_reconstruction_without_the_objective_is_refused():
-  data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
-  config = dataclasses.replace(MASKED, objective=resolved.config().objective, data=data)
-  with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
-    resolved.checked(config)
-
-
-def test_a_head_that_is_not_trained_is_not_scored():
-  config = dataclasses.replace(MASKED, evaluate={"val": Classification("digits", "test")})
-  message = r"evaluate\.val scores the head, .*a kind that needs no head: few_shot, nearest_n"
-  with pytest.raises(c.ConfigError, match=message):
-    resolved.checked(config)
+  labelled = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
+  scored = {"val": Classification("digits", "test")}
+  for changes, message in (
+    (dict(objective=resolved.config().objective, data=labelled), "held predicts corrupted patches"),
+    (
+      dict(evaluate=scored),
+      r"evaluate\.val scores the head, .* needs no head: few_shot, nearest_n",
+    ),
+  ):
+    with pytest.raises(c.ConfigError, match=message):
+      resolved.checked(dataclasses.replace(MASKED, **changes))

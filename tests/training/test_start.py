@@ -3,27 +3,22 @@
 import dataclasses
 import json
 import os
+import shutil
 import types
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
-import safetensors.numpy
 
-from tests import modules, resolved
-from tests.tiny_run import CONFIG
+from tests import resolved
 from tests.weights import families
 from vit_jax import config as c
-from vit_jax import launch, models, recipes, weights
+from vit_jax import models, recipes, weights
 from vit_jax.config.resolve import GIVEN, check_known, left, resolve
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
-from vit_jax.extras.formats import timm
-from vit_jax.extras.report import messages
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.recognition import differences
-from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import facts, start
 from vit_jax.weights.card import Card
@@ -56,16 +51,12 @@ def test_the_newest_description_that_can_be_read_counts(tmp_path, damage):
   description = workdir / "checkpoints/11" / checkpoint.META
   description.write_text(description.read_text().replace("2", "3"))  # not as it was written
   assert checkpoint.described(workdir)[0] == 9
+  description.unlink()
+  os.mkfifo(description)  # by a stranger: it is not waited for
+  assert checkpoint.described(workdir)[0] == 9
   for other in ("checkpoints/09", "checkpoints-damaged/9", "checkpoints"):
     (tmp_path / other).mkdir(parents=True, exist_ok=True)
     assert checkpoint.named_by(tmp_path / other) == (tmp_path / other, [])
-
-
-def test_a_checkpoint_of_a_stranger_is_read_without_waiting(tmp_path):
-  meta = tmp_path / "checkpoints/9/meta/metadata"
-  meta.parent.mkdir(parents=True)
-  os.mkfifo(meta)
-  assert checkpoint.described(tmp_path) == (0, {})
 
 
 # --- what only counts before the first step ---
@@ -94,17 +85,15 @@ def begun(folder, config=STARTED, step=9):
     (dict(model=c.Model(head_bias=-10.0, head_std=0.1)), "config.model.head_std: 0.0 -> 0.1"),
     (dict(data=c.Data(repeats=2)), "config.data.repeats: 1 -> 2"),
     (dict(optimizer=Adam(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
-    (
-      dict(optimizer=Adam(ema=0.0, ema_corrected=False)),
-      "config.optimizer.ema_corrected: True -> False",
-    ),
+    (dict(optimizer=Adam(ema=0.0, ema_corrected=False)), "optimizer.ema_corrected: True -> False"),
   ],
 )
 def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):
   before = begun(tmp_path)
   with pytest.raises(c.ConfigError) as caught:
     start.check_start(dataclasses.replace(STARTED, **changes, seed=5), before)
-  assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and {said}")
+  assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and config.")
+  assert said in str(caught.value)
   start.check_start(dataclasses.replace(STARTED, **changes), start.Recorded(tmp_path))  # a new run
 
 
@@ -126,17 +115,18 @@ def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
   data = dataclasses.replace(STARTED.data, resampling=resampling)
   asked = dataclasses.replace(STARTED, data=data, position_resizing=rule)
   card = Card(16, resampling="torchvision_bicubic", position_resizing="bicubic")
-  found = resolve(asked, {"card": lambda _: card})
-  given = lambda value: "" if value == c.AUTO else value
-  expected = (given(resampling) or card.resampling, given(rule) or card.position_resizing)
-  assert (found.data.resampling, found.position_resizing) == expected
-  usual = resolve(asked, {"card": lambda _: None})  # from scratch
-  expected_usual = (given(resampling) or "bilinear", given(rule) or "bilinear_aligned")
-  assert (usual.data.resampling, usual.position_resizing) == expected_usual
-  before = begun(tmp_path, found)
-  again = resolve(asked, {}, before.config)
-  assert (again.data.resampling, again.position_resizing) == expected
-  start.check_start(again, before)
+  of_weights = ("torchvision_bicubic", "bicubic")
+  for known, usual in ((card, of_weights), (None, ("bilinear", "bilinear_aligned"))):
+    found = resolve(asked, {"card": lambda _, known=known: known})
+    expected = tuple(
+      one if given == c.AUTO else given
+      for given, one in zip((resampling, rule), usual, strict=True)
+    )
+    assert (found.data.resampling, found.position_resizing) == expected
+    before = begun(tmp_path / str(known is None), found)
+    again = resolve(asked, {}, before.config)
+    assert (again.data.resampling, again.position_resizing) == expected
+    start.check_start(again, before)
 
 
 # --- the images of a run that goes on ---
@@ -167,13 +157,15 @@ def test_a_run_goes_on_with_other_images_only_if_told_to(tmp_path, key, other, s
 
 def test_images_that_a_setting_asks_for_are_no_surprise(tmp_path):
   before = dataclasses.replace(begun(tmp_path), data={"config.data.train": IMAGES})
-  other, moved = IMAGES._replace(images=8), c.Dataset("folder:/moved")
-  asked = dataclasses.replace(STARTED, data=c.Data(train=c.Dataset(subset=8)))
-  start.check_data(before, asked, {"config.data.train": other})
-  copied = dataclasses.replace(STARTED, data=c.Data(train=moved))
-  start.check_data(before, copied, {"config.data.train": IMAGES})
+  other = {"config.data.train": IMAGES._replace(images=8)}
+  asked, moved = (
+    dataclasses.replace(STARTED, data=c.Data(train=train))
+    for train in (c.Dataset(subset=8), c.Dataset("folder:/moved"))
+  )
+  start.check_data(before, asked, other)
+  start.check_data(before, moved, before.data)
   with pytest.raises(c.ConfigError, match="9 -> 8 images"):
-    start.check_data(before, copied, {"config.data.train": other})
+    start.check_data(before, moved, other)
 
 
 # --- a run without a step left ---
@@ -196,6 +188,7 @@ DIGITS = {"val": Classification("digits", "test")}
     (dict(seed=3), 8, "config.seed: 0 -> 3"),
     (dict(duration=c.Duration(steps=4)), 4, "config.duration.steps: 0 -> 4"),
     (dict(evaluate=DIGITS), 9, "config.evaluate.val"),
+    (dict(data=c.Data(threads=2)), 9, "config.data.threads"),
   ],
 )
 def test_a_finished_run_refuses_what_has_no_effect(tmp_path, changes, total, said):
@@ -207,16 +200,18 @@ def test_a_finished_run_refuses_what_has_no_effect(tmp_path, changes, total, sai
   start.check_changes(config, start.Recorded(tmp_path), total, {})  # a new one
 
 
-def test_a_finished_run_takes_what_has_an_effect(tmp_path):
-  config = dataclasses.replace(STARTED, report=False, mesh=c.Mesh(fsdp=2), stall_seconds=9.0)
-  start.check_changes(config, finished(tmp_path / "a"), 9, {})
-  unscored = finished(tmp_path / "b", evaluated=False)
-  start.check_changes(dataclasses.replace(STARTED, evaluate=DIGITS), unscored, 9, {})
-  read = c.Data(threads=2, ahead=1, max_pixels=9_999)
-  other = dataclasses.replace(STARTED, batch_size=2, accumulation=2, data=read)
-  start.check_changes(other, unscored, 9, {})
-  with pytest.raises(c.ConfigError, match=r"config\.data\.threads"):
-    start.check_changes(other, finished(tmp_path / "c"), 9, {})
+@pytest.mark.parametrize(
+  ("changes", "evaluated"),
+  [
+    (dict(report=False, mesh=c.Mesh(fsdp=2), stall_seconds=9.0), True),
+    (dict(evaluate=DIGITS), False),
+    (dict(batch_size=2, accumulation=2), False),
+    (dict(data=c.Data(threads=2, ahead=1, max_pixels=9_999)), False),
+  ],
+)
+def test_a_finished_run_takes_what_has_an_effect(tmp_path, changes, evaluated):
+  config = dataclasses.replace(STARTED, **changes)
+  start.check_changes(config, finished(tmp_path, evaluated=evaluated), 9, {})
 
 
 def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
@@ -224,7 +219,7 @@ def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
   config = dataclasses.replace(STARTED, early_stopping=watch)
   before = begun(tmp_path, config)
   lines = [{"step": step, "val/top1": 0.5} for step in (3, 9)]
-  (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+  (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
   other = dataclasses.replace(config, seed=3)
   with pytest.raises(c.ConfigError, match=r"config\.seed"):
     start.check_changes(other, before, 100, {})
@@ -244,29 +239,6 @@ def of_weights(path, before=None, **model):
   return resolve(config, facts.of_start(), before)
 
 
-def test_a_named_model_stays():
-  """The weights are not looked at for what is given."""
-  config = resolved.config(init_from="/none-such", model=c.Model(name="ViT-S/16"))
-  assert (config.model.name, config.model.width) == ("ViT-S/16", 384)
-  assert {*left(config)} == {"model.num_classes", "mesh.data"}
-
-
-@pytest.mark.usefixtures("one_device")
-def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
-  """timm's names without a card: a warning says what is taken as usual."""
-  model = models.create("ViT-Ti/4", depth=1, width=64, mlp_dim=16, heads=1, num_classes=10)
-  images = np.zeros((1, 8, 8, 3), np.float32)
-  params = modules.parameters(model, images, train=False)
-  safetensors.numpy.save_file(timm.to_timm(params), tmp_path / "w.safetensors")
-  config = dataclasses.replace(
-    CONFIG, init_from=str(tmp_path / "w.safetensors"), duration=c.Duration(steps=2), evaluate={}
-  )
-  data = dataclasses.replace(config.data, image_size=8)
-  config = dataclasses.replace(config, data=data, model=c.Model(num_classes=10))
-  launch.launch(config, tmp_path / "run", StopRequest(), mode="train", hosts=launch.Hosts())
-  assert caplog.text.count("nothing says how its model computes") == 1
-
-
 @pytest.mark.parametrize("family", ["vit", "bit", "representation"])
 def test_the_model_of_a_file(tmp_path, family):
   path = tmp_path / "w.npz"
@@ -284,27 +256,28 @@ def test_weights_that_have_changed_are_read_anew_by_the_next_run(tmp_path):
     config = dataclasses.replace(UNNAMED, init_from=str(path))
     known = facts.of_start()["start"](config).weights.params
     assert known.keys() == families.params(family).keys()
+  once = facts.of_start()["start"]
+  assert once(config) is once(config)
 
 
-def test_the_model_of_another_run(tiny_run):
-  found = of_weights(tiny_run).model
-  assert (found.name, found.depth, found.width) == ("ViT-Ti/4", 1, 8)
-  assert of_weights(tiny_run, depth=3).model.depth == 3  # a contradiction that the start refuses
-
-
-def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
-  """It would touch the devices before the processes of a run are connected."""
-  monkeypatch.setattr(checkpoint, "read_readable", None)
-  (step,) = (tiny_run / "checkpoints").iterdir()
-  assert of_weights(tiny_run).model == of_weights(step).model
+def test_the_model_of_another_run(tiny_run, tmp_path):
+  """No array is read: it would touch the devices before the processes of a run are connected."""
+  run = tmp_path / "run"
+  shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("state"))
+  (step,) = (run / "checkpoints").iterdir()
+  for place in (run, step):
+    found = of_weights(place).model
+    assert (found.name, found.depth, found.width) == ("ViT-Ti/4", 1, 8)
+  assert of_weights(run, depth=3).model.depth == 3  # a contradiction that the start refuses
   assert facts.start_of(str(step)).weights is None
 
 
 def test_a_run_that_goes_on_has_its_own_model(tmp_path):
-  """It does not look at the weights any more, which may be gone."""
-  model = c.Model(name="ViT-S/16", depth=5)
-  before = begun(tmp_path, resolved.config(init_from="/none-such", model=model)).config
-  found = of_weights("/none-such", before).model
+  """It does not look at the weights, which may be gone; nor does one that names its model."""
+  config = resolved.config(init_from="/none-such", model=c.Model(name="ViT-S/16", depth=5))
+  assert (config.model.name, config.model.width) == ("ViT-S/16", 384)
+  assert {*left(config)} == {"model.num_classes", "mesh.data"}
+  found = of_weights("/none-such", begun(tmp_path, config).config).model
   assert (found.name, found.depth, found.dropout) == ("ViT-S/16", 5, 0.1)
 
 
@@ -324,11 +297,10 @@ def test_recorded_settings_that_cannot_be_read(tmp_path, settings, message):
 
 
 def test_models_that_are_not_known(tmp_path):
-  with pytest.raises(c.ConfigError, match=r"^config\.init_from=/none-such\.npz: .*does not exist"):
-    of_weights("/none-such.npz")
   no_model = saved(tmp_path, 9, {"batch_size": 3})
-  with pytest.raises(c.ConfigError, match=rf"^config\.init_from={no_model}: .* name no model"):
-    of_weights(no_model)
+  for place, message in (("/none-such.npz", "does not exist"), (no_model, "name no model")):
+    with pytest.raises(c.ConfigError, match=rf"^config\.init_from={place}: .*{message}"):
+      of_weights(place)
   alone = resolve(UNNAMED, facts.of_start())
   with pytest.raises(c.ConfigError, match=r"^config\.model\.name=auto follows .*not known here"):
     check_known(alone, {key for key in left(alone) if key != "model.name"})
@@ -337,45 +309,33 @@ def test_models_that_are_not_known(tmp_path):
 # --- the type of activations ---
 
 
-def compute_type(platform, before=None, asked=c.AUTO):
+@pytest.mark.parametrize(
+  ("platform", "quick"),
+  [("cpu", "float32"), ("gpu", "bfloat16"), ("tpu", "bfloat16"), ("", c.AUTO)],
+)
+def test_a_run_goes_on_in_its_type_and_a_new_one_takes_the_quick_one(platform, quick):
   device = {"device": lambda _: types.SimpleNamespace(platform=platform)} if platform else {}
-  config = c.Config(model=c.Model(compute_dtype=asked))
-  return resolve(config, device, before).model.compute_dtype
+  of_type = lambda kind: c.Config(model=c.Model(compute_dtype=kind))
+  found = lambda asked, before: resolve(of_type(asked), device, before).model.compute_dtype
+  assert found(c.AUTO, None) == quick
+  assert found(c.AUTO, of_type(c.AUTO)) == quick  # the settings do not tell it
+  for kind, other in (("float32", "bfloat16"), ("bfloat16", "float32")):
+    assert found(c.AUTO, of_type(kind)) == kind
+    assert found(other, of_type(kind)) == other  # a type that is named is used
 
 
-def of_type(compute_dtype):
-  return c.Config(model=c.Model(compute_dtype=compute_dtype))
-
-
-def test_a_new_run_takes_the_type_that_is_quick_on_its_devices():
-  kinds = {platform: compute_type(platform) for platform in ("cpu", "gpu", "tpu", "")}
-  assert kinds == {"cpu": "float32", "gpu": "bfloat16", "tpu": "bfloat16", "": "auto"}
-  assert compute_type("cpu", of_type(c.AUTO)) == "float32"  # the settings do not tell it
-
-
-@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
-@pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_a_run_goes_on_in_its_type_on_any_device(kind, platform):
-  recorded = of_type(kind)
-  assert compute_type(platform, recorded) == kind
-  for asked in ("float32", "bfloat16"):  # a type that is named is used
-    assert compute_type(platform, recorded, asked=asked) == asked
-
-
-def test_a_run_that_was_given_the_attention_of_xla_keeps_it(tmp_path):
+@pytest.mark.parametrize(
+  "origin", [(), [["model.attention", GIVEN]], [["model.attention", "rule"]]]
+)
+@pytest.mark.parametrize("recorded", ["xla", "cudnn", "auto", None])
+@pytest.mark.parametrize("asked", ["auto", "cudnn"])
+def test_a_run_that_was_given_the_attention_of_xla_keeps_it(tmp_path, asked, recorded, origin):
   """What the devices decided is decided anew; earlier versions had XLA's as the default."""
-
-  def goes_on(recorded, asked, origins=()):
-    before = start.Recorded(tmp_path, 9, {"model": recorded, "origins": origins})
-    return start.as_begun(c.Config(model=c.Model(attention=asked)), before).model.attention
-
-  assert goes_on({"attention": "xla"}, "auto") == "xla"
-  assert goes_on({"attention": "xla"}, "cudnn") == "cudnn"
-  for recorded in ({"attention": "auto"}, {"attention": "cudnn"}, {}):
-    assert goes_on(recorded, "auto") == "auto"
-  for kind in ("xla", "cudnn"):
-    assert goes_on({"attention": kind}, "auto", [["model.attention", "the devices"]]) == "auto"
-  assert goes_on({"attention": "xla"}, "auto", [["model.attention", GIVEN]]) == "xla"
+  model = {"attention": recorded} if recorded else {}
+  before = start.Recorded(tmp_path, 9, {"model": model, "origins": origin})
+  found = start.as_begun(c.Config(model=c.Model(attention=asked)), before).model.attention
+  given = "rule" not in str(origin)
+  assert found == ("xla" if recorded == "xla" and asked == "auto" and given else asked)
 
 
 def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
@@ -386,8 +346,3 @@ def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
     assert models.configured(config.model).dtype == jnp.bfloat16
     on_cpu = resolve(config, facts.of_devices(jax.devices("cpu")))
     assert models.configured(on_cpu.model).dtype == jnp.float32
-
-
-def test_a_slow_type_is_told():
-  assert "slower than float32" in messages.slow_type("bfloat16", "cpu")
-  assert not messages.slow_type("float32", "cpu") + messages.slow_type("bfloat16", "tpu")

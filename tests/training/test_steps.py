@@ -64,10 +64,3 @@ def test_with_one_batch_size_a_run_that_goes_on_rounds_as_at_its_start(step):
   config = resolved.config(batch_size=2, duration=c.Duration(examples=5))  # 2.5 steps
   begun = steps.ImageCount(step, 2 * step, 2)
   assert steps.durations_in_steps(config, 9, begun) == steps.durations_in_steps(config, 9)
-
-
-def test_images_of_starts_with_several_batch_sizes():
-  first = steps.ImageCount(0, 0, 64)
-  assert (first.up_to(0), first.up_to(10)) == (0, 640)
-  later = steps.ImageCount(10, first.up_to(10), 16)
-  assert (later.up_to(10), later.up_to(15)) == (640, 720)

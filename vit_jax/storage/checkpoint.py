@@ -100,9 +100,11 @@ def damage_of(folder: Path) -> str:
   if len(set(seen)) > 1:
     damage, _ = _looked_at(folder, 0, 1)
   found = [text for text in damage if text]
+  if not found:
+    found = [agreement.broadcast_str(lambda: _copied(folder))]
   if manifest.GONE in found:
     raise RemovedError(_removed(folder))
-  return "; ".join(dict.fromkeys(found)) or agreement.broadcast_str(lambda: _copied(folder))
+  return "; ".join(dict.fromkeys(found))
 
 
 def _looked_at(folder: Path, process: int, processes: int) -> tuple[list[str], list[str]]:
