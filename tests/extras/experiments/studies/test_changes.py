@@ -92,11 +92,3 @@ def test_cells_have_their_labels_where_factors_do_not_tell_them_apart():
   assert ([row[0] for row in alike.rows], alike.texts) == (["cell", "adam", "sgd"], 1)
   apart = report.cell_table("", [result("a", {"x": "1"}), result("b", {"x": "2"})])
   assert [row[0] for row in apart.rows] == ["x", "1", "2"]
-
-
-@pytest.mark.parametrize(
-  ("text", "shown"),
-  [("_x_", r"\_x\_"), ("weight_decay", "weight_decay"), ("a~b", r"a\~b"), ("&amp;", r"\&amp;")],
-)
-def test_markup_in_names_is_shown_as_it_is(text, shown):
-  assert report.escaped(text) == shown
