@@ -51,24 +51,24 @@ def weights_study(path):
   return Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=1)
 
 
-@pytest.mark.parametrize("kind", ["file", "card", "workdir", "huggingface"])
-def test_other_weights_at_the_same_path_are_other_runs(tmp_path, monkeypatch, kind):
-  ran = stub.Runs(monkeypatch)
-  path, changing = {
-    "file": (tmp_path / "w.npz", tmp_path / "w.npz"),
-    "card": (tmp_path / "w.npz", tmp_path / "w.npz.json"),
-    "workdir": (tmp_path / "w", tmp_path / "w/checkpoints/9/manifest.json"),
-    "huggingface": (tmp_path / "w", tmp_path / "w/model.safetensors"),
-  }[kind]
-  changing.parent.mkdir(parents=True, exist_ok=True)
-  if kind == "card":
-    path.touch()
-  changing.write_text("1")
+@pytest.mark.parametrize(
+  ("weights", "changing"),
+  [
+    ("w.npz", "w.npz"),
+    ("w.npz", "w.npz.json"),
+    ("w", "w/checkpoints/9/manifest.json"),
+    ("w", "w/model.safetensors"),
+  ],
+)
+def test_other_weights_at_the_same_path_are_other_runs(tmp_path, monkeypatch, weights, changing):
+  ran, path = stub.Runs(monkeypatch), tmp_path / changing
+  (tmp_path / "w.npz").touch()
+  path.parent.mkdir(parents=True, exist_ok=True)
   for text, runs in (("1", 1), ("2", 2), ("1", 2)):
-    changing.write_text(text)
-    os.utime(changing, (0, 0))  # neither time nor size tells them apart
+    path.write_text(text)
+    os.utime(path, (0, 0))  # neither time nor size tells them apart
     clear()
-    stub.done(tmp_path / "study", weights_study(path))
+    stub.done(tmp_path / "study", weights_study(tmp_path / weights))
     assert len(ran.called) == runs
 
 
