@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests import ends, resolved
+from tests import ends, programs, resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.extras.experiments import runs
@@ -121,17 +121,23 @@ def test_all_that_a_run_prints_goes_to_its_file(tmp_path):
   assert (tmp_path / "log").read_text() == "said\nwhy\n"
 
 
+ENDLESS = """
+import os, pathlib, time
+
 def tell_and_wait(path):
-  """Writes the number of this process into a file, and never ends."""
-  pathlib.Path(path).write_text(f"{os.getpid()}\n")
+  pathlib.Path(path).write_text(f"{os.getpid()}\\n")
   time.sleep(1000)
+"""
 
 
 def test_what_is_called_apart_ends_with_a_parent_that_is_killed(tmp_path):
   told = tmp_path / "told"
-  call = f"t.runs.in_new_process(t.tell_and_wait, {str(told)!r})"
-  program = f"from tests.extras.experiments import test_runs as t; {call}"
-  with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as parent:
+  (tmp_path / "endless.py").write_text(ENDLESS)
+  call = f"runs.in_new_process(endless.tell_and_wait, {str(told)!r})"
+  program = f"import endless; from vit_jax.extras.experiments import runs; {call}"
+  env = os.environ | {"PYTHONPATH": f"{programs.ROOT}:{tmp_path}"}
+  command = [sys.executable, "-c", program]
+  with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=env) as parent:
     ends.wait_for(parent, "call", lambda: told.exists() and told.read_text().endswith("\n"))
     parent.kill()
   number, deadline = int(told.read_text()), time.monotonic() + 10
