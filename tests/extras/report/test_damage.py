@@ -73,9 +73,8 @@ def test_settings_of_no_model_are_left_out(tmp_path, changes, said):
 def test_starts_that_cannot_be_read_are_left_out(tmp_path, monkeypatch):
   """As in the workdir of another user."""
   folder = made_run.write(tmp_path / "run")
-  monkeypatch.setattr(
-    starts, "read_starts", lambda _: tmp_path.read_bytes()
-  )  # a folder: an OSError
+  # Reads a folder, which is an OSError.
+  monkeypatch.setattr(starts, "read_starts", lambda _: tmp_path.read_bytes())
   found = page(folder)
   assert "starts.jsonl cannot be read: " in found.text
   assert "Command" not in {row[0] for row in found.tables["The run"]}
