@@ -96,12 +96,6 @@ def test_the_program(tmp_path, monkeypatch, capsys):
     assert "The paper: Table 9, ViT-L/16 pre-trained on ImageNet-21k; BiT-L" in printed
 
 
-def test_the_grid_is_every_pair():
-  pairs = [(one["schedule.learning_rate"], one["duration.steps"]) for one in GRID]
-  assert pairs == [(0.01, 500), (0.01, 2500), (0.001, 500), (0.001, 2500)]
-  assert vtab.grid("", "") == ()
-
-
 @pytest.mark.parametrize(
   ("rates", "steps", "message"),
   [

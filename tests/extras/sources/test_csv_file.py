@@ -74,19 +74,6 @@ def test_a_first_row_that_may_be_an_image_is_one(table, tmp_path):
   assert len(table("x/there,ant\nx/001.jpg,bee\n")) == 2
 
 
-@pytest.mark.parametrize(
-  ("given", "names"),
-  [
-    (["10", "2", "0", "1", "-3"], ("-3", "0", "1", "2", "10")),
-    (["10", "2", "b"], ("10", "2", "b")),
-  ],
-)
-def test_labels_that_are_whole_numbers_have_their_order(table, given, names):
-  source = table("".join(f"x/{i:03}.jpg,{label}\n" for i, label in enumerate(given)))
-  assert source.class_names == names
-  assert labels(source) == [[label] for label in given]
-
-
 def test_several_labels(table):
   source = table("x/000.jpg,dog|cat\nx/001.jpg,\nx/002.jpg,cat\nx/003.jpg,bee| dog\n", "[1:]")
   whole = table("x/000.jpg,dog|cat\nx/001.jpg,\nx/002.jpg,cat\nx/003.jpg,bee| dog\n")
