@@ -61,6 +61,7 @@ def test_a_part_held_back_is_good(recipe, development, final):
     ("[:100%]|[70%:80%]", "[:80%]|[80%:]", ("trains on [:100%]", "scores [70%:80%]")),
     ("[50%:]|[:50%]", "[:80%]|[80%:]", ("development trains on [50%:]", "final scores [80%:]")),
     ("[:70%]|[70%:80%]", "|[80%:]", ("final trains on ", "final scores [80%:]")),
+    ("[:60%]|[60%:70%]", "[:80%]|[90%:]|[70%:]", ("final trains on [:80%]", "scores [70%:]")),
     ("[:60%]|[60%:90%]", "[:80%]|[90%:]|[80%:90%]", ("final scores [80%:90%]",)),
     ("[:90%]|[60%:80%]", "[:80%]|[90%:]|[80%:90%]", ("development trains on [:90%]",)),
   ],

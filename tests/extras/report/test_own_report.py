@@ -118,8 +118,9 @@ def test_the_step_is_that_of_the_checkpoint_that_was_read(digits, tmp_path):
   folder = shutil.copytree(digits[0], tmp_path / "run")
   newest = shutil.copytree(folder / "checkpoints" / str(STEPS), folder / "checkpoints/9999")
   (newest / "manifest.json").write_text("{}")
-  words = inside.section(run.read_all([folder])[0], "").words
-  assert words == [f"The checkpoint after step {STEPS}, moving average of the parameters."]
+  section = inside.section(run.read_all([folder])[0], "")
+  assert section.words == [f"The checkpoint after step {STEPS}, moving average of the parameters."]
+  assert len(section.pictures) == 3
 
 
 @pytest.mark.parametrize("damaged", ["evaluation/*/*/images/*.png", "checkpoints/*/state/d/*"])
