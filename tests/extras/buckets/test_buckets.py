@@ -4,6 +4,7 @@ import contextlib
 import errno
 import itertools
 import json
+import pathlib
 import shutil
 import threading
 import time
@@ -443,6 +444,22 @@ def test_a_save_that_a_killed_run_was_renaming_is_none_and_is_saved_again(run):
   states.saved(run, 5)
   assert checkpoint.available(run) == [3, 5]
   assert int(states.restore(run).step) == 5
+
+
+@ONE
+def test_metrics_go_on_where_a_killed_run_left_them(folder):
+  writer = metrics_log.Writer(folder, start_step=0)
+  for step in range(1, 6):
+    writer.write(step, {"loss": 1.0})
+  del writer  # never closed: killed
+  with contextlib.closing(metrics_log.Writer(folder, start_step=3)) as writer:
+    writer.write(4, {"loss": 2.0})
+  assert [(line["step"], line["loss"]) for line in metrics_log.read_lines(folder)] == [
+    *((step, 1.0) for step in range(1, 4)),
+    (4, 2.0),
+  ]
+  assert all(isinstance(path, type(folder)) for path in files.matching(folder))
+  assert not list(pathlib.Path.cwd().glob("gs:*"))
 
 
 @ONE
