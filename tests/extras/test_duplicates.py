@@ -22,7 +22,7 @@ from vit_jax.extras.duplicates.search import RADIUS, Index, Known, Search
 # --- index of hashes ---
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32))
 def test_bands_find_what_a_comparison_with_all_finds(seed):
   rng = np.random.default_rng(seed)

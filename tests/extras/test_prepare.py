@@ -110,15 +110,15 @@ def test_refusals(tmp_path):
   write_images(tmp_path / "in", {"ant": 2})
   source = folder(tmp_path / "in")
   made(tmp_path, {"train": source})
-  with pytest.raises(SourceError, match=r'mine/1\.0\.0" is already there; give another name'):
-    made(tmp_path, {"train": source})
-  for name in ("../up", "Mine", "", "1a"):
-    with pytest.raises(SourceError, match="is not a name for a dataset"):
-      made(tmp_path, {"train": source}, name=name)
   for path in (tmp_path / "in/ant").iterdir():
     path.write_bytes(b"rubbish")
-  with pytest.raises(SourceError, match='Split "train" has no image that can be decoded'):
-    made(tmp_path, {"train": source}, name="rubbish")
+  for name, message in (
+    ("mine", r'mine/1\.0\.0" is already there; give another name'),
+    *((name, "is not a name for a dataset") for name in ("../up", "Mine", "", "1a")),
+    ("rubbish", 'Split "train" has no image that can be decoded'),
+  ):
+    with pytest.raises(SourceError, match=message):
+      made(tmp_path, {"train": source}, name=name)
 
 
 def test_pixels_become_png_files(tmp_path):

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests import ends, resolved
+from tests import ends, programs, resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.extras.experiments import runs
@@ -37,21 +37,30 @@ def scored(step, top1=0.5):
   return {"step": step, "val/top1": top1, "val/loss": 1.0}
 
 
+STEPS, EPOCHS = c.Duration(steps=12), c.Duration(epochs=3)
+# Of several batch sizes: 3 steps of 20 images, and 6 of 10.
+MIXED = trained(9) | {"data/images": 60 + 6 * 10, "data/epoch": 3.0}
+
+
 @pytest.mark.parametrize(
-  "duration", [c.Duration(steps=12), c.Duration(epochs=3), c.Duration(examples=120)]
+  ("duration", "lines", "cut", "done"),
+  [
+    *((duration, [trained(6), scored(6), trained(12)], "", False) for duration in (STEPS, EPOCHS)),
+    *((duration, [trained(12), scored(12)], "", True) for duration in (STEPS, EPOCHS)),
+    (c.Duration(examples=120), [trained(12)], "", False),
+    (c.Duration(examples=120), [trained(12), scored(12)], "", True),
+    (STEPS, [], "", False),
+    (STEPS, [trained(12)], json.dumps(scored(12)), False),  # the line was not ended
+    (STEPS, [trained(12), scored(12)], "garbage\n\0\0\n[]\n", True),
+    (c.Duration(epochs=4), [trained(12), scored(12)], "", False),  # its length was raised
+    (EPOCHS, [MIXED, scored(9)], "", True),
+    (c.Duration(epochs=4), [MIXED, scored(9), scored(12)], "", False),  # 13 steps
+  ],
 )
-def test_a_run_is_done_when_its_last_step_was_scored(tmp_path, duration):
+def test_a_run_is_done_when_its_last_step_was_scored(tmp_path, duration, lines, cut, done):
   assert runs.result(tmp_path / "nothing") is None
-  write(tmp_path, duration)
-  assert runs.result(tmp_path) is None
-  lines = [trained(6), scored(6), trained(12)]
-  write(tmp_path, duration, *lines)
-  assert runs.result(tmp_path) is None
-  cut = json.dumps(scored(12, 0.9))
   write(tmp_path, duration, *lines, cut=cut)
-  assert runs.result(tmp_path) is None
-  write(tmp_path, duration, *lines, scored(12, 0.75))
-  assert runs.result(tmp_path) == scored(12, 0.75)
+  assert runs.result(tmp_path) == (lines[-1] if done else None)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}"])
@@ -60,24 +69,6 @@ def test_a_damaged_config_is_named(tmp_path, text):
   (tmp_path / "config.json").write_text(text)
   with pytest.raises(c.RunError, match=rf"{tmp_path}/config.json is damaged .*remove {tmp_path}"):
     runs.result(tmp_path)
-
-
-def test_damaged_lines_of_metrics_do_not_count(tmp_path):
-  write(tmp_path, c.Duration(steps=12), trained(12), scored(12), cut="garbage\n\0\0\n[]\n")
-  assert runs.result(tmp_path) == scored(12)
-
-
-def test_a_run_whose_length_was_raised_is_not_done(tmp_path):
-  write(tmp_path, c.Duration(epochs=4), trained(12), scored(12))
-  assert runs.result(tmp_path) is None
-
-
-def test_a_run_with_several_batch_sizes_is_done_after_its_images(tmp_path):
-  line = trained(9) | {"data/images": 60 + 6 * 10, "data/epoch": 3.0}  # 3 steps of 20, 6 of 10
-  write(tmp_path, c.Duration(epochs=3), line, scored(9))
-  assert runs.result(tmp_path) == scored(9)
-  write(tmp_path, c.Duration(epochs=4), line, scored(9), scored(12))
-  assert runs.result(tmp_path) is None  # 13 steps
 
 
 def test_a_run_that_may_stop_early_is_refused():
@@ -130,17 +121,23 @@ def test_all_that_a_run_prints_goes_to_its_file(tmp_path):
   assert (tmp_path / "log").read_text() == "said\nwhy\n"
 
 
+ENDLESS = """
+import os, pathlib, time
+
 def tell_and_wait(path):
-  """Writes the number of this process into a file, and never ends."""
-  pathlib.Path(path).write_text(f"{os.getpid()}\n")
+  pathlib.Path(path).write_text(f"{os.getpid()}\\n")
   time.sleep(1000)
+"""
 
 
 def test_what_is_called_apart_ends_with_a_parent_that_is_killed(tmp_path):
   told = tmp_path / "told"
-  call = f"t.runs.in_new_process(t.tell_and_wait, {str(told)!r})"
-  program = f"from tests.extras.experiments import test_runs as t; {call}"
-  with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as parent:
+  (tmp_path / "endless.py").write_text(ENDLESS)
+  call = f"runs.in_new_process(endless.tell_and_wait, {str(told)!r})"
+  program = f"import endless; from vit_jax.extras.experiments import runs; {call}"
+  env = os.environ | {"PYTHONPATH": f"{programs.ROOT}:{tmp_path}"}
+  command = [sys.executable, "-c", program]
+  with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=env) as parent:
     ends.wait_for(parent, "call", lambda: told.exists() and told.read_text().endswith("\n"))
     parent.kill()
   number, deadline = int(told.read_text()), time.monotonic() + 10

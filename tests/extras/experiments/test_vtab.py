@@ -96,18 +96,11 @@ def test_the_program(tmp_path, monkeypatch, capsys):
     assert "The paper: Table 9, ViT-L/16 pre-trained on ImageNet-21k; BiT-L" in printed
 
 
-def test_the_grid_is_every_pair():
-  pairs = [(one["schedule.learning_rate"], one["duration.steps"]) for one in GRID]
-  assert pairs == [(0.01, 500), (0.01, 2500), (0.001, 500), (0.001, 2500)]
-  assert vtab.grid("", "") == ()
-
-
 @pytest.mark.parametrize(
   ("rates", "steps", "message"),
   [
     ("0.1", "", "--learning-rates and --steps go together"),
     ("0.1", "500,5e2", "'5e2' is no number above 0"),
-    ("0.1", "500,500", "must hold each number once"),
   ],
 )
 def test_wrong_grids(rates, steps, message):

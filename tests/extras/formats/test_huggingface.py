@@ -31,26 +31,27 @@ def folder(tmp_path):
   return path
 
 
-@pytest.mark.parametrize("resize", [0, 40])
-def test_notes_that_nobody_changed_are_those_of_the_newest_export(folder, resize):
+def test_notes_are_those_of_the_newest_export_until_somebody_changes_them(folder):
+  """They warn of a filter only where it differs."""
   notes, params = folder / "README.md", families.params("vit")
-  for side in (16, 32):
-    weights.write(folder, Weights(params, Card(image_size=side, resize=resize)))
-    assert f"larger than the model's, {side} pixels" in notes.read_text()
-  assert ("scale = 40 /" in notes.read_text()) == bool(resize)
-  changed = notes.read_text() + "Mine."
-  notes.write_text(changed)
+  for words in (
+    dict(image_size=16),
+    dict(image_size=32, resize=40),
+    dict(image_size=32),
+    dict(image_size=16, resampling="pillow_bicubic"),
+  ):
+    weights.write(folder, Weights(params, Card(**words)))
+    text = notes.read_text()
+    assert card.DEEP in text
+    assert ("scale = 40 /" in text) == ("resize" in words)
+    warns = f"larger than the model's, {words['image_size']} pixels"
+    assert (warns in text) == ("resampling" not in words)
+    assert ("In two cases" in text) == ("resampling" in words)
+  notes.write_text(f"{notes.read_text()}Mine.")
   weights.write(folder, Weights(params, Card(image_size=16)))
-  assert notes.read_text() == changed
-
-
-def test_notes_on_images_go_with_every_export_and_replace_no_text_of_the_user(folder):
-  assert card.DEEP in (folder / "README.md").read_text()
-  (folder / "README.md").write_text("mine")
-  source = Weights(families.params("vit"), Card(image_size=16, class_names=NAMES))
-  weights.write(folder, source)
-  assert (folder / "README.md").read_text() == "mine"
-  weights.write(folder.parent / "w.npz", source)
+  assert notes.read_text().endswith("Mine.")
+  assert "In two cases" in notes.read_text()
+  weights.write(folder.parent / "w.npz", Weights(params, Card(image_size=16)))
   assert json.loads((folder.parent / "w.npz.json").read_text())["note"] == card.DEEP
 
 
@@ -180,15 +181,6 @@ def test_a_folder_is_for_images_of_the_size_that_the_card_says(tmp_path):
   assert read.card.image_size == 24
   expected = resize_table(flatten(params)[table], (4, 4), (6, 6), before=1, rule="bicubic")
   np.testing.assert_array_equal(flatten(read.params)[table], expected)
-
-
-def test_notes_do_not_warn_of_a_filter_that_is_the_same(tmp_path):
-  card = Card(image_size=16, resampling="pillow_bicubic")
-  for _ in range(2):
-    weights.write(tmp_path / "hf", Weights(families.params("vit"), card))
-    notes = (tmp_path / "hf/README.md").read_text()
-    assert "In two cases" in notes
-    assert "larger than" not in notes
 
 
 def change(path, **settings):

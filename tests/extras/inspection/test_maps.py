@@ -96,16 +96,20 @@ def test_a_single_head():
   np.testing.assert_allclose(maps.flatten(), first[:, 1, 0, 1:].flatten(), atol=1e-6)
 
 
-@pytest.mark.parametrize(("layer", "head"), [(2, 0), (0, 2), (-1, 0)])
-def test_there_is_no_such_head(layer, head):
-  module, params = model("gap")
-  with pytest.raises(ValueError, match="layers are 0 to 1, heads 0 to 1"):
-    inspection.raw(module, params, IMAGES, layer=layer, head=head)
+@pytest.mark.parametrize(
+  ("family", "layer", "head", "message"),
+  [
+    ("gap", 2, 0, "layers are 0 to 1, heads 0 to 1"),
+    ("gap", 0, 2, "layers are 0 to 1, heads 0 to 1"),
+    ("gap", -1, 0, "layers are 0 to 1, heads 0 to 1"),
+    ("axial", 0, 0, "makes no map"),
+  ],
+)
+def test_there_is_no_such_map(family, layer, head, message):
+  with pytest.raises(ValueError, match=message):
+    inspection.raw(*model(family), IMAGES, layer=layer, head=head)
 
 
-def test_axial_models_are_refused():
-  module, params = model("axial")
+def test_the_rollout_of_axial_models_is_refused():
   with pytest.raises(ValueError, match="only within rows and within columns"):
-    inspection.rollout(module, params, IMAGES)
-  with pytest.raises(ValueError, match="makes no map"):
-    inspection.raw(module, params, IMAGES, layer=0, head=0)
+    inspection.rollout(*model("axial"), IMAGES)

@@ -65,18 +65,21 @@ def test_mistakes_say_of_which_images_and_weights_they_are(workdir):
     views.mistakes(workdir, 4)
 
 
-@pytest.mark.parametrize("source", ["weights.npz", "run/checkpoints/40", "nothing"])
-def test_what_is_no_workdir(tmp_path, source):
+@pytest.mark.parametrize(
+  ("source", "message"),
+  [
+    ("weights.npz", "is not the workdir of a run: it has no config.json"),
+    ("run/checkpoints/40", "is not the workdir of a run: it has no config.json"),
+    ("nothing", "is not the workdir of a run: it has no config.json"),
+    ("run", "holds no evaluation.*--mode=evaluate --workdir="),
+  ],
+)
+def test_what_holds_no_evaluation(tmp_path, source, message):
   (tmp_path / "run/checkpoints/40").mkdir(parents=True)
+  (tmp_path / "run/config.json").write_text("{}")
   (tmp_path / "weights.npz").touch()
-  with pytest.raises(ConfigError, match=r"is not the workdir of a run: it has no config.json"):
+  with pytest.raises(ConfigError, match=message):
     evaluated(tmp_path / source)
-
-
-def test_a_workdir_without_evaluation(tmp_path):
-  (tmp_path / "config.json").write_text("{}")
-  with pytest.raises(ConfigError, match=r"holds no evaluation.*--mode=evaluate --workdir="):
-    evaluated(tmp_path)
 
 
 def test_an_evaluation_without_predictions_is_not_asked_for_again(workdir):

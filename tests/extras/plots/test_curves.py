@@ -16,6 +16,14 @@ TRAINED = [{"step": step, "loss": 1 / step, "learning_rate": 0.1 * step} for ste
 SCORED = [{"step": 3, "val/top1": 0.5, "val/loss": 2.0}]
 
 
+@pytest.fixture
+def figures(monkeypatch):
+  """The figures that are drawn, in place of their files."""
+  found = []
+  monkeypatch.setattr(charts, "save", lambda figure, path: found.append(figure))
+  return found
+
+
 def drawn(folder, lines):
   """For each of the three plots, from the top, whether it has coloured lines."""
   (folder / metrics_log.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -74,19 +82,17 @@ def test_the_legend_covers_nothing():
 
 
 @pytest.mark.parametrize(("classes", "counted"), [(3, True), (curves._MAX_COUNTS + 1, False)])
-def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, classes, counted):
-  figures = []
-  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
+def test_the_confusion_matrix_holds_counts_below_its_caption(figures, tmp_path, classes, counted):
   matrix = np.arange(classes**2).reshape(classes, classes)
-  curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)], "")
+  said = "test: tfds:fashion_mnist test, step 488, moving average of the parameters"
+  curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)], said)
   texts = [text.get_text() for text in figures[0].axes[0].texts]
   assert texts == ([str(i) for i in range(classes**2)] if counted else [])
+  assert figures[0].get_suptitle().replace("\n", " ") == said
 
 
 @pytest.mark.parametrize("classes", [2, 20])
-def test_the_confusion_matrix_has_room_beside_long_names(tmp_path, monkeypatch, classes):
-  figures = []
-  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
+def test_the_confusion_matrix_has_room_beside_long_names(figures, tmp_path, classes):
   names = [f"a flower, 'red' & blue, {i}" for i in range(classes)]
   curves.confusion(tmp_path, np.eye(classes), names, "own: " * 20)
   figures[0].savefig(io.BytesIO())
@@ -110,14 +116,6 @@ def test_the_confusion_matrices_that_an_evaluation_left_are_drawn(tmp_path):
   assert [path.parts[-3] for path in drawn] == ["1", "2"]
   assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
   assert drawn[1].stat().st_size < 10**6
-
-
-def test_the_caption_of_the_confusion_matrix_is_whole(tmp_path, monkeypatch):
-  figures = []
-  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
-  said = "test: tfds:fashion_mnist test, step 488, moving average of the parameters"
-  curves.confusion(tmp_path, np.eye(3), ["a", "b", "c"], said)
-  assert figures[0].get_suptitle().replace("\n", " ") == said
 
 
 def test_long_names_of_neighbours_stay_in_their_picture():

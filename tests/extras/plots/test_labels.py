@@ -19,7 +19,8 @@ from vit_jax.extras.plots import labels
     ("\N{HEAVY BLACK HEART}\N{VARIATION SELECTOR-16}", "\N{HEAVY BLACK HEART}"),
     ("\u978b\u5b50", "[U+978B][U+5B50]"),
     ("$x^2$", r"\$x^2\$"),
-    ("a\nb", r"a\nb"),
+    ("a\nb\x1b", r"a\nb\x1b"),
+    ("a" * 100, "a" * 24),
   ],
 )
 def test_what_the_font_lacks_is_told_in_words(monkeypatch, name, shown):
@@ -35,10 +36,6 @@ def test_what_the_font_lacks_is_told_in_words(monkeypatch, name, shown):
 def test_a_font_that_has_the_character_is_used(monkeypatch):
   monkeypatch.setattr(labels, "_characters", lambda families: frozenset([0x978B]))
   assert labels.label("\u978b") == "\u978b"
-
-
-def test_a_long_name_is_cut():
-  assert len(labels.label("a" * 100)) == labels.MAX_LENGTH
 
 
 def test_a_caption_is_whole_and_in_lines():

@@ -80,8 +80,3 @@ def test_figures_are_drawn_without_a_warning(figure):
   for form in ("png", "svg"):
     figure().savefig(stream := io.BytesIO(), format=form, dpi=50)
     assert stream.getvalue()
-
-
-def test_names_in_pictures_are_short_and_plain():
-  assert label("a\x1bb$c") == r"a\x1bb\$c"
-  assert len(label("x" * 1000)) == 24

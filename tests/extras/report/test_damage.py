@@ -13,11 +13,14 @@ from vit_jax.evaluation import details
 from vit_jax.extras.report import report
 from vit_jax.storage import starts
 
-METRICS = "Metrics"
-
 
 def page(folder):
   return Page(report.html([folder], inside=False))
+
+
+def assert_scored(found):
+  """What could be read is there."""
+  assert found.values["Metrics", "test/top1"] == [0.75, 100, 0.875, 50]
 
 
 def test_damaged_files_are_named_and_left_out(tmp_path):
@@ -30,7 +33,7 @@ def test_damaged_files_are_named_and_left_out(tmp_path):
   found = page(folder)
   assert "1 damaged line(s) of metrics.jsonl are left out." in found.text
   assert "evaluation/1/test cannot be read and are left out" in found.text
-  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+  assert_scored(found)
   (folder / "config.json").write_text("{")
   (folder / "metrics.jsonl").unlink()
   assert "The settings are left out" in page(folder).text
@@ -49,7 +52,7 @@ def test_a_number_that_no_evaluation_counts_is_damage(tmp_path, table, number):
 def test_values_that_are_not_finite(tmp_path):
   lines = [step_line(1), step_line(2, loss="nan", images_per_second="inf"), step_line(3)]
   found = page(made_run.write(tmp_path / "run", lines=lines))
-  assert found.values[METRICS, "loss"] == [2 / 3, 3, 2 / 3, 3]
+  assert found.values["Metrics", "loss"] == [2 / 3, 3, 2 / 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -64,19 +67,18 @@ def test_settings_of_no_model_are_left_out(tmp_path, changes, said):
   found = page(made_run.write(tmp_path / "run", settings=settings))
   assert "The settings are left out" in found.text
   assert said in found.text
-  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+  assert_scored(found)
 
 
 def test_starts_that_cannot_be_read_are_left_out(tmp_path, monkeypatch):
   """As in the workdir of another user."""
   folder = made_run.write(tmp_path / "run")
-  monkeypatch.setattr(
-    starts, "read_starts", lambda _: tmp_path.read_bytes()
-  )  # a folder: an OSError
+  # Reads a folder, which is an OSError.
+  monkeypatch.setattr(starts, "read_starts", lambda _: tmp_path.read_bytes())
   found = page(folder)
   assert "starts.jsonl cannot be read: " in found.text
   assert "Command" not in {row[0] for row in found.tables["The run"]}
-  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+  assert_scored(found)
 
 
 def test_probabilities_that_are_not_finite(tmp_path):

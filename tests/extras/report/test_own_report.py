@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import re
 import shutil
 import types
 
@@ -117,45 +118,37 @@ def test_the_step_is_that_of_the_checkpoint_that_was_read(digits, tmp_path):
   folder = shutil.copytree(digits[0], tmp_path / "run")
   newest = shutil.copytree(folder / "checkpoints" / str(STEPS), folder / "checkpoints/9999")
   (newest / "manifest.json").write_text("{}")
-  words = inside.section(run.read_all([folder])[0], "").words
-  assert words == [f"The checkpoint after step {STEPS}, moving average of the parameters."]
+  section = inside.section(run.read_all([folder])[0], "")
+  assert section.words == [f"The checkpoint after step {STEPS}, moving average of the parameters."]
+  assert len(section.pictures) == 3
 
 
-def test_a_damaged_image_is_no_end_of_the_report(digits, tmp_path):
-  """A wrong checksum in a PNG file, for which Pillow raises a SyntaxError."""
+@pytest.mark.parametrize("damaged", ["evaluation/*/*/images/*.png", "checkpoints/*/state/d/*"])
+def test_what_is_damaged_is_no_end_of_the_report(digits, tmp_path, damaged):
+  """Also a wrong checksum in a PNG file, for which Pillow raises a SyntaxError."""
   folder = shutil.copytree(digits[0], tmp_path / "run")
-  image = min(folder.glob("evaluation/*/*/images/*.png"), key=lambda path: int(path.stem))
-  data = bytearray(image.read_bytes())
-  data[data.index(b"IHDR") + 4 + 13] ^= 1  # the checksum after width, height and three bytes
-  image.write_bytes(data)
+  for path in folder.glob(damaged):
+    data = bytearray(path.read_bytes())
+    place = data.find(b"IHDR") + 4 + 13  # the checksum after width, height and three bytes
+    data[place] ^= 1
+    path.write_bytes(data)
   (one,) = run.read_all([folder])
-  assert inside.section(one, "").words[0].startswith("The newest checkpoint cannot be looked into:")
+  section = inside.section(one, "")
+  assert section.words[0].startswith("The newest checkpoint cannot be looked into:")
+  assert not section.pictures
   assert report.html([folder], inside=True)
 
 
-def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+def test_a_report_that_cannot_be_written_is_a_warning(tmp_path):
   lines = []
   session = types.SimpleNamespace(
     folder=tmp_path,
     writer=types.SimpleNamespace(say=lines.append),
     monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
   )
-  monkeypatch.setattr(report, "write", lambda *args, **options: 1 / 0)
   run = types.SimpleNamespace(config=resolved.config())
   report.Report(run, session).end(types.SimpleNamespace(stopping=True))  # it goes on later
   assert not list(tmp_path.iterdir())
   report.Report(run, session).end(types.SimpleNamespace(stopping=False))
   assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
-  assert "(ZeroDivisionError: division by zero). The run itself is complete." in lines[0]
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-def test_the_newest_checkpoint_is_looked_into(tiny_run, tmp_path, damaged):
-  folder = shutil.copytree(tiny_run, tmp_path / "run")
-  if damaged:
-    (folder / "checkpoints/5/state/manifest.ocdbt").write_bytes(b"x")
-  section = inside.section(run.read_all([folder])[0], "")
-  assert len(section.pictures) == (0 if damaged else 3)
-  assert section.words[0].startswith(
-    "The newest checkpoint cannot be looked into: " if damaged else "The checkpoint after step 5, "
-  )
+  assert re.search(r"cannot be written \(ConfigError: .*\). The run itself is complete.", lines[0])

@@ -44,17 +44,13 @@ def records(workdir):
 def test_a_run_without_a_step_left_prints_its_score_or_refuses_and_records_nothing(ten):
   before = records(ten)
   output = done(digits(ten, steps(10)))
-  for text in (
-    "nothing to train: it already has 10 steps",
-    "Reached: test: top-1",
-    "Done: 10 steps",
-  ):
-    assert text in output
+  assert "nothing to train: it already has 10 steps" in output
+  assert "Reached: test: top-1" in output
+  assert "Done: 10 steps" in output
   assert "compiling" not in output
-  for flag in ("schedule.learning_rate=0.5", "init_from=nowhere.npz", "duration.steps=5"):
-    result = digits(ten, steps(10), f"--config.{flag}")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert f"{ten} has " in programs.message(result)
+  result = digits(ten, steps(10), "--config.schedule.learning_rate=0.5")
+  assert (result.returncode, result.stdout) == (2, "")
+  assert f"{ten} has " in programs.message(result)
   assert records(ten) == before
 
 

@@ -2,8 +2,6 @@
 
 import base64
 import itertools
-import json
-import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 
@@ -251,14 +249,14 @@ def test_large_runs_stay_small_pages(tmp_path):
 
 def test_what_is_no_workdir(tmp_path):
   folder = made_run.write(tmp_path / "run")
-  with pytest.raises(ConfigError, match="is no folder"):
-    report.html([tmp_path / "none"], inside=False)
-  with pytest.raises(ConfigError, match="it has neither"):
-    report.html([tmp_path], inside=False)
-  with pytest.raises(ConfigError, match="given twice"):
-    report.html([folder, folder], inside=False)
-  with pytest.raises(ConfigError, match="41 workdirs are too many"):
-    report.html([folder] * 41, inside=False)
+  for folders, message in (
+    ([tmp_path / "none"], "is no folder"),
+    ([tmp_path], "it has neither"),
+    ([folder, folder], "given twice"),
+    ([folder] * 41, "41 workdirs are too many"),
+  ):
+    with pytest.raises(ConfigError, match=message):
+      report.html(folders, inside=False)
 
 
 def test_starts_survive_damage(tmp_path):
@@ -268,8 +266,6 @@ def test_starts_survive_damage(tmp_path):
     file.write(b'{"step"\n\xff\n')
   starts.add(tmp_path, {"step": 5})
   assert starts.read_starts(tmp_path) == [{"step": 0}, {"step": 5}]
-  assert json.loads((tmp_path / starts.STARTS).read_bytes().splitlines()[0]) == {"step": 0}
-  assert re.fullmatch(r"\w+\.jsonl", starts.STARTS)
 
 
 def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):

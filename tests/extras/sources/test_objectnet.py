@@ -63,10 +63,7 @@ def swapped(**changes):
     (dict(folder_to_objectnet_label=["bench"]), r"label\.json\" is not a mapping to str"),
     (dict(folder_to_objectnet_label={"bench": 3}), r"label\.json\" is not a mapping to str"),
     (dict(objectnet_to_imagenet_1k={"Bench": "stool"}), r"holds the name 'stool', which does not"),
-    (
-      dict(pytorch_to_imagenet_2012_id=swapped(**{"0": 20})),
-      r"must hold 1000 lines, and",
-    ),
+    (dict(pytorch_to_imagenet_2012_id=swapped(**{"0": 20})), r"must hold 1000 lines, and"),
     (dict(pytorch_to_imagenet_2012_id=swapped(**{"0": True})), r"is not a mapping to int"),
     (dict(imagenet_to_label_2012_v2=["seat 7"] * 1000), r"holds the name 'seat 7', which does not"),
     (dict(imagenet_to_label_2012_v2=["seat 7"]), r"must hold 1000 lines"),

@@ -57,21 +57,29 @@ def test_the_columns_of_hugging_face_are_found(tmp_path):
     open_source(f"parquet:{tmp_path}/a.parquet", label_key="x")
 
 
+LISTS = {"label": {"feature": CLASSES, "_type": "List"}}
+
+
 @pytest.mark.parametrize(
-  ("labels", "names", "numbers"),
+  ("labels", "features", "names", "numbers"),
   [
-    (["b", "a", "b"], ("a", "b"), [(1,), (0,), (1,)]),
-    ([10, 1, 2], ("1", "2", "10"), [(2,), (0,), (1,)]),
-    (pa.array(["b", "a", "b"]).dictionary_encode(), ("a", "b"), [(1,), (0,), (1,)]),
-    ([["b", "a"], [], None], ("a", "b"), [(1, 0), (), ()]),
-    ([True, False, True], ("False", "True"), [(1,), (0,), (1,)]),
+    (["b", "a", "b"], None, ("a", "b"), [(1,), (0,), (1,)]),
+    ([10, 1, 2], None, ("1", "2", "10"), [(2,), (0,), (1,)]),
+    (["10", "2", "-3"], None, ("-3", "2", "10"), [(2,), (1,), (0,)]),
+    (["10", "2", "b"], None, ("10", "2", "b"), [(0,), (1,), (2,)]),
+    ([["b", "a"], [], None], None, ("a", "b"), [(1, 0), (), ()]),
+    ([True, False, True], None, ("False", "True"), [(1,), (0,), (1,)]),
+    ([[0, 1], [2, 1], [0, 2]], None, ("0", "1", "2"), [(0, 1), (2, 1), (0, 2)]),
+    ([[], [0, 1], [1]], None, ("0", "1"), [(), (0, 1), (1,)]),
+    ([[1], [1, 0], [0]], LISTS, ("cat", "dog"), [(1,), (1, 0), (0,)]),
   ],
 )
-def test_labels_are_names_or_numbers_or_lists(tmp_path, labels, names, numbers):
-  spec = write(tmp_path / "a.parquet", {"image": images(3), "label": labels}, row_group_size=2)
+def test_labels_are_names_or_numbers_or_lists(tmp_path, labels, features, names, numbers):
+  columns = {"image": images(3), "label": labels}
+  spec = write(tmp_path / "a.parquet", columns, features=features, row_group_size=2)
   source = open_source(spec)
   assert source.class_names == names
-  assert list(map(source.labels, range(3))) == numbers
+  assert [source.labels(row) for row in range(3)] == numbers
   assert source.multi_label == isinstance(labels[0], list)
 
 
@@ -87,28 +95,12 @@ def test_labels_are_names_or_numbers_or_lists(tmp_path, labels, names, numbers):
     [[3, 0, 2], [0, 0, 1]],  # how often each class is there
   ],
 )
-@pytest.mark.parametrize("features", [None, {"label": {"feature": CLASSES, "_type": "List"}}])
+@pytest.mark.parametrize("features", [None, LISTS])
 def test_vectors_of_zeros_and_ones_are_no_lists_of_classes(tmp_path, labels, features):
   columns = {"image": images(2), "label": labels}
   spec = write(tmp_path / "a.parquet", columns, features=features)
   with pytest.raises(SourceError, match=r"a.parquet.*(multi-hot|are none of the 2 classes)"):
     open_source(spec)
-
-
-@pytest.mark.parametrize("labels", [[[0, 1], [0]], [[0, 1], [2, 1]], [[1], [0]], [[], [0, 1]]])
-def test_lists_of_the_class_numbers_0_and_1(tmp_path, labels):
-  source = open_source(write(tmp_path / "a.parquet", {"image": images(2), "label": labels}))
-  assert [[source.class_names[i] for i in source.labels(row)] for row in range(2)] == [
-    [*map(str, row)] for row in labels
-  ]
-
-
-def test_lists_of_class_labels(tmp_path):
-  columns = {"image": images(2), "label": [[1], [1, 0]]}
-  features = {"label": {"feature": CLASSES, "_type": "List"}}
-  source = open_source(write(tmp_path / "a.parquet", columns, features=features))
-  assert source.class_names == ("cat", "dog")
-  assert [source.labels(0), source.labels(1)] == [(1,), (1, 0)]
 
 
 def test_images_may_be_paths(tmp_path):
@@ -170,7 +162,7 @@ def test_names_of_files_tell_splits_before_a_column_does(tmp_path):
 
 def test_a_row_without_an_image_is_broken_and_an_empty_file_is_told(tmp_path):
   write(tmp_path / "a.parquet", {"image": [None, b"x"], "label": [0, 1]})
-  write(tmp_path / "b.parquet", {"image": pa.array([], "binary"), "label": pa.array([], "int64")})
+  write(tmp_path / "b.parquet", NONE)
   source = open_source(f"parquet:{tmp_path}")
   assert "1 files have no rows" in source.notes[0]
   with pytest.raises(BadImage, match=r"a\.parquet row 0 has no image"):
@@ -214,18 +206,18 @@ def test_large_row_groups_are_told(tmp_path, monkeypatch):
   assert "with up to 0 MB of images" in open_source(spec).notes[0]
 
 
+NONE = {"image": pa.array([], "binary"), "label": pa.array([], "int64")}
+
+
 @pytest.mark.parametrize(
   ("columns", "message"),
   [
-    ({"a": [1], "label": [0]}, r"has the columns \['a', 'label'\]; name one by image_key"),
-    ({"image": [b"a"], "kind": [0], "of": [1]}, r"name one by label_key"),
+    ({"a": [1], "label": [0]}, r"columns \['a', 'label'\]; name one by image_key"),
+    ({"image": [b"a"], "kind": [0], "of": [1]}, "name one by label_key"),
     ({"image": [[1, 2]], "label": [0]}, "must hold encoded images, paths, or {bytes, path}"),
     ({"image": [b"a"], "label": [0.5]}, "is 'double', but labels are names or whole"),
-    (
-      {"image": [b"a", b"b"], "label": [0, None]},
-      "1 labels in 'label' of .* are missing, the first is number 1",
-    ),
-    ({"image": pa.array([], "binary"), "label": pa.array([], "int64")}, "have no rows"),
+    ({"image": [b"a", b"b"], "label": [0, None]}, "1 labels .*'label'.* missing.* number 1"),
+    (NONE, "have no rows"),
   ],
 )
 def test_wrong_files(tmp_path, columns, message):
@@ -236,11 +228,8 @@ def test_wrong_files(tmp_path, columns, message):
 def test_numbers_that_are_no_class_and_other_types(tmp_path):
   columns, features = {"image": images(3), "label": [0, -1, 1]}, {"label": CLASSES}
   spec = write(tmp_path / "a.parquet", columns, features=features)
-  with pytest.raises(
-    SourceError, match=r"1 labels are none of the 2 classes, the first -1 in row 1"
-  ):
+  with pytest.raises(SourceError, match=r"1 labels .* 2 classes, the first -1 in row 1"):
     open_source(spec)
-  assert len(open_source(spec, label_key="")) == 3
   write(tmp_path / "b.parquet", {"image": images(1), "label": ["x"]})
   with pytest.raises(SourceError, match=r"b\.parquet\" has other columns than"):
     open_source(f"parquet:{tmp_path}")

@@ -207,43 +207,16 @@ def test_the_smallest_data_sets_and_smaller_ones(name, sizes, held_back):
     vtab_tasks.tfds_split(name, "test", sizes)
 
 
-def clevr(*distances):
-  coordinates = np.array([[1e6, -1e6, z] for z in distances], np.float32)
-  return dict(pixel_coords=coordinates, size=np.zeros(len(distances), np.int64))
-
-
-@pytest.mark.parametrize(
-  ("distance", "label"),
-  [
-    *((0.0, -1), (1e-6, 0), (8.0, 0), (8.001, 1), (8.5, 1), (9.0, 2), (9.5, 3)),
-    *((10.0, 4), (10.001, 5), (100.0, 5), (100.1, 6)),
-  ],
-)
-def test_a_distance_on_an_edge_belongs_below(distance, label):
-  assert vtab_tasks.object_distance(clevr(distance, *[200.0] * (distance < 50))) == label
-
-
-def kitti(*objects):
-  kinds, depths = zip(*objects, strict=True) if objects else ((), ())
-  location = np.array([[-1e3, 1e3, z] for z in depths], np.float32)
-  return dict(type=np.array(kinds, np.int64), location=location)
-
-
-@pytest.mark.parametrize(
-  ("objects", "label"),
-  [
-    ([], 3),
-    ([(3, 5.0), (7, 1.0)], 3),  # a pedestrian and a thing
-    ([(0, 8.0)], 0),
-    ([(1, 8.01)], 1),
-    ([(2, 20.0), (3, 2.0)], 1),
-    ([(2, 20.01), (0, 80.0)], 2),
-    ([(0, -1.0)], 0),
-    ([(0, 999.0)], 2),
-  ],
-)
-def test_the_nearest_vehicle(objects, label):
-  assert vtab_tasks.vehicle_distance(kitti(*objects)) == label
+def test_the_outer_edges_of_distances():
+  """The others are among the examples above; a distance on an edge belongs below."""
+  plain = dict(pixel_coords=np.float32([[1e6, -1e6, 200.0]] * 2), size=np.zeros(2, np.int64))
+  for distance, label in ((0.0, -1), (1e-6, 0), (100.0, 5), (100.1, 6)):
+    plain["pixel_coords"][1, 2] = distance
+    assert vtab_tasks.object_distance(plain) == label
+  kitti = dict(type=np.int64([1, 3, 7]), location=np.float32([[-1e3, 1e3, 0.0], [0] * 3, [0] * 3]))
+  for distance, label in ((-1.0, 0), (999.0, 2), (1000.0, 3)):
+    kitti["location"][0, 2] = distance
+    assert vtab_tasks.vehicle_distance(kitti) == label
 
 
 @pytest.mark.parametrize("values", [32, 40])

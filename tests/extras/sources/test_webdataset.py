@@ -97,10 +97,11 @@ def test_several_images_of_an_example_are_chosen_by_extension(tmp_path):
 def test_an_index_is_made_once_and_again_when_the_file_changes(tmp_path, indices, monkeypatch):
   path = write(tmp_path / "a.tar", pairs(0, 3), format=tarfile.PAX_FORMAT)
   first = open_source(f"wds:{path}")
-  with monkeypatch.context() as patch:
-    patch.setattr(webdataset, "_made", None)
-    again = open_source(f"wds:{path}")
-    assert (again.identity, again[2]) == (first.identity, first[2])
+  before = path.stat()
+  path.write_bytes(b"no header".ljust(512) + path.read_bytes()[512:])  # which is not read again
+  os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+  again = open_source(f"wds:{path}")
+  assert (again.identity, again[2]) == (first.identity, first[2])
   write(path, pairs(2, 3))
   with pytest.raises(ChangedError, match=r"a\.tar\" was changed or removed after it was opened"):
     first[0]
@@ -130,8 +131,6 @@ def test_what_is_no_example_is_told(tmp_path):
   )
   write(tmp_path / "1.tar", [])
   assert '1 files have no examples ("' in open_source(f"wds:{tmp_path}/{{0..1}}.tar").notes[1]
-  with pytest.raises(SourceError, match="hold no examples with images"):
-    open_source(f"wds:{tmp_path}/1.tar")
 
 
 def test_links_lead_to_the_members_that_hold_the_bytes(tmp_path):
@@ -153,21 +152,6 @@ def test_links_lead_to_the_members_that_hold_the_bytes(tmp_path):
     assert reason in note
 
 
-def test_keys_with_dots(tmp_path):
-  members = [("a.1.jpg", b"1"), ("a.1.cls", b"x"), ("a.2.jpg", b"2"), ("a.2.cls", b"x")]
-  for kept, message in ((members, "several images of 'a'"), (members[:2], "no label of 'a'")):
-    path = write(tmp_path / f"{len(kept)}.tar", kept)
-    with pytest.raises(SourceError, match=f"{message}.*a key ends at the first dot"):
-      open_source(f"wds:{path}")
-
-
-def test_vectors_of_zeros_and_ones_are_no_lists_of_classes(tmp_path):
-  for label, image in ((b'{"label": [0, 1, 0]}', b"1"), (b'{"label": [true, true]}', b"2")):
-    members = [("0.jpg", image), ("0.json", label)]
-    with pytest.raises(SourceError, match=r"wds:.*a\.tar\": row 0 .*multi-hot"):
-      open_source(f"wds:{write(tmp_path / 'a.tar', members)}")
-
-
 @pytest.mark.parametrize("cut", [100, 512, 700, 1536, 2048, 2100])
 def test_a_file_that_is_cut_off_is_refused(tmp_path, cut):
   path = write(tmp_path / "a.tar", pairs(0, 2))
@@ -176,35 +160,45 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path, cut):
     open_source(f"wds:{path}")
 
 
-def test_a_damaged_header_is_not_the_end(tmp_path):
-  path = write(tmp_path / "a.tar", pairs(0, 4))
-  data = bytearray(path.read_bytes())
-  data[2 * 1024 + 3] ^= 1  # the name of the third member
-  path.write_bytes(data)
-  with pytest.raises(SourceError, match="at byte 2048 is neither a member nor"):
-    open_source(f"wds:{path}")
+DOTS = [("a.1.jpg", b"1"), ("a.1.cls", b"x"), ("a.2.jpg", b"2"), ("a.2.cls", b"x")]
+VECTORS = b'{"label": [0, 1, 0]}', b'{"label": [true, true]}'
+
+
+@pytest.mark.parametrize(
+  ("members", "message"),
+  [
+    ([("a.jpg", b"1"), ("a.JPG", b"2")], "has the member 'a.JPG' twice"),
+    ([("a.jpg", b"1"), ("a.txt", b"cat")], r"no label of 'a', which has \['jpg', 'txt'\]"),
+    (DOTS, "several images of 'a'.*a key ends at the first dot"),
+    (DOTS[:2], "no label of 'a'.*a key ends at the first dot"),
+    *(([("0.jpg", b"1"), ("0.json", one)], r"a\.tar\": row 0 .*multi-hot") for one in VECTORS),
+    ([], "hold no examples with images"),
+  ],
+)
+def test_wrong_members(tmp_path, members, message):
+  with pytest.raises(SourceError, match=message):
+    open_source(f"wds:{write(tmp_path / 'a.tar', members)}")
 
 
 def test_wrong_files(tmp_path):
-  twice = write(tmp_path / "twice.tar", [("a.jpg", b"1"), ("a.JPG", b"2")])
-  unlabelled = write(tmp_path / "unlabelled.tar", [("a.jpg", b"1"), ("a.txt", b"cat")])
-  packed = tmp_path / "x.tar.gz"
-  with tarfile.open(packed, "w:gz") as tar:
-    tar.add(twice)
+  damaged = write(tmp_path / "damaged.tar", pairs(0, 4))
+  data = bytearray(damaged.read_bytes())
+  data[2 * 1024 + 3] ^= 1  # the name of the third member
+  damaged.write_bytes(data)
+  with tarfile.open(tmp_path / "x.tar.gz", "w:gz") as tar:
+    tar.add(damaged)
   os.mkfifo(tmp_path / "fifo.tar")
-  for path, message in (
-    (twice, "^[^:]* has the member 'a.JPG' twice"),
-    (unlabelled, r"^[^:]* has no label of 'a', which has \['jpg', 'txt'\]; name the extension"),
-    (packed, "cannot be read as a tar file: .*; unpack compression first"),
-    (tmp_path / "fifo.tar", "cannot be read as a tar file: .*FIFO"),
-    (tmp_path / "{0..2}.tar", r'3 of the 3 files of .* do not exist, the first is ".*/0\.tar"'),
-    (tmp_path / "indices2", "1 of the 1 files of"),
+  (tmp_path / "empty").mkdir()
+  for name, message in (
+    ("damaged.tar", "at byte 2048 is neither a member nor"),
+    ("x.tar.gz", "cannot be read as a tar file: .*; unpack compression first"),
+    ("fifo.tar", "cannot be read as a tar file: .*FIFO"),
+    ("{0..2}.tar", r'3 of the 3 files of .* do not exist, the first is ".*/0\.tar"'),
+    ("gone", "1 of the 1 files of"),
+    ("empty", r"has no \*\.tar files"),
   ):
     with pytest.raises(SourceError, match=message):
-      open_source(f"wds:{path}")
-  (tmp_path / "empty").mkdir()
-  with pytest.raises(SourceError, match=r"has no \*\.tar files"):
-    open_source(f"wds:{tmp_path}/empty")
+      open_source(f"wds:{tmp_path}/{name}")
 
 
 def test_an_index_is_of_the_file_that_was_named(tmp_path, indices, monkeypatch):

@@ -33,6 +33,11 @@ def small():
 """
 
 
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+
+
 def written(path, text):
   path.write_text(text)
   return str(path)
@@ -157,8 +162,7 @@ def test_wrong_cells_are_named_before_anything_starts(tmp_path, settings, parts,
     ("resolution", "small", "data.image_size=8"),
   ],
 )
-def test_the_command_line_cannot_set_what_runs_differ_in(name, scale, override, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
+def test_the_command_line_cannot_set_what_runs_differ_in(name, scale, override):
   study = loading.load(f"configs/studies/{name}.py", scale)
   key = override.partition("=")[0]
   with pytest.raises(ConfigError, match=f"--config.{key} is set by the study itself"):
@@ -264,33 +268,28 @@ def halves(tmp_path):
 
 
 RATES = ({"schedule.learning_rate": 1e-3}, {"schedule.learning_rate": 3e-3})
+APART = dict(data__train=("first", "[:60%]"), evaluate__test=("first", "[60%:80%]"))
 
 
-def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
-  apart = dict(data__train=("first", "[:60%]"), evaluate__test=("first", "[60%:80%]"))
-  assert checked(tmp_path, halves(**apart), data=True)
-  message = "cell 'one': .*test/cat/0.png"
+def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves):
+  assert checked(tmp_path, halves(**APART), data=True)
   for leak in (
-    halves(**apart | dict(evaluate__test=("test", ""))),
-    halves(**apart | dict(data__train=("test", ""))),
-    halves(**apart, score=Score("second/5shot")),
+    halves(**APART | dict(evaluate__test=("test", ""))),
+    halves(**APART | dict(data__train=("test", ""))),
+    halves(**APART, score=Score("second/5shot")),
   ):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=r"cell 'one': .*test/cat/0\.png"):
       checked(tmp_path, leak, data=True)
 
 
-def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, halves, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
-  apart = dict(data__train=("first", "[:60%]"), evaluate__test=("first", "[60%:80%]"))
-
+def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, halves):
   def started(seen):
     known = (Trained(Dataset(f"folder:{tmp_path / seen}"), ""),)
     card.write(tmp_path / f"{seen}.npz.json", card.Card(image_size=28, trained_on=known))
     (tmp_path / f"{seen}.npz").touch()
     return {"init_from": str(tmp_path / f"{seen}.npz")}
 
-  good, bad = (halves(**apart, start=started(seen)) for seen in ("train", "test"))
+  good, bad = (halves(**APART, start=started(seen)) for seen in ("train", "test"))
   assert checked(tmp_path, good, data=True)
   (cell,), (other,) = good.cells, bad.cells
   other = dataclasses.replace(other, label="other", factors={"model": "other"})
@@ -300,9 +299,8 @@ def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, h
     checked(tmp_path, both, data=True)
 
 
-def test_no_trial_scores_what_the_run_before_it_was_trained_on(tmp_path, halves, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
-  study = halves(data__train=("first", "[:60%]"), evaluate__test=("first", "[60%:80%]"))
+def test_no_trial_scores_what_the_run_before_it_was_trained_on(tmp_path, halves):
+  study = halves(**APART)
   source = {"evaluate.test.source": f"folder:{tmp_path / 'first'}"}
 
   def scoring(split, **allowed):
@@ -316,8 +314,7 @@ def test_no_trial_scores_what_the_run_before_it_was_trained_on(tmp_path, halves,
   assert checked(tmp_path, scoring("[:20%]", **{"data.allow_overlap": True}), data=True)
 
 
-def test_every_candidate_is_kept_apart_not_the_first_alone(tmp_path, halves, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
+def test_every_candidate_is_kept_apart_not_the_first_alone(tmp_path, halves):
   half, more, most = ({"data.train.split": f"[:{share}%]"} for share in (50, 60, 80))
   held_out = {"evaluate.test.split": "[60%:80%]"}
   assert checked(tmp_path, halves((half, more), held_out), data=True)

@@ -112,14 +112,6 @@ def test_pre_training_on_jft_is_as_long_as_table_5_says():
   assert found == 5
 
 
-def test_fine_tuning_on_imagenet_chooses_on_images_that_pre_training_has_not_seen():
-  for cell in of("data_size").cells:
-    if cell.factors["pretraining"] == "ImageNet" and cell.factors["task"] == "ImageNet":
-      before, held_out = cell.stage.after, cell.stage.choice.held_out
-      assert before.settings["data.train.split"] == held_out["data.train.split"]
-      assert before.settings["evaluate.val.split"] == held_out["evaluate.test.split"]
-
-
 def test_sgd_at_the_small_scale_has_the_settings_of_bit():
   bit = recipes.load("configs/resnet_sgd.py:R50x1,jft")
   stages = [cell.stage.after for cell in of("optimizer", "small").cells]
@@ -180,13 +172,24 @@ def test_positions_are_interpolated_or_new_and_nothing_else(scale, sides):
   assert [side / sides[0] for side in sides] == [1, 1.5, 2]
 
 
-def test_trials_score_images_that_no_run_before_them_has_seen():
-  """At the paper's scale both runs are on ImageNet."""
-  for cell in of("resolution").cells:
-    held_out = cell.stage.choice.held_out
-    before = cell.stage.after
-    assert before.settings["data.train.split"] == held_out["data.train.split"] == "train[:99%]"
-    assert held_out["evaluate.test.split"] == "train[99%:]"
+BEFORE, SCORED_BEFORE = {"data.train.split": "train[:99%]"}, {"evaluate.val.split": "train[99%:]"}
+
+
+@pytest.mark.parametrize(
+  ("name", "factors", "before"),
+  [
+    ("data_size", {"pretraining": "ImageNet", "task": "ImageNet"}, BEFORE | SCORED_BEFORE),
+    ("resolution", {}, BEFORE),
+  ],
+)
+def test_trials_score_images_that_no_run_before_them_has_seen(name, factors, before):
+  """Where both runs are on ImageNet."""
+  some = [cell.stage for cell in of(name).cells if factors.items() <= cell.factors.items()]
+  assert some
+  for stage in some:
+    assert before.items() <= stage.after.settings.items()
+    held_out = BEFORE | {"evaluate.test.split": "train[99%:]"}
+    assert held_out.items() <= stage.choice.held_out.items()
 
 
 SCALES = {"small": ((4, 64, 128, 7), 28, 16), "paper": ((8, 1024, 2048, 32), 224, 64)}
@@ -245,8 +248,7 @@ def test_every_task_is_beside_its_figure_of_table_9():
 def test_small_tasks_differ_in_their_data_alone():
   by_model = {}
   for cell in of("vtab", "small").cells:
-    flags = [f"--config.{key}={value}" for key, value in cell.stage.settings.items()]
-    config = c.to_dict(recipes.resolve(cell.stage.recipe, flags))
+    config = c.to_dict(config_of(cell.stage))
     assert config["data"]["train"]["subset"] == 1000
     assert not config["data"]["flip"]  # a digit would become another
     del config["data"], config["evaluate"], config["model"]["num_classes"]
@@ -254,3 +256,27 @@ def test_small_tasks_differ_in_their_data_alone():
   assert len(by_model) == 3
   for fashion, digits in by_model.values():
     assert fashion == digits
+
+
+PIECES = {
+  "with sine-cosine positions": ["model.positions"],
+  "with mean pooling": ["model.pool"],
+  "with RandAugment": ["data.augment"],
+  "with MixUp": ["objective.mixup"],
+  "with CutMix": ["objective.cutmix"],
+  "with stochastic depth": ["model.stochastic_depth"],
+}
+
+
+def test_each_cell_of_augmentation_has_one_piece_more_than_the_plain_one():
+  study, configs = of("augmentation", "small"), {}
+  assert len(jobs.of_study(study)) == 3 * 8 * 3
+  for cell in study.cells:
+    configs[cell.factors["images"], cell.factors["recipe"]] = c.to_dict(config_of(cell.stage))
+  every = sorted(key for keys in PIECES.values() for key in keys)
+  for images in (1000, 10_000):
+    plain = configs[images, "plain"]
+    assert plain["data"]["train"]["subset"] == images
+    for name, keys in {**PIECES, "all": every}.items():
+      lines = c.recorded.differences(plain, configs[images, name])
+      assert sorted(line.partition(":")[0].removeprefix("config.") for line in lines) == keys

@@ -33,7 +33,7 @@ def finished(tmp_path, monkeypatch):
   (tmp_path / "paper.csv").write_text("dropout,accuracy\n0.0,0.75\n")
   published = Paper(str(tmp_path / "paper.csv"), "accuracy", "a table of the paper")
   stub.Runs(monkeypatch, score=lambda one: WORTH[one.seed] - one.model.dropout)
-  some = stub.study(0.0, 0.1, seeds=3, paper=published)
+  some = stub.study(0.0, 0.1, seeds=3, paper=published, means=(("dropout",),))
   stub.done(tmp_path / "study", some)
   return tmp_path / "study", some
 
@@ -65,6 +65,20 @@ def test_means_and_deviations(finished):
   assert "| 0.7500 |" in page
   assert "a table of the paper" in page
   assert "missing" not in page
+  assert "Mean over dropout, with the deviation of this mean over seeds:" in page
+  assert "| 0.6167 ± 0.2082 | 3 |" in page
+
+
+def scored_before(monkeypatch, line):
+  """Runs have an evaluation before the last one: `line` of the accuracy of the last one."""
+  finish = stub.finish
+
+  def longer(folder, config, top1):
+    finish(folder, config, top1)
+    path = folder / "metrics.jsonl"
+    path.write_text(json.dumps(line(top1)) + "\n" + path.read_text())
+
+  monkeypatch.setattr(stub, "finish", longer)
 
 
 def drawn(monkeypatch, folder, some, found, curves=()):
@@ -133,14 +147,7 @@ def test_a_measured_column_has_a_panel_of_its_own_and_its_mean_for_each_cell(tmp
 def test_curves_over_training_come_from_curves_csv(tmp_path, monkeypatch):
   """Each epoch is a point: the mean over the seeds of the evaluations there."""
   stub.Runs(monkeypatch, score=lambda one: WORTH[one.seed])
-  finish = stub.finish
-
-  def longer(folder, config, top1):
-    finish(folder, config, top1)
-    path = folder / "metrics.jsonl"
-    path.write_text(f'{{"step": 5, "test/top1": {top1 / 2}}}\n' + path.read_text())
-
-  monkeypatch.setattr(stub, "finish", longer)
+  scored_before(monkeypatch, lambda top1: {"step": 5, "test/top1": top1 / 2})
   drawing = Drawing(x="epoch", by="cell")
   some = dataclasses.replace(stub.study(0.0, seeds=3), drawing=drawing)
   stub.done(tmp_path, some)
@@ -167,7 +174,20 @@ def test_a_score_that_is_not_a_number_is_shown(tmp_path, monkeypatch):
 
 def test_factors_of_any_text_are_one_line_of_the_page_and_read_back(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
-  odd = [None, "a|b", "line\nbreak", "a\rreturn", "<b>", "*a*", ""]
+  shown_as = {
+    None: "None",
+    "a|b": r"a\|b",
+    "line\nbreak": r"line\\nbreak",
+    "a\rreturn": r"a\\rreturn",
+    "<b>": r"\<b>",
+    "*a*": r"\*a\*",
+    "_x_": r"\_x\_",
+    "weight_decay": "weight_decay",
+    "a~b": r"a\~b",
+    "&amp;": r"\&amp;",
+    "": "",
+  }
+  odd = list(shown_as)
   (cell,) = stub.study(0.0, choice=Choice()).cells
   cells = [dataclasses.replace(cell, label=f"{n}", factors={"f": v}) for n, v in enumerate(odd)]
   some = dataclasses.replace(stub.study(0.0, seeds=1), cells=cells, drawing=Drawing(x="f"))
@@ -175,7 +195,7 @@ def test_factors_of_any_text_are_one_line_of_the_page_and_read_back(tmp_path, mo
   assert [row["f"] for row in results.read_rows(tmp_path / "results.csv")] == ["None", *odd[1:]]
   page = (tmp_path / report.PAGE).read_text()
   shown = re.findall(r"^\| (.*) \| 0.5000 \| 1 \|$", page, flags=re.MULTILINE)
-  assert shown == ["None", r"a\|b", r"line\\nbreak", r"a\\rreturn", r"\<b>", r"\*a\*", ""]
+  assert shown == list(shown_as.values())
 
 
 def test_stages_of_one_name_keep_their_settings_and_choices(tmp_path, monkeypatch):
@@ -195,14 +215,7 @@ def test_stages_of_one_name_keep_their_settings_and_choices(tmp_path, monkeypatc
 def test_the_best_of_all_evaluations(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   some = stub.study(0.0, seeds=1, score=Score("test/loss", "best", "smaller"))
-  finish = stub.finish
-
-  def longer(folder, config, top1):
-    finish(folder, config, top1)
-    path = folder / "metrics.jsonl"
-    path.write_text('{"step": 4, "test/loss": 0.25, "test/top1": 0.5}\n' + path.read_text())
-
-  monkeypatch.setattr(stub, "finish", longer)
+  scored_before(monkeypatch, lambda _: {"step": 4, "test/loss": 0.25, "test/top1": 0.5})
   _, (line,) = stub.done(tmp_path, some)
   assert line.mean == 0.25
 
@@ -272,12 +285,3 @@ def test_means_over_a_factor_need_all_of_its_cells(tmp_path):
   (both,) = report.means(cells[:4], found, ("task", "model"))
   assert (both.factors, both.seeds) == ({}, 2)
   assert both.mean == pytest.approx(scores[:4, [0, 2]].mean())
-
-
-def test_means_are_tables_of_the_page(tmp_path, monkeypatch):
-  stub.Runs(monkeypatch, score=lambda one: WORTH[one.seed] - one.model.dropout)
-  some = stub.study(0.0, 0.1, seeds=3, means=(("dropout",),))
-  stub.done(tmp_path, some)
-  page = (tmp_path / report.PAGE).read_text()
-  assert "Mean over dropout, with the deviation of this mean over seeds:" in page
-  assert "| 0.6167 ± 0.2082 | 3 |" in page
