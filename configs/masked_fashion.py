@@ -19,8 +19,8 @@ from vit_jax.config import (
   to_config_dict,
 )
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.evaluation.reconstruction import Reconstruction
-from vit_jax.learning.masked_patches import Masked
+from vit_jax.extras.masked_patches.objective import Masked
+from vit_jax.extras.masked_patches.reconstruction import Reconstruction
 from vit_jax.learning.optimizers.adam import Adam
 
 

@@ -8,6 +8,6 @@ as much as on JFT-300M, where fine-tuning on ImageNet then gives 79.9%; it does 
 steps. Not run here: it needs a pod.
 """
 
-from vit_jax.recipes.masked import masked
+from vit_jax.extras.masked_patches.recipe import masked
 
 get_config = masked("ViT-B/16", "imagenet", length="100k")

@@ -11,6 +11,6 @@ The paper's result after fine-tuning on ImageNet: 79.9%, 2% above training from 
 JFT-300M is not public. Not run here: it needs a pod.
 """
 
-from vit_jax.recipes.masked import masked
+from vit_jax.extras.masked_patches.recipe import masked
 
 get_config = masked("ViT-B/16", "jft", length="1m")

@@ -171,7 +171,7 @@ def import_slow_ones():
     "sklearn.datasets",
     "sklearn.model_selection",
     "vit_jax.evaluation.evaluate",
-    "vit_jax.storage.events",
+    "vit_jax.storage.metrics_log",
     "vit_jax.launch",
   ):
     importlib.import_module(name)

@@ -5,8 +5,7 @@ import dataclasses
 import jax
 
 from vit_jax import config as c
-from vit_jax.config.facts import Labels
-from vit_jax.config.fields import is_auto
+from vit_jax.config.fields import Labels, is_auto
 from vit_jax.config.resolve import left_to_rule, resolve, value_of, with_value
 from vit_jax.training import checks, facts
 from vit_jax.training import run as runs

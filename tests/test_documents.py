@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from tests.pages import blocks
-from vit_jax.config.page import keys
+from vit_jax.extras.settings_page import keys
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = {

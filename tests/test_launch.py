@@ -14,7 +14,7 @@ from vit_jax import launch, recipes
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
-from vit_jax.process.signals import StopRequest
+from vit_jax.process.console import StopRequest
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import init_from, start
 

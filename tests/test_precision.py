@@ -11,7 +11,7 @@ import pytest
 
 from vit_jax.evaluation import few_shot, nearest_neighbours
 from vit_jax.extras.inspection import maps
-from vit_jax.learning import corruption
+from vit_jax.extras.masked_patches import corruption
 
 
 class Pixels:

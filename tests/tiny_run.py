@@ -11,7 +11,7 @@ from vit_jax import launch
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.process.signals import StopRequest
+from vit_jax.process.console import StopRequest
 
 CONFIG = resolved.config(
   batch_size=32,

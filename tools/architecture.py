@@ -11,8 +11,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path
 from vit_jax.process import console
 from vit_jax.storage import files
 

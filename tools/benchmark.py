@@ -17,9 +17,8 @@ All need `pip install .[benchmark]` and take minutes. Run nothing else at the sa
 
 import importlib
 
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.process import console, huge_pages, json_text
+from vit_jax.config.tool_flags import ToolFlags, ending
+from vit_jax.process import console, machine, text
 from vit_jax.process.text import aligned, cells
 
 # The module of tools/benchmarks for each WHAT.
@@ -58,12 +57,12 @@ def main(arguments: list[str] | None = None):
   with ending("benchmark"):
     rows = importlib.import_module(f"benchmarks.{MEASURES[args.what]}").measure()
   if args.format == "json":
-    print(json_text.written(rows))
+    print(text.json_text(rows))
   else:
     print(table(rows))
 
 
 if __name__ == "__main__":
-  huge_pages.ask_for_huge_pages()
+  machine.ask_for_huge_pages()
   console.of_tool()
   main()

@@ -15,8 +15,7 @@ from tqdm import tqdm
 
 from vit_jax import recipes
 from vit_jax.config import Config, ConfigError
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags
+from vit_jax.config.tool_flags import ToolFlags, ending, folder
 from vit_jax.process import console
 
 

@@ -26,9 +26,8 @@ import sys
 
 from compiled import absent
 from vit_jax import recipes
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.process import console, exit_status, json_text
+from vit_jax.config.tool_flags import ToolFlags, ending
+from vit_jax.process import console, text
 
 
 def flags() -> ToolFlags:
@@ -64,12 +63,12 @@ def main(arguments: list[str] | None = None):
     config = decided(asked, before_devices(asked))
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)
   if args.format == "json":
-    print(json_text.written(row))
+    print(text.json_text(row))
   else:
     print(words.table(row))
   if not row["fits"]:
-    sys.exit(exit_status.FAILED)
-  sys.exit(exit_status.DONE)
+    sys.exit(console.FAILED)
+  sys.exit(console.DONE)
 
 
 if __name__ == "__main__":

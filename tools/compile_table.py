@@ -14,9 +14,8 @@ instead of 144 s, with the same result.
 from compiled import absent, compiled_on_gpus, compiled_recipes
 from compiled.table import Row, Table
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, whole
-from vit_jax.process import console, exit_status
+from vit_jax.config.tool_flags import ToolFlags, ending, whole
+from vit_jax.process import console
 from vit_jax.storage import files
 
 TABLES = {"tpu": compiled_recipes.TABLE, "gpu": compiled_on_gpus.TABLE}
@@ -72,7 +71,7 @@ def main(arguments: list[str] | None = None):
       print(f"{count}/{len(pairs)} {made}", flush=True)
   if count < len(pairs):
     missing = f"{len(pairs) - count} of {len(pairs)} rows are missing: see above."
-    console.leave(missing, exit_status.FAILED, "compile_table")
+    console.leave(missing, console.FAILED, "compile_table")
 
 
 if __name__ == "__main__":

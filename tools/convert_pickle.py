@@ -17,8 +17,7 @@ import types
 import zipfile
 
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, anywhere
+from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder
 from vit_jax.process import console
 from vit_jax.process.text import one_line
 

@@ -28,9 +28,8 @@ import csv
 import io
 
 from vit_jax import config, recipes
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, whole
-from vit_jax.process import console, json_text
+from vit_jax.config.tool_flags import ToolFlags, ending, whole
+from vit_jax.process import console, text
 from vit_jax.process.text import aligned, cells
 
 # Key of a row: (heading in the table, format).
@@ -102,7 +101,7 @@ def as_table(rows: list[dict]) -> str:
 
 def as_json(rows: list[dict]) -> str:
   """A list of objects; unknown values are null."""
-  return json_text.written(rows)
+  return text.json_text(rows)
 
 
 def as_csv(rows: list[dict]) -> str:

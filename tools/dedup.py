@@ -24,8 +24,7 @@ flags to Beam: --direct_running_mode=multi_processing --direct_num_workers=0 use
 import json
 
 from vit_jax.config import ConfigError, Data, Dataset
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, path, whole
 from vit_jax.process import console
 from vit_jax.process.text import one_line, quoted
 

@@ -12,8 +12,7 @@ be written; 1 the weights are damaged or do not fit the format, or --verify foun
 """
 
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, anywhere, whole
+from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder, whole
 from vit_jax.process import console
 from vit_jax.process.text import one_line
 

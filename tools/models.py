@@ -8,8 +8,7 @@ Exit status: 0 done; 2 wrong usage, or the folder cannot be written to; 1 the di
 import csv
 import pathlib
 
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path
 from vit_jax.process import console
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -85,13 +84,13 @@ def table(headings: list[str], rows: list[list[str]]) -> list[str]:
 def size_row(name: str, accuracies: dict[str, list[str]]) -> list[str]:
   """A model's name, parameters, GFLOPs and tokens, and its accuracies in the paper."""
   from vit_jax import models
-  from vit_jax.models import flops, requirements
+  from vit_jax.models import family, vit_costs
 
   module = models.create(name, num_classes=CLASSES)
   if hasattr(module, "scan"):
     module = models.create(name, num_classes=CLASSES, scan=True)  # is traced in a tenth of the time
-  sides = [requirements.largest_side(module, side, name) for side in SIDES]
-  parameters = sum(flops.by_part(module.parameter_shapes(sides[0])).values())
+  sides = [family.largest_side(module, side, name) for side in SIDES]
+  parameters = sum(vit_costs.by_part(module.parameter_shapes(sides[0])).values())
   gflops = [f"{2 * module.macs(side, side) / 1e9:,.1f}" for side in sides]
   tokens = [""] * len(sides)
   if hasattr(module, "depth"):

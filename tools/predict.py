@@ -13,9 +13,8 @@ import sys
 import tqdm
 
 from vit_jax.config import Data, RunError
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.process import console, exit_status
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.process import console
 from vit_jax.process.text import one_line
 
 FORMATS = ("text", "csv", "json")
@@ -80,7 +79,7 @@ def predicted(args) -> list:
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
     return list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
   except (RunError, ValueError, OSError) as error:
-    console.leave(str(error), exit_status.WRONG_USAGE, "predict")
+    console.leave(str(error), console.WRONG_USAGE, "predict")
 
 
 def show(done: list, output: pathlib.Path | None, form: str):
@@ -104,7 +103,7 @@ def show(done: list, output: pathlib.Path | None, form: str):
   )
   words = [f"{count} of {len(done)} images {reason}" for count, reason in reasons if count]
   if words:
-    console.leave(f"{', and '.join(words)}.", exit_status.FAILED, "predict")
+    console.leave(f"{', and '.join(words)}.", console.FAILED, "predict")
 
 
 if __name__ == "__main__":

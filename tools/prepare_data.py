@@ -22,8 +22,7 @@ import os
 from tqdm import tqdm
 
 from vit_jax.config import Data
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
 from vit_jax.process import console
 
 DATA_DIR = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"

@@ -13,8 +13,7 @@ Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be n
 """
 
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, anywhere
+from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder
 from vit_jax.process import console
 from vit_jax.process.text import one_line
 

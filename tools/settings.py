@@ -5,9 +5,8 @@ python tools/settings.py --output docs/settings.md
 Exit status: 0 done; 2 wrong usage, or the folder cannot be written to; 1 the disk fails.
 """
 
-from vit_jax.config.page import page
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path
+from vit_jax.extras.settings_page import page
 from vit_jax.process import console
 
 

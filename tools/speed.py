@@ -30,9 +30,8 @@ from argparse import Namespace
 
 from compiled import absent
 from vit_jax.config import ConfigError, RunError
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.process import console, huge_pages, json_text
+from vit_jax.config.tool_flags import ToolFlags, ending, path, whole
+from vit_jax.process import console, machine, text
 from vit_jax.process.text import command
 
 MODELS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14", "R50x1", "R50x2", "R152x2")
@@ -144,7 +143,7 @@ def measure(args: Namespace):
     results.write(folder, trials, origin, again)
   lines = results.lines(trials)
   if args.format == "json":
-    print(json_text.written([dataclasses.asdict(line) for line in lines]))
+    print(text.json_text([dataclasses.asdict(line) for line in lines]))
   else:
     print(results.table(lines))
   if failed:
@@ -182,6 +181,6 @@ def main(arguments: list[str] | None = None):
 
 
 if __name__ == "__main__":
-  huge_pages.ask_for_huge_pages()
+  machine.ask_for_huge_pages()
   console.of_tool()
   main()

@@ -25,8 +25,7 @@ failed, or anything else.
 import dataclasses
 import pathlib
 
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, whole
 from vit_jax.extras.experiments.studies import command, loading
 from vit_jax.process import console
 

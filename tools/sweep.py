@@ -30,8 +30,7 @@ from argparse import Namespace
 
 from vit_jax.config import ConfigError
 from vit_jax.config.default_workdir import readable
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, whole
 from vit_jax.extras.experiments import sweep
 from vit_jax.extras.experiments.studies import Study, command, transfer
 from vit_jax.process import console

@@ -29,9 +29,8 @@ import tqdm
 
 from vit_jax import recipes
 from vit_jax.config import ConfigError, Data, RunError
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.process import console, exit_status, json_text
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.process import console, text
 from vit_jax.process.text import one_line
 
 COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24, "augment": 8}
@@ -125,7 +124,7 @@ def shown(args, settings: list[str]):
     with tqdm.tqdm(total=len(images), unit="image", disable=not sys.stderr.isatty()) as bar:
       return of_weights(look(model, images, bar.update, **own_options(args)), model)
   except (RunError, ValueError, OSError) as error:
-    console.leave(str(error), exit_status.WRONG_USAGE, "visualize")
+    console.leave(str(error), console.WRONG_USAGE, "visualize")
 
 
 def of_weights(shown, model):
@@ -190,7 +189,7 @@ def main(arguments: list[str] | None = None):
 
     written = write(shown(args, settings), args.output)
   if args.format == "json":
-    print(json_text.written(written))
+    print(text.json_text(written))
     return
   print(written["text"])
   print(one_line(f"Written: {', '.join(written['pictures'][-3:] + written['numbers'])}"))

@@ -29,8 +29,7 @@ import functools
 from argparse import Namespace
 
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, whole
 from vit_jax.extras.experiments import vtab
 from vit_jax.extras.experiments.studies import Study, command
 from vit_jax.process import console

@@ -3,11 +3,11 @@
 
 def load(source, image_size: int = 0, *, average: bool = True):
   """A model that predicts: `vit_jax.inference.load`, which documents the arguments."""
-  from vit_jax.process import variables
+  from vit_jax.process import program
 
-  variables.check_libraries()
-  variables.check_jax()
-  with variables.said_of_devices():
+  program.check_libraries()
+  program.check_jax()
+  with program.said_of_devices():
     import jax  # late: the command line does without
 
     from vit_jax import inference

@@ -12,27 +12,25 @@ from vit_jax.config.fields import is_auto, switched_on
 from vit_jax.config.resolve import Facts, check_known, resolve
 from vit_jax.data import identity
 from vit_jax.data.batches import Reader
-from vit_jax.devices import comparison, sharding
 from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
-from vit_jax.process import variables
-from vit_jax.process.retry import Retry
-from vit_jax.process.signals import StopRequest
+from vit_jax.process import program
+from vit_jax.process.console import StopRequest
 from vit_jax.registry import CALLBACKS
 from vit_jax.storage import checkpoint, files, workdir
+from vit_jax.storage.base import Retry
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, fingerprint, init_from, memory, pace, start, steps
+from vit_jax.training import checks, fingerprint, init_from, pace, start, steps
 from vit_jax.training import facts as run_facts
 from vit_jax.training import run as runs
-from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
-from vit_jax.training.checkpointing import Checkpointing
+from vit_jax.training.callbacks import Checkpointing, Evaluation, Metrics, Profile, Session
 from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.facts import LATER
 from vit_jax.training.init_from import Initial
@@ -88,7 +86,7 @@ def launch(
       "--no-average --source=RUN --output=FILE."
     )
   with fingerprint.refusal_told(config, hosts):
-    variables.check_jax()
+    program.check_jax()
     recorded = start.read_recorded(folder)
     asked = start.as_begun(config, recorded)
     config, data, facts = open_run(asked, recorded, hosts)
@@ -138,7 +136,7 @@ def make_run(
     return runs.make(config, data, step=recorded.step, images=recorded.images.images)
 
   initial = None
-  with comparison.told("weights", seconds=asked.stall_seconds):
+  with joining.told("weights", seconds=asked.stall_seconds):
     facts = {**facts, **run_facts.of_devices()}
     config = resolve(asked, facts, recorded.config)
     run = make(config)
@@ -152,14 +150,14 @@ def make_run(
     if initial:
       weights = fingerprint.of_weights(initial.params)
     weights |= fingerprint.of_settings(config)
-    comparison.compare("weights", weights, seconds=config.stall_seconds)
+    joining.compare_processes("weights", weights, seconds=config.stall_seconds)
   if recorded.new:
     new = set(flatten(run.abstract.params))
     if initial:
       new -= flatten(initial.params).keys()
     config.optimizer.check_start(config, new)
   if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them
-    facts["parts"] = lambda _: memory.fewest_parts(config, make)
+    facts["parts"] = lambda _: pace.fewest_parts(config, make)
     run = make(resolve(asked, facts, recorded.config))
   if is_auto(asked.duration) or asked.batch_size == AUTO:
     run = dataclasses.replace(run, seconds=pace.expected_seconds(run))
@@ -262,7 +260,7 @@ def record(run: Run, folder: Path):
     with workdir.writing(folder):
       workdir.write_config(folder, to_dict(run.config))
       files.write_text(
-        folder / workdir.PARAMETERS, sharding.parameter_table(flatten(run.abstract.params))
+        folder / workdir.PARAMETERS, meshes.parameter_table(flatten(run.abstract.params))
       )
 
 
@@ -271,7 +269,7 @@ def launch_evaluation(
 ):
   """Evaluates; needs neither training data nor a length of training."""
   with fingerprint.refusal_told(config, hosts):
-    variables.check_jax()
+    program.check_jax()
     place = str(folder) if checkpoint.available(folder) else config.init_from
     config = resolve(config, run_facts.of_evaluation(place))
     config = evaluated_model.anew(config, given)
@@ -290,14 +288,14 @@ def launch_evaluation(
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   facts = run_facts.of_devices()
-  with comparison.told("weights", seconds=config.stall_seconds):
+  with joining.told("weights", seconds=config.stall_seconds):
     scored = evaluated_model.read_evaluated(
       config, evaluations, folder, given, facts, average=average
     )
   if jax.process_count() > 1:
     weights = fingerprint.of_weights(scored.params)
     weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
-    comparison.compare("weights", weights, seconds=config.stall_seconds)
+    joining.compare_processes("weights", weights, seconds=config.stall_seconds)
   reader = reader_of(scored.settings)
   evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
   if jax.process_index() == 0:

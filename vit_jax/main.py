@@ -11,11 +11,11 @@ interrupted by a second Ctrl-C, or by the first one before there was anything to
 else.
 """
 
-from vit_jax.process import console, exit_status, huge_pages, limits, signals, variables
+from vit_jax.process import console, machine, program
 
-_STOP = signals.StopRequest()
+_STOP = console.StopRequest()
 if __name__ == "__main__":  # before the imports below, which are slow
-  huge_pages.ask_for_huge_pages()
+  machine.ask_for_huge_pages()
   console.set_up()
   _STOP.listen()
 
@@ -67,7 +67,7 @@ def folder_of(recipe: str) -> Path:
       print(line, flush=True)
   else:
     folder = path_of(_WORKDIR.value)
-  if refusal := limits.refusal(folder):
+  if refusal := machine.refusal(folder):
     raise ConfigError(refusal)
   return folder
 
@@ -104,14 +104,14 @@ def main(command: command_line.CommandLine):
       write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
     folder = folder_of(command.recipe)
-    if not files.exists(folder) and (line := huge_pages.in_words()):  # a new run
+    if not files.exists(folder) and (line := machine.huge_pages_in_words()):  # a new run
       print(line, flush=True)
-    variables.check_libraries()
+    program.check_libraries()
     from vit_jax import launch
     from vit_jax.devices.hosts import Hosts
 
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-    with variables.said_of_devices():
+    with program.said_of_devices():
       finished = launch.launch(
         command.config,
         folder,
@@ -123,22 +123,22 @@ def main(command: command_line.CommandLine):
         average=not _NO_AVERAGE.value,
       )
   except ConfigError as error:
-    console.leave(str(error), exit_status.WRONG_USAGE)
+    console.leave(str(error), console.WRONG_USAGE)
   except StorageError as error:
     # The threads of a failed save may hang, or print tracebacks.
-    console.leave_at_once(str(error), exit_status.FAILED)
+    console.leave_at_once(str(error), console.FAILED)
   except Miscomputed as error:
-    console.leave(str(error), exit_status.MISCOMPUTED)
+    console.leave(str(error), console.MISCOMPUTED)
   except RunError as error:
-    console.leave(str(error), exit_status.FAILED)
+    console.leave(str(error), console.FAILED)
   except (MemoryError, RuntimeError) as error:
-    reason = limits.exhausted(error)
+    reason = machine.exhausted(error)
     if not reason:
       raise
-    console.leave_at_once(reason, exit_status.FAILED)  # other threads may hang
+    console.leave_at_once(reason, console.FAILED)  # other threads may hang
   if not finished:
-    sys.exit(exit_status.STOPPED)
-  sys.exit(exit_status.DONE)
+    sys.exit(console.STOPPED)
+  sys.exit(console.DONE)
 
 
 def run():

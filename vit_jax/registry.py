@@ -61,14 +61,14 @@ EVALUATIONS = Registry(
     "classification": "vit_jax.evaluation.classification:Classification",
     "few_shot": "vit_jax.evaluation.few_shot:FewShot",
     "nearest_neighbours": "vit_jax.evaluation.nearest_neighbours:Nearest",
-    "reconstruction": "vit_jax.evaluation.reconstruction:Reconstruction",
+    "reconstruction": "vit_jax.extras.masked_patches.reconstruction:Reconstruction",
   }
 )
 
 OBJECTIVES = Registry(
   {
     "classification": "vit_jax.learning.classification:Settings",
-    "masked_patches": "vit_jax.learning.masked_patches:Masked",
+    "masked_patches": "vit_jax.extras.masked_patches.objective:Masked",
   }
 )
 
@@ -158,7 +158,7 @@ MODEL_NAMES = Registry(  # names of models in other libraries
 
 FAMILIES = Registry(  # families of models; parameters are offered to the last one first
   {
-    "vit": "vit_jax.models.vit_names:FAMILY",
+    "vit": "vit_jax.models.vit:FAMILY",
     "resnet": "vit_jax.models.resnet:FAMILY",
   }
 )

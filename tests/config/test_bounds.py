@@ -11,13 +11,13 @@ import pytest
 from tests import resolved
 from vit_jax import config as c
 from vit_jax.config.fields import MAX_ITEMS, MAX_TEXT
-from vit_jax.config.page import groups
 from vit_jax.data.sources import digits
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.extras.settings_page import groups
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.text import one_line, shown
 from vit_jax.training import run as runs

@@ -8,12 +8,12 @@ from absl.testing import flagsaver
 
 from vit_jax import config as c
 from vit_jax import registry
-from vit_jax.config import command_line, overrides
+from vit_jax.config import command_line, recipe_file
 from vit_jax.config.fields import rule_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.process import console, exit_status
+from vit_jax.process import console
 from vit_jax.storage import workdir
 
 RECIPE = c.Config(
@@ -28,9 +28,9 @@ UNITS = "steps", "epochs", "examples"
 
 def replaced(*words):
   """The recipe's settings with those of a command line."""
-  texts, others = overrides.split(words)
+  texts, others = recipe_file.split_settings(words)
   assert not others
-  return overrides.replaced(RECIPE, texts)
+  return recipe_file.replaced(RECIPE, texts)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
 @pytest.mark.parametrize("kind", registry.OPTIMIZERS)
 @pytest.mark.parametrize("before", registry.OPTIMIZERS)
 def test_every_optimizer_may_take_the_place_of_every_other(kind, before):
-  first = overrides.replaced(c.Config(), {"optimizer.kind": before})
-  found = overrides.replaced(first, {"optimizer.kind": kind}).optimizer
+  first = recipe_file.replaced(c.Config(), {"optimizer.kind": before})
+  found = recipe_file.replaced(first, {"optimizer.kind": kind}).optimizer
   assert found.kind == kind
   fields = {field.name: field for field in dataclasses.fields(found)}
   assert all(rule_of(fields[key]) for key, value in vars(found).items() if value == c.AUTO)
@@ -96,7 +96,7 @@ def test_every_optimizer_may_take_the_place_of_every_other(kind, before):
 
 def test_a_setting_that_another_kind_does_not_have_has_no_origin():
   recipe = c.Config(origins=(("objective.cutmix", "9 images"), ("optimizer.ema", "9 images")))
-  found = overrides.replaced(recipe, {"objective.kind": "masked_patches"})
+  found = recipe_file.replaced(recipe, {"objective.kind": "masked_patches"})
   assert found.origins == (("optimizer.ema", "9 images"),)
 
 
@@ -107,7 +107,7 @@ def test_a_name_of_another_library_is_the_whole_architecture():
   recipe = dataclasses.replace(recipe, origins=tuple(told))
   name = "timm/vit_small_patch14_dinov2.lvd142m"
   texts = {"model.name": name, "model.activation": "gelu_tanh", "model.heads": "3"}
-  found = overrides.replaced(recipe, texts)
+  found = recipe_file.replaced(recipe, texts)
   scaled = dict(layer_scale=True, layer_scale_init=1e-5)
   given = dict(activation="gelu_tanh", heads=3)
   assert found.model == c.Model("ViT-S/14", **given, dropout=0.1, **scaled)
@@ -130,15 +130,15 @@ def test_a_name_of_another_library_is_the_whole_architecture():
   ],
 )
 def test_the_size_of_images_comes_with_a_name_that_tells_it(name, side):
-  assert overrides.replaced(c.Config(), {"model.name": name}).data.image_size == side
+  assert recipe_file.replaced(c.Config(), {"model.name": name}).data.image_size == side
   given = {"model.name": name, "data.image_size": "112"}
-  assert overrides.replaced(c.Config(), given).data.image_size == 112
+  assert recipe_file.replaced(c.Config(), given).data.image_size == 112
 
 
 @pytest.mark.parametrize("name", ["ViT-B/16", "vit_base_patch16_clip_224", "nothing", ""])
 def test_other_names_are_left_to_the_checks_of_the_model(name):
   texts = {"model.name": name, "seed": "1"}
-  assert overrides.in_our_names(texts) == texts
+  assert recipe_file.in_our_names(texts) == texts
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_wrong_command_lines(arguments, message, capsys):
     flags.FLAGS["config"].unparse()
     with pytest.raises(SystemExit) as ended:
       command_line.parse(["main.py", *arguments])
-  assert ended.value.code == exit_status.WRONG_USAGE
+  assert ended.value.code == console.WRONG_USAGE
   said = capsys.readouterr().err
   assert message in said
   assert said.count("\n") == 1

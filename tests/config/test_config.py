@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit_jax import config as c
-from vit_jax.config import overrides, suggestions
+from vit_jax.config import recipe_file, suggestions
 from vit_jax.config.fields import LEFT_TO_RULE
-from vit_jax.config.python_file import load
+from vit_jax.config.recipe_file import load
 from vit_jax.config.resolve import value_of, with_value
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
@@ -48,7 +48,7 @@ def test_round_trips_through_dict_config_dict_and_json():
 def test_a_whole_number_of_a_recipe_can_be_replaced_by_a_fraction():
   values = c.to_config_dict(c.Config(duration=c.Duration(epochs=7)))
   recipe = c.from_dict(values.to_dict())
-  assert overrides.replaced(recipe, {"duration.epochs": "7.5"}).duration.epochs == 7.5
+  assert recipe_file.replaced(recipe, {"duration.epochs": "7.5"}).duration.epochs == 7.5
 
 
 @pytest.mark.parametrize(

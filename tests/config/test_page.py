@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from vit_jax import config
-from vit_jax.config.page import groups, page
+from vit_jax.extras.settings_page import groups, page
 
 ROOT = pathlib.Path(__file__).parents[2]
 

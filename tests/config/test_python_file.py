@@ -5,7 +5,7 @@ import os
 import pytest
 from absl.testing import flagsaver
 
-from vit_jax.config import ConfigError, command_line, python_file
+from vit_jax.config import ConfigError, command_line, recipe_file
 
 ENDS = [
   ("x = 1\nimport sys\nsys.exit(0)", r"\(line 3\): SystemExit: 0"),
@@ -22,7 +22,7 @@ def test_a_file_that_fails(tmp_path, text, said):
   path = tmp_path / "recipe.py"
   path.write_text(text)
   with pytest.raises(ConfigError, match=r"recipe\.py cannot be run " + said):
-    python_file.run(str(path))
+    recipe_file.run(str(path))
 
 
 def test_a_recipe_that_ends_the_program_is_no_success(tmp_path, capsys):
@@ -47,11 +47,11 @@ def test_what_is_no_recipe(tmp_path, text, said):
   path = tmp_path / "recipe.py"
   path.write_text(text)
   with pytest.raises(ConfigError, match=said):
-    python_file.settings_of(str(path), "")
+    recipe_file.settings_of(str(path), "")
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
   os.mkfifo(tmp_path / "fifo")
   for path, kind in ((tmp_path / "fifo", "a FIFO"), (tmp_path, "a folder")):
     with pytest.raises(ConfigError, match=f"cannot be run: .*It is {kind}"):
-      python_file.settings_of(str(path), "")
+      recipe_file.settings_of(str(path), "")

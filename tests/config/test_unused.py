@@ -6,9 +6,8 @@ import pytest
 
 from tests import resolved
 from vit_jax import config as c
-from vit_jax.config import overrides, unused
-from vit_jax.config.facts import Labels
-from vit_jax.config.fields import group_in
+from vit_jax.config import recipe_file, resolve
+from vit_jax.config.fields import Labels, group_in
 from vit_jax.weights.card import Card
 
 MASKED = "objective.kind=masked_patches"
@@ -57,8 +56,8 @@ RULES = [
 
 
 def with_words(*words):
-  texts, _ = overrides.split([f"--config.{word}" for word in " ".join(words).split()])
-  return overrides.replaced(c.Config(), texts)
+  texts, _ = recipe_file.split_settings([f"--config.{word}" for word in " ".join(words).split()])
+  return recipe_file.replaced(c.Config(), texts)
 
 
 def check(*words):
@@ -70,7 +69,7 @@ def check(*words):
   asked = with_words(*words)
   card = Card(image_size=224) if asked.init_from else None
   known = dict(images=1000, side=224, labels=Labels(), card=card, devices=1)
-  unused.check(asked, resolved.without_data(asked, architecture=resolved.model(), **known))
+  resolve.check_unused(asked, resolved.without_data(asked, architecture=resolved.model(), **known))
 
 
 @pytest.mark.parametrize(("setting", "good", "bad"), RULES, ids=lambda value: str(value)[:40])

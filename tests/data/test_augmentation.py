@@ -10,7 +10,7 @@ import pytest
 
 from tests import resolved
 from tests.data.numbered import assert_equal, jpegs, train
-from vit_jax.config import ConfigError, Data, as_recipe, from_dict, overrides, to_dict
+from vit_jax.config import ConfigError, Data, as_recipe, from_dict, recipe_file, to_dict
 from vit_jax.data import batches
 from vit_jax.data.augmentation import operations
 from vit_jax.data.augmentation.color_jitter import ColorJitter
@@ -226,7 +226,7 @@ def test_the_list_is_read_and_written_in_its_order():
     "()": (),
     "{'kind': 'three_augment'}": (ThreeAugment(),),
   }.items():
-    assert overrides.replaced(again, {"data.augment": words}).data.augment == steps
+    assert recipe_file.replaced(again, {"data.augment": words}).data.augment == steps
 
 
 def test_a_recipe_is_written_with_its_steps():
@@ -265,4 +265,4 @@ MISTAKES = [
 @pytest.mark.parametrize(("key", "value", "message"), MISTAKES)
 def test_mistakes_in_the_list(key, value, message):
   with pytest.raises(ConfigError, match=message):
-    overrides.replaced(resolved.config(), {"evaluate.test.source": "digits", key: value})
+    recipe_file.replaced(resolved.config(), {"evaluate.test.source": "digits", key: value})

@@ -8,12 +8,12 @@ import pytest
 
 from tests.data import numbered
 from vit_jax.config import Data, Dataset
-from vit_jax.data import datasets, disk_cache
+from vit_jax.data import byte_ranges, datasets
 
 
 @pytest.fixture
 def kept(tmp_path):
-  return disk_cache.Copies(tmp_path / "copies", 16 * 1000)
+  return byte_ranges.Copies(tmp_path / "copies", 16 * 1000)
 
 
 def files_of(kept):
@@ -30,7 +30,7 @@ def read(kept, name, size=50):
 
 def test_what_was_read_is_read_from_its_copy(kept):
   assert [read(kept, name) for name in "aabba"] == [True, False, True, False, False]
-  again = disk_cache.Copies(kept.root, kept.most)  # of another process
+  again = byte_ranges.Copies(kept.root, kept.most)  # of another process
   assert not read(again, "a")
   assert kept.bytes() == again.bytes() == 2 * 54
 
@@ -64,7 +64,7 @@ def test_the_least_recently_used_go_first(kept):
 
 def test_all_files_together_are_bounded_also_of_several_writers(kept):
   def write(first):
-    own = disk_cache.Copies(kept.root, kept.most)
+    own = byte_ranges.Copies(kept.root, kept.most)
     for number in range(first, 600, 3):
       read(own, f"{number}", size=90)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests import resolved
 from tests.data.pictures import AREA, ASPECT, crop, picture
 from vit_jax.data import batches, crops, images
-from vit_jax.data.resampling import PUBLISHED, resized
+from vit_jax.data.crops import PUBLISHED, resized
 
 SIDES = dict(height=st.integers(1, 700), width=st.integers(1, 700), seed=st.integers(0, 10**6))
 

@@ -13,7 +13,7 @@ from tests.data import digit_files
 from tests.data.numbered import assert_equal, train
 from tests.data.opened import assert_same, every, open_source
 from tests.data.test_every_source import CUT, batches
-from vit_jax.data import byte_ranges, leakage, sources
+from vit_jax.data import byte_ranges, datasets, sources
 from vit_jax.data.sources import Mixed, SourceError, Subset
 from vit_jax.extras.buckets import client
 from vit_jax.extras.sources import webdataset
@@ -43,7 +43,7 @@ def made(proxy, tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(webdataset, "INDICES", root / "indices")
     patch.setattr(client, "PAUSES", (0.01, 0.02, 0.05))
-    patch.setattr("vit_jax.data.retry_reads.PAUSES", (0.01,))
+    patch.setattr("vit_jax.storage.base.PAUSES", (0.01,))
     patch.setenv("TFDS_DATA_DIR", str(root / "tfds"))
     formats = FORMATS[proxy.url.partition(":")[0]]
     here = {name: digit_files.MAKERS[name](root / name) for name in formats}
@@ -128,7 +128,7 @@ def test_a_table_here_names_images_in_a_bucket(made, folder, tmp_path):
   source, whole = open_source(f"csv:{table}"), open_source(made["csv"][2])
   assert source.distant
   assert [source[i].image for i in range(2)] == [whole[i].image for i in range(2)]
-  assert leakage.shared(source, whole).images == 2
+  assert datasets.shared_images(source, whole).images == 2
   table.write_text(f"{url}/000.png,x\n{url}/none.png,y\n")
   said = r'1 of 2 images .* "gs://bucket/data/csv/images/none\.png"'
   with pytest.raises(SourceError, match=said):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax.config import Mesh
-from vit_jax.data import device
+from vit_jax.data import batches
 from vit_jax.devices import mesh as meshes
 
 
@@ -21,7 +21,7 @@ def test_batches_are_put_ahead_in_order_and_split(ahead):
   mesh = meshes.make(Mesh(fsdp=2), batch_size=16, accumulation=1)
   sharding, log, seen = meshes.batch_sharding(mesh), [], []
   with jax.transfer_guard("disallow"):
-    for batch in device.prefetch_to_device(numbered(6, log), sharding, ahead=ahead):
+    for batch in batches.prefetch_to_device(numbered(6, log), sharding, ahead=ahead):
       seen.append(int(jax.device_get(batch["image"])[0, 0]))
       assert batch["image"].sharding == sharding
       assert len(log) == min(6, seen[-1] + ahead)
@@ -31,8 +31,8 @@ def test_batches_are_put_ahead_in_order_and_split(ahead):
 def test_normalisation_is_exact_in_float32_and_rounded_once_in_bfloat16():
   pixels = np.arange(256, dtype=np.uint8)
   exact = (np.arange(256) - 127.5) / 127.5
-  np.testing.assert_allclose(device.normalize(pixels, jnp.float32), exact, atol=1e-7)
-  assert device.normalize(pixels, jnp.float32).min() == -1
-  assert device.normalize(pixels, jnp.float32).max() == 1
+  np.testing.assert_allclose(batches.normalize(pixels, jnp.float32), exact, atol=1e-7)
+  assert batches.normalize(pixels, jnp.float32).min() == -1
+  assert batches.normalize(pixels, jnp.float32).max() == 1
   rounded = np.float32(exact).astype(jnp.bfloat16)
-  np.testing.assert_array_equal(device.normalize(pixels, jnp.bfloat16), rounded)
+  np.testing.assert_array_equal(batches.normalize(pixels, jnp.bfloat16), rounded)

@@ -9,7 +9,7 @@ from tests.data import digit_files
 from tests.data.digit_files import COUNT, MAKERS
 from tests.data.numbered import assert_equal, joined, train
 from tests.data.opened import open_source
-from vit_jax.data import by_label, identity, images, leakage, order
+from vit_jax.data import by_label, datasets, identity, images, order
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Listed, Mixed, Remaining, Selected, Subset
 from vit_jax.data.sources.subset import write_exclusions
@@ -74,8 +74,8 @@ def test_parts(format_of):
   source = opened(format_of)
   first, rest = opened(format_of, "[:70%]"), opened(format_of, "[70%:]")
   assert len(first) + len(rest) == COUNT
-  assert leakage.shared(first, source).images == len(first)
-  assert leakage.shared(first, rest) is None
+  assert datasets.shared_images(first, source).images == len(first)
+  assert datasets.shared_images(first, rest) is None
   assert len({source.identity, first.identity, rest.identity}) == 3
   names = [source.name(i) for i in range(COUNT)]
   kept = [first.name(i) for i in range(len(first))]
@@ -85,7 +85,7 @@ def test_parts(format_of):
 def test_subsets(format_of):
   source, digits = opened(format_of), digit_files.original(format_of.rows)
   assert_equal(batches(Subset(source, 40)), batches(Subset(digits, 40)))
-  assert leakage.shared(Subset(source, 20), Subset(source, 40)).images == 20
+  assert datasets.shared_images(Subset(source, 20), Subset(source, 40)).images == 20
 
 
 def test_exclusion(format_of, tmp_path):
@@ -94,7 +94,7 @@ def test_exclusion(format_of, tmp_path):
   left = [row for row in range(COUNT) if row not in (3, 50)]
   remaining = Remaining(source, str(tmp_path / "list"))
   assert_equal(batches(remaining), batches(Selected(digits, Listed(left), "left")))
-  assert leakage.shared(remaining, Selected(source, Listed([3, 50]), "out")) is None
+  assert datasets.shared_images(remaining, Selected(source, Listed([3, 50]), "out")) is None
 
 
 def test_duplicates(format_of):
@@ -122,7 +122,7 @@ def test_a_cache(format_of, tmp_path):
 def test_without_labels(format_of):
   source, bare = opened(format_of), opened(format_of, label_key="")
   assert (len(bare), bare.class_names, bare.labels(3), bare[3].labels) == (COUNT, (), (), ())
-  assert leakage.shared(source, bare).images == COUNT
+  assert datasets.shared_images(source, bare).images == COUNT
   assert bare.identity != source.identity
   assert (bare.name(3), bare[3].image) == (source.name(3), source[3].image)
 

@@ -13,7 +13,7 @@ from tests.data.opened import open_source
 from vit_jax.data import identity
 from vit_jax.data.identity import Identity
 from vit_jax.data.sources import Example, Mixed, Subset, Unlabelled
-from vit_jax.data.sources.views import View
+from vit_jax.data.sources.base import SourceView
 
 KINDS = ("folder", "csv", "unlabelled", "subset", "mix")
 
@@ -100,7 +100,7 @@ def test_a_change_is_seen_and_a_moved_folder_is_the_same(photos, tmp_path, chang
 )
 def test_what_cannot_be_read_now_is_not_taken_for_a_change(photos, method, number, unknown):
 
-  class Failing(View):
+  class Failing(SourceView):
     """A folder one of whose methods fails."""
 
   def failing(self, index):

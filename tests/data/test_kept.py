@@ -7,8 +7,8 @@ import pytest
 
 from tests.data.numbered import Listed, assert_equal, train
 from tests.data.pictures import picture, saved
-from vit_jax.data import decoded_cache
-from vit_jax.data.decoded_cache import Kept
+from vit_jax.data import pipeline
+from vit_jax.data.pipeline import DecodedCache
 from vit_jax.data.sources import Example
 
 
@@ -44,14 +44,14 @@ def source() -> Counted:
 def test_batches_are_the_same_and_small_images_are_read_once():
   plain, counted = source(), source()
   options = dict(steps=5, batch_size=len(FILES))
-  assert_equal(train(Kept(counted), **options), train(plain, **options))
+  assert_equal(train(DecodedCache(counted), **options), train(plain, **options))
   assert set(plain.reads.values()) == {5}
   assert {name for i, name in enumerate(FILES) if counted.reads[i] == 1} == ONCE
   assert {*counted.reads.values()} == {1, 5}
 
 
 def test_what_follows_cannot_change_a_kept_image():
-  examples = Kept(source())
+  examples = DecodedCache(source())
   for index, name in enumerate(FILES):
     if name in ONCE:
       with pytest.raises(ValueError, match="read-only"):
@@ -59,9 +59,9 @@ def test_what_follows_cannot_change_a_kept_image():
 
 
 def test_no_more_is_kept_than_the_memory_allows(monkeypatch):
-  monkeypatch.setattr(decoded_cache, "_MOST_BYTES", 3 * 16 * 16)
+  monkeypatch.setattr(pipeline, "_MOST_BYTES", 3 * 16 * 16)
   counted = Counted([Example(np.zeros((16, 16, 3), np.uint8), (0,), str(i)) for i in range(3)])
-  examples = Kept(counted)
+  examples = DecodedCache(counted)
   for _ in range(2):
     for index in range(3):
       assert examples[index].name == str(index)

@@ -7,13 +7,13 @@ from tests import resolved
 from tests.data import numbered
 from tests.data.numbered import Listed, whole
 from vit_jax.config import ConfigError, Mesh, ObjectiveSettings, View
-from vit_jax.data import fields, images
+from vit_jax.data import images
 from vit_jax.data.batches import Reader
-from vit_jax.data.decoded_cache import Kept
-from vit_jax.data.fields import Field
 from vit_jax.data.layout import Crop, FieldError, Layout
-from vit_jax.data.sources import Example, Mixed, Selected, Unlabelled
-from vit_jax.data.sources.views import Listed as ListedRows
+from vit_jax.data.pipeline import DecodedCache
+from vit_jax.data.sources import Example, Mixed, Selected, Unlabelled, base
+from vit_jax.data.sources.base import Field
+from vit_jax.data.sources.base import Listed as ListedRows
 from vit_jax.devices import mesh as meshes
 
 SIDE = 4
@@ -130,7 +130,7 @@ def test_what_is_not_as_declared_ends_the_run_with_a_name(change, message, kept)
   fields = {**of[2].fields, **change} if change else {}
   of._examples[2] = of[2]._replace(fields=fields)
   with pytest.raises(FieldError, match=message):
-    batches(Kept(of, DECLARED) if kept else of, 1)
+    batches(DecodedCache(of, DECLARED) if kept else of, 1)
 
 
 DATA = resolved.data(image_size=16)
@@ -160,9 +160,9 @@ REFUSED = [
 @pytest.mark.parametrize(("needed", "views", "message"), REFUSED)
 def test_declarations_are_checked(needed, views, message):
   padded = {"far": Field((), "float32", padding=float("inf")), "yes": Field((), "bool", padding=1)}
-  fields.check("asks", DECLARED | padded, VIEWS)
+  base.check_fields("asks", DECLARED | padded, VIEWS)
   with pytest.raises(ConfigError, match=message):
-    fields.check("asks", needed, views)
+    base.check_fields("asks", needed, views)
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,14 @@ def test_declarations_are_checked(needed, views, message):
 )
 def test_a_source_has_what_is_needed(needed, message):
   given = {name: DECLARED[name] for name in ("parts", "place")}
-  fields.check_given("asks", given, DECLARED, "FOLDER")
+  base.check_given_fields("asks", given, DECLARED, "FOLDER")
   with pytest.raises(ConfigError, match=message):
-    fields.check_given("asks", needed, given, "FOLDER")
+    base.check_given_fields("asks", needed, given, "FOLDER")
 
 
 def test_small_images_are_kept_with_the_fields_that_are_needed():
   of = source()
-  kept = Kept(of, ["place"])
+  kept = DecodedCache(of, ["place"])
   for _ in range(2):
     for number in range(12):
       assert {*kept[number].fields} == {"place"}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.data.opened import assert_same, every, open_source, tree
-from vit_jax.data import leakage
+from vit_jax.data import datasets
 from vit_jax.data.sources import Listed, Mixed, Renumbered, Selected
 
 
@@ -45,12 +45,12 @@ def test_identities_tell_what_is_mixed(folders):
 def test_images_are_found_in_every_source(folders):
   one, two, other = map(open_source, folders)
   mixed = Mixed([one, Selected(two, Listed([5, 0]), "some")])
-  assert leakage.shared(mixed, other) is None
-  assert leakage.shared(mixed, one).images == 6
-  found = leakage.shared(mixed, two)
+  assert datasets.shared_images(mixed, other) is None
+  assert datasets.shared_images(mixed, one).images == 6
+  found = datasets.shared_images(mixed, two)
   assert found.images == 2
   assert found.example in (two.name(0), two.name(5))
-  assert leakage.shared(two, mixed).images == 2
+  assert datasets.shared_images(two, mixed).images == 2
 
 
 def test_a_label_without_a_new_number_is_no_class(folders):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.data import tfds_fixture
 from tests.data.opened import open_source as opened
 from tests.data.opened import tree
-from vit_jax.data import leakage, sources
+from vit_jax.data import datasets, sources
 from vit_jax.data.sources import subset
 from vit_jax.data.sources.base import Block
 
@@ -28,9 +28,9 @@ def by_names(one, other):
 def assert_found(one, other):
   images, examples = by_names(one, other)
   for first, second in ((one, other), (other, one)):
-    found = leakage.shared(first, second)
+    found = datasets.shared_images(first, second)
     assert (found.images if found else 0) == images
-  assert not images or leakage.shared(one, other).example in examples
+  assert not images or datasets.shared_images(one, other).example in examples
   return images
 
 
@@ -75,7 +75,7 @@ def test_as_many_as_names_tell(bases, tmp_path_factory, data):
 
 def test_a_record_that_a_split_names_twice_is_one_image(bases):
   twice = sources.Mixed([bases[0], bases[0]])
-  assert leakage.shared(twice, bases[0]).images == len(bases[0])
+  assert datasets.shared_images(twice, bases[0]).images == len(bases[0])
 
 
 def test_the_same_files_by_other_paths(folder, tmp_path, monkeypatch):
@@ -90,7 +90,7 @@ def test_the_same_files_by_other_paths(folder, tmp_path, monkeypatch):
     (tmp_path / "copy" / "b" / f"other{index}.png").symlink_to(folder / "b" / f"{index:03}.png")
   (tmp_path / "copy" / "b" / "own.png").touch()
   for part, images in ((whole, 65), (opened(f"folder:{folder}", "[:20%]"), 13)):
-    assert leakage.shared(part, opened(f"folder:{tmp_path}/copy")).images == images
+    assert datasets.shared_images(part, opened(f"folder:{tmp_path}/copy")).images == images
 
 
 def test_a_folder_inside_of_the_other(tmp_path):
@@ -113,12 +113,14 @@ def test_two_links_to_one_file_are_one_image(folder, tmp_path):
   source = opened(f"folder:{tmp_path}")
   for rows in ([0], [1], [0, 1]):
     some = sources.Selected(source, sources.Listed(rows), "some")
-    assert leakage.shared(some, opened(f"folder:{folder}")).images == 1
+    assert datasets.shared_images(some, opened(f"folder:{folder}")).images == 1
 
 
 def test_equal_names_elsewhere_are_other_images(folder, tmp_path):
   shutil.copytree(folder, tmp_path / "copy")  # which only tools/dedup.py finds
-  assert leakage.shared(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}/copy")) is None
+  assert (
+    datasets.shared_images(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}/copy")) is None
+  )
 
 
 def test_names_that_are_no_text(tmp_path):
@@ -127,7 +129,7 @@ def test_names_that_are_no_text(tmp_path):
   (tmp_path / "a").mkdir()
   for name in names:
     (tmp_path / name).touch()
-  found = leakage.shared(opened(folder), opened(folder, "[:50%]"))
+  found = datasets.shared_images(opened(folder), opened(folder, "[:50%]"))
   assert found.images == 5
   assert found.in_words().isascii()
 
@@ -180,24 +182,24 @@ class Large(sources.Source):
     (Large(0, 302_950_000), Large(302_950_000), 0),
     (Large(0, 302_950_000), Large(302_949_999), 1),
     (sources.Subset(Large(), 90_000_000), Large(302_950_000), None),
-    (Large(), Large(), leakage._ENOUGH),
+    (Large(), Large(), datasets._ENOUGH),
   ],
 )
 def test_of_300_million_images_those_of_common_files_are_looked_at(one, other, images, monkeypatch):
   monkeypatch.setattr(Counted, "looked_at", 0)
-  common = leakage.shared(one, other)
+  common = datasets.shared_images(one, other)
   files = 6 if images is None else -(-images // 9_545)  # 50,000 images lie in 6 files
   assert Counted.looked_at <= 2 * 9_545 * (files + 1)
   if images is None:  # a random 29.7% of 50,000
     assert abs(common.images - 50_000 * 90 / 303) < 500
     assert int(common.example.split()[1]) >= 302_950_000
   else:
-    assert min(common.images if common else 0, leakage._ENOUGH) == images
+    assert min(common.images if common else 0, datasets._ENOUGH) == images
 
 
 def test_a_folder_takes_little_time_for_each_file(tmp_path):
   folder = tree(tmp_path, *(f"{label}/{i:06}.png" for label in "ab" for i in range(2000)))
   one, other = (opened(f"folder:{folder}", split) for split in ("", "[90%:]"))
   begin = time.process_time()
-  assert leakage.shared(one, other).images == 400
+  assert datasets.shared_images(one, other).images == 400
   assert (time.process_time() - begin) / 4000 < 20e-6  # 100,000: 2 s

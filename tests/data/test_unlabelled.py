@@ -9,7 +9,7 @@ from tests import resolved
 from tests.data.opened import every, open_source, tree
 from tests.learning.hidden_channel import Hidden
 from vit_jax import config as c
-from vit_jax.data import leakage
+from vit_jax.data import datasets
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
@@ -41,11 +41,11 @@ def test_a_folder_without_labels_is_split_and_compared_as_any_other(folder):
   names = [{part.name(i) for i in range(len(part))} for part in (*parts, whole)]
   assert (len(parts[0]), len(parts[1])) == (18, 6)
   assert names[0] | names[1] == names[2]
-  assert not leakage.shared(*parts)
-  assert leakage.shared(parts[0], whole)
+  assert not datasets.shared_images(*parts)
+  assert datasets.shared_images(parts[0], whole)
   labelled = open_source(f"folder:{folder}")  # b and c alone
   assert len({whole.identity, labelled.identity, *(part.identity for part in parts)}) == 4
-  assert leakage.shared(whole, labelled)
+  assert datasets.shared_images(whole, labelled)
 
 
 @pytest.mark.parametrize(("spec", "split"), [("digits", "train"), ("synthetic:3", "")])
@@ -55,7 +55,7 @@ def test_other_sources_drop_their_labels(spec, split):
   assert (plain[3].labels, plain.labels(3), plain[3].name) == ((), (), labelled.name(3))
   np.testing.assert_array_equal(plain[3].image, labelled[3].image)
   assert plain.identity != labelled.identity
-  assert bool(leakage.shared(plain, labelled)) == (spec != "synthetic:3")
+  assert bool(datasets.shared_images(plain, labelled)) == (spec != "synthetic:3")
 
 
 # --- what a run says of them ---

@@ -6,15 +6,15 @@ import jax
 import pytest
 
 from vit_jax.config import ConfigError, RunError
-from vit_jax.devices import comparison
-from vit_jax.devices.comparison import Told
+from vit_jax.devices import hosts
+from vit_jax.devices.hosts import Told
 
 
 def told(*facts):
   return [Told(f"host{i}", "", one) for i, one in enumerate(facts)]
 
 
-UNKNOWN = {"a": comparison.UNKNOWN}
+UNKNOWN = {"a": hosts.UNKNOWN}
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ UNKNOWN = {"a": comparison.UNKNOWN}
   ],
 )
 def test_each_difference_is_named_with_its_values_and_processes(facts, words):
-  said = comparison.differences(told(*facts))
+  said = hosts.differences(told(*facts))
   assert words in said
   assert bool(words) == bool(said)
 
 
 def test_a_process_that_does_not_start_is_named_first():
   some = [Told("one", "", {"a": "1"}), Told("two", "There is no folder.", {})]
-  said = comparison.differences(some)
+  said = hosts.differences(some)
   assert said == "Process 1 on host two does not start: There is no folder."
 
 
@@ -74,8 +74,8 @@ def compared(monkeypatch, *calls, processes=None):
     client, num_processes = store, processes or len(calls)
     process_id = property(lambda _: here.process)
 
-  monkeypatch.setattr(comparison.distributed, "global_state", State())
-  monkeypatch.setattr(comparison, "SLACK", 5)
+  monkeypatch.setattr(hosts.distributed, "global_state", State())
+  monkeypatch.setattr(hosts, "SLACK", 5)
 
   def run(process, call):
     here.process = process
@@ -93,7 +93,7 @@ def compared(monkeypatch, *calls, processes=None):
 
 
 def test_all_processes_hear_the_verdict(monkeypatch):
-  facts = lambda value: lambda: comparison.compare("x", {"a": value})
+  facts = lambda value: lambda: hosts.compare_processes("x", {"a": value})
   assert compared(monkeypatch, facts("1"), facts("1"), facts("1")) == ["", "", ""]
   first, *others = compared(monkeypatch, facts("1"), facts("2"), facts("1"))
   assert "a is 1 in processes 0, 2 and 2 in process 1" in first
@@ -103,17 +103,17 @@ def test_all_processes_hear_the_verdict(monkeypatch):
 
 def test_a_refusal_ends_all_and_the_refused_one_says_its_own(monkeypatch):
   def refused():
-    with comparison.told("x", seconds=9):
+    with hosts.told("x", seconds=9):
       raise ConfigError("Mine.")
 
-  first, second = compared(monkeypatch, lambda: comparison.compare("x", {}), refused)
+  first, second = compared(monkeypatch, lambda: hosts.compare_processes("x", {}), refused)
   assert first.startswith("ConfigError Process 1 on host ")
   assert first.endswith(" does not start: Mine.")
   assert second == "ConfigError Mine."
 
 
 def test_a_silent_process_is_named(monkeypatch):
-  call = lambda: comparison.compare("x", {}, seconds=0.05)
+  call = lambda: hosts.compare_processes("x", {}, seconds=0.05)
   first, second = compared(monkeypatch, call, call, processes=3)
   assert first.startswith("RunError Process 2 has not answered within 0.05 s")
   assert second == first

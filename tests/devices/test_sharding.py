@@ -14,8 +14,7 @@ from jax.sharding import PartitionSpec as P
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import sharding
-from vit_jax.devices.sharding import LARGEST
+from vit_jax.devices.mesh import LARGEST
 from vit_jax.extras.report import messages
 from vit_jax.storage.tree import flatten
 
@@ -28,7 +27,7 @@ def mesh_of(fsdp, model=1):
 
 
 def spec(shape, fsdp, model=1, axes=LARGEST):
-  return sharding.spec("kernel", shape, axes, dict(fsdp=fsdp, model=model))
+  return meshes.spec("kernel", shape, axes, dict(fsdp=fsdp, model=model))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_each_axis_splits_one_dimension_that_it_divides(shape, fsdp, model, axes
   assert all(size % sizes[axis] == 0 for size, axis in zip(shape, found, strict=True) if axis)
   assert [axis for axis in found if axis == "model"] == ["model"] * (model > 1) * ("model" in axes)
   free = [n for n, axis in zip(shape, found, strict=True) if axis != "model" and n % fsdp == 0]
-  split = fsdp > 1 and np.prod(shape) >= sharding.MIN_SHARDED_SIZE and free
+  split = fsdp > 1 and np.prod(shape) >= meshes.MIN_SHARDED_SIZE and free
   by_fsdp = [n for n, axis in zip(shape, found, strict=True) if axis == "fsdp"]
   assert by_fsdp == ([max(free)] if split else [])
 
@@ -74,15 +73,15 @@ def test_each_axis_splits_one_dimension_that_it_divides(shape, fsdp, model, axes
 def test_with_one_device_along_model_the_rules_change_nothing():
   module = models.create("ViT-Ti/16")
   params = module.parameter_shapes(SIDE)
-  by_rules = sharding.shardings(mesh_of(8), params, params, module.sharding)
-  assert by_rules == sharding.shardings(mesh_of(8), params, params)
+  by_rules = meshes.shardings(mesh_of(8), params, params, module.sharding)
+  assert by_rules == meshes.shardings(mesh_of(8), params, params)
 
 
 @pytest.mark.parametrize("scan", [False, True])
 def test_heads_and_channels_of_a_vit_are_split_over_model(scan):
   module = models.create("ViT-S/16", depth=2, scan=scan, pool="map")
   params = module.parameter_shapes(SIDE)
-  found = flatten(sharding.shardings(mesh_of(2, 2), params, params, module.sharding))
+  found = flatten(meshes.shardings(mesh_of(2, 2), params, params, module.sharding))
   block = "Transformer/encoderblock" if scan else "Transformer/encoderblock_1"
   first = (None,) if scan else ()
   attention = f"{block}/MultiHeadDotProductAttention_1"
@@ -108,7 +107,7 @@ def test_moments_averages_and_what_an_objective_carries_follow_their_parameter()
   moments = optax.adamw(1e-3).init({"a": params["a"], "b": None})
   other = {"centre": {"kernel": jnp.zeros((6, 4))}, "b": {"kernel": jnp.zeros((8, 4))}}
   state = dict(params=params, moments=moments, extra={"teacher": params, "other": other})
-  found = sharding.shardings(mesh_of(2, 2), state, params, rules)
+  found = meshes.shardings(mesh_of(2, 2), state, params, rules)
   by_model = {
     jax.tree_util.keystr(path)
     for path, x in jax.tree_util.tree_leaves_with_path(found)
@@ -130,34 +129,34 @@ def test_moments_averages_and_what_an_objective_carries_follow_their_parameter()
     ((("kernel", ("heads", None)),), r"each by fsdp or model, once, or None"),
     ((("kernel", ("model", "fsdp")),), r"config\.mesh\.fsdp=4 does not divide dimension 1 .* of 6"),
     ((("kernel", ("model", "model")),), r"each by fsdp or model, once"),
-    (sharding.ALL_LARGEST, r"config\.mesh\.model=2 splits none of the parameters"),
+    (meshes.ALL_LARGEST, r"config\.mesh\.model=2 splits none of the parameters"),
   ],
 )
 def test_rules_that_do_not_suit(rules, message):
   params = {"kernel": np.zeros((4, 6))}
   with pytest.raises(c.ConfigError, match=message):
-    sharding.shardings(mesh_of(4, 2), params, params, rules)
+    meshes.shardings(mesh_of(4, 2), params, params, rules)
 
 
 def test_the_first_holder_of_each_share():
   mesh = mesh_of(2, 2)
-  assert sharding.holders(mesh, P()).tolist() == [0] * 8
-  assert sharding.holders(mesh, P(None, "fsdp")).tolist() == [0, 0, 2, 2] * 2
-  assert sharding.holders(mesh, P("model")).tolist() == [0, 1] * 4
-  assert sharding.holders(mesh, P("fsdp", "model")).tolist() == [0, 1, 2, 3] * 2
-  assert sharding.holders(mesh, P(("data", "fsdp"))).tolist() == [0, 0, 2, 2, 4, 4, 6, 6]
+  assert meshes.holders(mesh, P()).tolist() == [0] * 8
+  assert meshes.holders(mesh, P(None, "fsdp")).tolist() == [0, 0, 2, 2] * 2
+  assert meshes.holders(mesh, P("model")).tolist() == [0, 1] * 4
+  assert meshes.holders(mesh, P("fsdp", "model")).tolist() == [0, 1, 2, 3] * 2
+  assert meshes.holders(mesh, P(("data", "fsdp"))).tolist() == [0, 0, 2, 2, 4, 4, 6, 6]
 
 
 def described(shapes, fsdp):
   arrays = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes.items()}
-  found = sharding.shardings(mesh_of(fsdp), arrays, arrays)
+  found = meshes.shardings(mesh_of(fsdp), arrays, arrays)
   return {
     name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=found[name]) for name, x in arrays.items()
   }
 
 
 def test_table_of_shardings_and_large_parameters_that_cannot_be_split():
-  *lines, total, each = sharding.parameter_table(
+  *lines, total, each = meshes.parameter_table(
     described({"kernel": (64, 1024), "bias": (64,)}, 4)
   ).splitlines()
   cells = [[field.strip() for field in line.split("|")[1:-1]] for line in lines if "|" in line]
@@ -170,7 +169,7 @@ def test_table_of_shardings_and_large_parameters_that_cannot_be_split():
   shapes = {"kernel": (130, 130), "wide": (130, 132), "bias": (130,), "deep": (3, 90, 90)}
   for fsdp, named in ((4, ["kernel", "deep"]), (2, []), (1, [])):
     arrays = described(shapes, fsdp)
-    assert sharding.unsplit(arrays, fsdp) == named
+    assert meshes.unsplit(arrays, fsdp) == named
     run = types.SimpleNamespace(mesh=mesh_of(fsdp), abstract=types.SimpleNamespace(params=arrays))
     said = f"fsdp={fsdp} does not split {len(named)} large parameter(s), such as kernel"
     assert (said in messages.advice_on_fsdp(run)) == bool(named)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vit_jax import config as c
 from vit_jax.config.fields import MAX_PIXELS, MAX_SIDE
 from vit_jax.config.resolve import resolve
-from vit_jax.evaluation import classification, details
+from vit_jax.evaluation import classification, results
 from vit_jax.evaluation.spec import NotFinite, NothingCounts
 
 CLASSES = 9
@@ -141,7 +141,7 @@ def test_classes_that_do_not_occur_are_left_out(classes, multi_label, seed):
   target = np.eye(CLASSES)[labels]
   top1, top5, loss = reference(logits[:, kept], target[:, kept])
   labels = target.astype(np.uint8) if multi_label else labels
-  rows = details.Kept()
+  rows = results.Kept()
   result = evaluate(logits, labels, 16, classes=tuple(kept.tolist()), keep=rows.add)
   assert result["top1"] == pytest.approx(top1, abs=1e-12)
   assert result.get("top5", 1.0) == pytest.approx(top5, abs=1e-12)  # 1 of up to five classes

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 
-from vit_jax.evaluation import details
+from vit_jax.evaluation import results
 
 NAMES = ["plain", 'with, comma and "quotes"', "two\nlines", "none of it"]
 LABELS = np.array([0, 0, 1, 2, 2, 2], np.int32)
@@ -12,10 +12,10 @@ PREDICTIONS = np.array([0, 1, 1, 2, 0, 2], np.int32)
 
 
 def written(tmp_path, names=NAMES):
-  known = details.Details(
+  known = results.Details(
     names, LABELS, PREDICTIONS, np.linspace(0.5, 1, 6), lambda row: f"a, b\n{row}.jpg"
   )
-  details.write(tmp_path / "set", known)
+  results.write_predictions(tmp_path / "set", known)
 
 
 def read(path):
@@ -28,7 +28,7 @@ def test_tables(tmp_path):
   expected = np.zeros((4, 4), int)
   for label, prediction in zip(LABELS, PREDICTIONS, strict=True):
     expected[label, prediction] += 1
-  names, matrix = details.read_confusion(tmp_path / "set")
+  names, matrix = results.read_confusion(tmp_path / "set")
   assert names == NAMES
   np.testing.assert_array_equal(matrix, expected)
 
@@ -57,8 +57,8 @@ def test_probabilities_can_be_read_back_exactly(tmp_path):
   probabilities = [np.float32(1)]
   while len(probabilities) < 6:
     probabilities.append(np.nextafter(probabilities[-1], np.float32(0)))
-  known = details.Details(NAMES, LABELS, PREDICTIONS, np.array(probabilities), lambda row: f"{row}")
-  details.write(tmp_path / "set", known)
+  known = results.Details(NAMES, LABELS, PREDICTIONS, np.array(probabilities), lambda row: f"{row}")
+  results.write_predictions(tmp_path / "set", known)
   _, *rows = read(tmp_path / "set/predictions.csv")
   assert [np.float32(row[3]) for row in rows] == probabilities
 
@@ -73,4 +73,4 @@ def test_names_that_are_no_text_and_very_many_classes(tmp_path):
 
 def test_classes_of_one_name_are_told_apart():
   names = ("crane", "dog", "crane")
-  assert details.distinct(names) == ("crane (class 0)", "dog", "crane (class 2)")
+  assert results.distinct(names) == ("crane (class 0)", "dog", "crane (class 2)")

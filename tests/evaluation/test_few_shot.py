@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax import config as c
-from vit_jax.data.device import prefetch_to_device
+from vit_jax.data.batches import prefetch_to_device
 from vit_jax.devices import mesh
 from vit_jax.evaluation import few_shot
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from vit_jax.data import retry_reads
 from vit_jax.extras.preparation import prepare
+from vit_jax.storage import base
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
   """What fails is read again without a pause."""
-  monkeypatch.setattr(retry_reads, "PAUSES", (0.0, 0.0, 0.0))
+  monkeypatch.setattr(base, "PAUSES", (0.0, 0.0, 0.0))
 
 
 @pytest.fixture

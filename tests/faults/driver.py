@@ -38,7 +38,7 @@ FULL_AT = 2500  # bytes a file: less than an array file, and than the metrics of
 
 def before_save(step, act):
   """Does something to the workdir just before a step is saved."""
-  from vit_jax.training.checkpointing import Checkpointing
+  from vit_jax.training.callbacks import Checkpointing
 
   save = Checkpointing.save
 
@@ -61,7 +61,7 @@ def witnessed(step):
   import jax
   import numpy as np
 
-  from vit_jax.training.checkpointing import Checkpointing
+  from vit_jax.training.callbacks import Checkpointing
 
   save = Checkpointing.save
 

@@ -10,8 +10,7 @@ from tests import resolved
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import sharding
-from vit_jax.learning import optim, schedule, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 
@@ -23,7 +22,7 @@ CONFIG = resolved.config(
 )
 
 
-RATE = schedule.make(
+RATE = optim.learning_rate_schedule(
   learning_rate=0.01, warmup_steps=0, total_steps=10, decay="constant", end_learning_rate=0
 )
 
@@ -59,10 +58,10 @@ def params_of(model):
 
 
 def initial(model, optimizer):
-  """The first state of a run, as by `state.init`."""
+  """The first state of a run, as by `train_step.init_state`."""
   params, zero = params_of(model), np.int32(0)
   moments, ema = optim.make(optimizer).init(params), params if optimizer.averages else None
-  return state.TrainState(zero, params, moments, ema, {}, zero, zero)
+  return train_step.TrainState(zero, params, moments, ema, {}, zero, zero)
 
 
 def placed(config, mesh):
@@ -70,7 +69,7 @@ def placed(config, mesh):
   model = dataclasses.replace(config.model, remat="none", dropout=0.0)
   first = initial(model, config.optimizer)
   rules = models.configured(model).sharding
-  return jax.device_put(first, sharding.shardings(mesh, first, first.params, rules))
+  return jax.device_put(first, meshes.shardings(mesh, first, first.params, rules))
 
 
 def start(config, mesh):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax.learning import corruption
-from vit_jax.learning.corruption import KEPT, MASKED, REPLACED
+from vit_jax.extras.masked_patches import corruption
+from vit_jax.extras.masked_patches.corruption import KEPT, MASKED, REPLACED
 
 IMAGES, PATCHES, CORRUPTED = 4000, 20, 10
 draw = jax.jit(corruption.draw, static_argnames=("patches", "corrupted"))

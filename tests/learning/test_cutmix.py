@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax.config import ConfigError
-from vit_jax.learning import cutmix, mixup
+from vit_jax.learning import mixing
 from vit_jax.learning.classification import Settings
 
 SIZE, SIDE, CLASSES = 12, 16, 5
@@ -30,10 +30,10 @@ def keys(count=200):
 @pytest.mark.parametrize("broken", [(), (2, 3, 11)])
 def test_each_image_keeps_its_share_and_has_the_rest_of_its_partner(broken):
   one = batch(broken)
-  paired = jax.jit(cutmix.paired, static_argnums=2)
+  paired = jax.jit(mixing.cutmix, static_argnums=2)
   for key in keys(20):
     cut = jax.device_get(paired(one, key, 1.0))
-    inside = np.array(cutmix.rectangle(jax.random.fold_in(key, 2**32 - 2), SIDE, 1.0))
+    inside = np.array(mixing.rectangle(jax.random.fold_in(key, 2**32 - 2), SIDE, 1.0))
     for i, image in enumerate(cut["image"]):
       partner = SIZE - 1 - i
       taken = inside & (one["mask"][partner] > 0)
@@ -53,7 +53,7 @@ def test_the_rectangle_is_that_of_algorithm_a1():
     half = int(SIDE * np.sqrt(1 - share)) // 2
     wanted = np.zeros((SIDE, SIDE), bool)
     wanted[max(row - half, 0) : row + half, max(column - half, 0) : column + half] = True
-    np.testing.assert_array_equal(cutmix.rectangle(key, SIDE, 1.0), wanted)
+    np.testing.assert_array_equal(mixing.rectangle(key, SIDE, 1.0), wanted)
     sides.append(2 * half)
   # With alpha 1 the share is uniform, so the side is 2/3 of the image's on average.
   assert abs(np.mean(sides) / SIDE - 2 / 3) < 0.1
@@ -61,25 +61,27 @@ def test_the_rectangle_is_that_of_algorithm_a1():
 
 
 def test_the_loss_is_that_of_both_labels_by_their_areas():
-  cut = cutmix.paired(batch(), keys(1)[0], 1.0)
+  cut = mixing.cutmix(batch(), keys(1)[0], 1.0)
   losses = np.arange(1.0, CLASSES + 1)
-  blended = mixup.blend(lambda labels: jnp.array(losses)[labels], cut)
+  blended = mixing.blend(lambda labels: jnp.array(losses)[labels], cut)
   share, partner = np.float64(cut["share"]), np.array(cut["labels"])[::-1]
   wanted = share * losses[cut["labels"]] + (1 - share) * losses[partner]
   np.testing.assert_allclose(blended, wanted, rtol=1e-6)
-  np.testing.assert_array_equal(mixup.images(cut), cut["image"])  # not blended once more
+  np.testing.assert_array_equal(mixing.mixed_images(cut), cut["image"])  # not blended once more
 
 
 def test_with_mixup_each_step_does_one_of_the_two():
   one, cuts = batch(broken=()), 0
-  both = jax.jit(lambda key: cutmix.either(one, key, mixup_alpha=0.8, cutmix_alpha=1.0))
+  both = jax.jit(lambda key: mixing.mixup_or_cutmix(one, key, mixup_alpha=0.8, cutmix_alpha=1.0))
   for key in keys(60):
     drawn = both(key)
-    cut, blended = cutmix.paired(one, key, 1.0), mixup.paired(one, key, 0.8)
+    cut, blended = mixing.cutmix(one, key, 1.0), mixing.mixup(one, key, 0.8)
     of_cut = np.allclose(drawn["share"], cut["share"], rtol=1e-6)
     chosen = cut if of_cut else blended
     np.testing.assert_allclose(drawn["share"], chosen["share"], rtol=1e-5)
-    np.testing.assert_allclose(mixup.images(drawn), mixup.images(chosen), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+      mixing.mixed_images(drawn), mixing.mixed_images(chosen), rtol=1e-5, atol=1e-4
+    )
     cuts += of_cut
   assert 20 < cuts < 40
 
@@ -87,8 +89,8 @@ def test_with_mixup_each_step_does_one_of_the_two():
 @pytest.mark.parametrize("alpha", [0.0, 0.2])
 def test_without_it_nothing_changes(alpha):
   one, key = batch(), keys(1)[0]
-  drawn = cutmix.either(one, key, mixup_alpha=alpha, cutmix_alpha=0.0)
-  wanted = mixup.paired(one, key, alpha)
+  drawn = mixing.mixup_or_cutmix(one, key, mixup_alpha=alpha, cutmix_alpha=0.0)
+  wanted = mixing.mixup(one, key, alpha)
   assert drawn.keys() == wanted.keys()
   for name, value in wanted.items():
     np.testing.assert_array_equal(drawn[name], value)

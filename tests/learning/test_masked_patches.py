@@ -14,13 +14,13 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.config import ConfigError
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import optim, state, train_step
-from vit_jax.learning.corruption import KINDS, Corruption
-from vit_jax.learning.masked_patches import Masked, MaskedPatches, encoded
+from vit_jax.extras.masked_patches.corruption import KINDS, Corruption
+from vit_jax.extras.masked_patches.objective import Masked, MaskedPatches, encoded
+from vit_jax.extras.masked_patches.targets import TARGETS
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.learning.patch_targets import TARGETS
-from vit_jax.models import flops
+from vit_jax.models import vit_costs
 
 SIDE, SIZE = 24, 16
 SMALL = dict(depth=1, width=32, mlp_dim=48, heads=2)
@@ -192,7 +192,7 @@ START = (
   of(),
   optim.make(OPTIMIZER),
   functools.partial(
-    state.init, of(), optim.make(OPTIMIZER), seed=0, image_size=SIDE, with_ema=True
+    train_step.init_state, of(), optim.make(OPTIMIZER), seed=0, image_size=SIDE, with_ema=True
   ),
 )
 BATCHES = [batch(seed) for seed in range(2)]
@@ -213,7 +213,7 @@ def trained(*, devices=1, accumulation=1, fsdp=1):
     accumulation=accumulation,
     devices=jax.devices()[:devices],
   )
-  abstract = state.abstract(init, mesh)
+  abstract = train_step.abstract_state(init, mesh)
   shardings = jax.tree.map(lambda x: x.sharding, abstract)
   now, history = jax.device_put(first(init), shardings), []
   update = train_step.make(
@@ -261,7 +261,7 @@ def test_flops_against_the_compiler(target):
     return objective.predict(params, images, objective.corruption(KEY, images), train=False)
 
   counted = jax.jit(forward).lower(params, images).compile().cost_analysis()["flops"]
-  formula = objective.training_flops(224) / flops.training_flops(1)
+  formula = objective.training_flops(224) / vit_costs.training_flops(1)
   assert 2 * formula == pytest.approx(counted, rel=0.03)
 
 

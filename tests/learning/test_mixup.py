@@ -12,7 +12,7 @@ from tests import resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import mixup, optim, state, train_step
+from vit_jax.learning import mixing, optim, train_step
 from vit_jax.learning.classification import Classification, Settings
 from vit_jax.learning.optimizers.sgd import SGD
 
@@ -55,7 +55,7 @@ def step(config, one, *, at=7, devices=1):
     c.Mesh(), batch_size=SIZE, accumulation=config.accumulation, devices=jax.devices()[:devices]
   )
   params = jax.device_put({"kernel": KERNEL}, meshes.replicated(mesh))
-  first = state.TrainState(
+  first = train_step.TrainState(
     step=jnp.int32(at),
     params=params,
     optimizer=optimizer.init(params),
@@ -87,7 +87,7 @@ def update_of(objective, accumulation):
 def share_of(config, at):
   """The share drawn in step `at`."""
   key = jax.random.fold_in(jax.random.key(config.seed), at)
-  return np.float64(mixup.paired(batch(broken=()), key, config.objective.mixup)["share"])
+  return np.float64(mixing.mixup(batch(broken=()), key, config.objective.mixup)["share"])
 
 
 def in_numpy(config, one, at):
@@ -137,12 +137,12 @@ def test_images_whose_partners_are_all_broken_are_not_blended():
 def test_each_image_of_several_labels_has_its_share_whatever_their_number():
   several = np.random.default_rng(0).integers(0, 2, (SIZE, CLASSES), np.uint8)
   several[0] = 0
-  paired = mixup.paired(batch() | {"labels": several}, jax.random.key(0), 0.4)
+  paired = mixing.mixup(batch() | {"labels": several}, jax.random.key(0), 0.4)
   of_labels = lambda labels: jnp.float32(labels) @ jnp.arange(1.0, 6.0)
   share = np.float64(paired["share"])
   wanted = several @ np.arange(1.0, 6.0)
   wanted = share * wanted + (1 - share) * wanted[::-1]
-  np.testing.assert_allclose(mixup.blend(of_labels, paired), wanted, rtol=1e-6)
+  np.testing.assert_allclose(mixing.blend(of_labels, paired), wanted, rtol=1e-6)
 
 
 def test_one_share_a_batch_that_seed_and_step_alone_decide():
@@ -162,7 +162,7 @@ def test_shares_never_change():
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
 def test_shares_have_the_moments_of_a_beta_distribution(alpha):
   one = batch(broken=())
-  draw = jax.jit(jax.vmap(lambda key: mixup.paired(one, key, alpha)["share"][0]))
+  draw = jax.jit(jax.vmap(lambda key: mixing.mixup(one, key, alpha)["share"][0]))
   shares = np.float64(draw(jax.random.split(jax.random.key(0), 4000)))
   variance = 1 / (4 * (2 * alpha + 1))
   assert np.isfinite(shares).all()
@@ -172,8 +172,8 @@ def test_shares_have_the_moments_of_a_beta_distribution(alpha):
 
 def test_without_mixup_the_batch_is_as_it_was():
   one = batch()
-  assert mixup.paired(one, jax.random.key(0), 0.0) is one
-  assert mixup.images(one) is one["image"]
+  assert mixing.mixup(one, jax.random.key(0), 0.0) is one
+  assert mixing.mixed_images(one) is one["image"]
 
 
 def test_it_can_be_switched_off():
@@ -187,7 +187,7 @@ def test_every_label_of_a_blended_image_may_be_true():
   objective = Classification(Linear(), loss, mixup=0.4, blended="whole")
   prepared = objective.prepare(batch(), jax.random.key(0))
   sums = objective.loss({"kernel": KERNEL}, {}, prepared, jax.random.key(1))
-  images = np.float64(mixup.images(prepared)) / 127.5 - 1
+  images = np.float64(mixing.mixed_images(prepared)) / 127.5 - 1
   logits = images.reshape(SIZE, -1) @ np.float64(KERNEL)
   target = np.eye(CLASSES)[prepared["labels"]]
   both = np.asarray(prepared["share"]) < 1
@@ -196,4 +196,4 @@ def test_every_label_of_a_blended_image_may_be_true():
   target[both] = np.maximum(target, np.eye(CLASSES)[prepared["partner_labels"]])[both]
   values = (np.logaddexp(0, logits) - target * logits).mean(axis=1)
   np.testing.assert_allclose(sums.loss, (values * prepared["mask"]).sum(), rtol=1e-4)
-  np.testing.assert_array_equal(mixup.whole(lambda x: x, dict(labels=target)), target)
+  np.testing.assert_array_equal(mixing.whole_targets(lambda x: x, dict(labels=target)), target)

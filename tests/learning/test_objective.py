@@ -14,7 +14,7 @@ from tests import resolved
 from tests.learning.hidden_channel import Hidden, HiddenChannel
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 
@@ -35,8 +35,10 @@ def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32):
   mesh = meshes.make(
     c.Mesh(), batch_size=SIZE, accumulation=accumulation, devices=jax.devices()[:devices]
   )
-  init = functools.partial(state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=True)
-  states, history = [state.create(init, state.abstract(init, mesh))], []
+  init = functools.partial(
+    train_step.init_state, objective, optimizer, seed=0, image_size=SIDE, with_ema=True
+  )
+  states, history = [train_step.create_state(init, train_step.abstract_state(init, mesh))], []
   made = train_step.make(
     objective,
     optimizer,

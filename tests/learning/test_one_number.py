@@ -8,7 +8,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tests.learning.steps import mesh_of
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import Objective, Sums
 from vit_jax.learning.optimizers.sgd import SGD
 
@@ -40,7 +40,7 @@ def made(function):
   """The step at a rate of 0.5, and the first state."""
   objective, optimizer = OneNumber(function), optim.make(SETTINGS)
   step = train_step.make(objective, optimizer, lambda _: 0.5, SETTINGS, seed=0, accumulation=1)
-  init = lambda: state.init(objective, optimizer, seed=0, image_size=1, with_ema=False)
+  init = lambda: train_step.init_state(objective, optimizer, seed=0, image_size=1, with_ema=False)
   return step, init
 
 
@@ -69,8 +69,11 @@ def test_the_loss_is_the_mean_over_the_images_that_count(mask):
 
 def test_the_compiled_step_reuses_the_memory_of_the_old_state():
   step, init = made(lambda x: x)
-  abstract = state.abstract(init, ONE)
-  first, batch = state.create(init, abstract), jax.device_put({"mask": np.ones(2, np.float32)})
+  abstract = train_step.abstract_state(init, ONE)
+  first, batch = (
+    train_step.create_state(init, abstract),
+    jax.device_put({"mask": np.ones(2, np.float32)}),
+  )
   train_step.jit_step(step, mesh=ONE, abstract=abstract)(first, batch)
   assert all(leaf.is_deleted() for leaf in jax.tree.leaves(first))
   assert not batch["mask"].is_deleted()

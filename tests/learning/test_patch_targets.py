@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax.learning.patch_targets import TARGETS, in_patches, joined, overlaps
+from vit_jax.extras.masked_patches.targets import TARGETS, in_patches, joined, overlaps
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "masked.json").read_text())
 

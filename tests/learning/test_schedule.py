@@ -4,14 +4,14 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax.learning import schedule
+from vit_jax.learning import optim
 
 
 def rate(**changes):
   arguments = dict(
     learning_rate=2.0, warmup_steps=4, total_steps=20, decay="linear", end_learning_rate=0.5
   )
-  return schedule.make(**arguments | changes)
+  return optim.learning_rate_schedule(**arguments | changes)
 
 
 def test_warmup_is_linear_from_zero():

@@ -24,7 +24,7 @@ from tests.learning.steps import (
   start,
   update,
 )
-from vit_jax.learning import losses, optim, state, train_step
+from vit_jax.learning import objective, optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.weights.average import initial_share
@@ -70,14 +70,14 @@ def test_with_few_kernels_as_on_gpus_the_steps_are_the_same():
 
 def test_fsdp_splits_parameters_moments_and_averages():
   init = functools.partial(
-    state.init,
+    train_step.init_state,
     Classification(MODEL),
     optim.make(CONFIG.optimizer),
     seed=0,
     image_size=16,
     with_ema=True,
   )
-  current = state.create(init, state.abstract(init, mesh_of(1, 8)))
+  current = train_step.create_state(init, train_step.abstract_state(init, mesh_of(1, 8)))
   adam = current.optimizer[1]
   for tree in (current.params, current.ema, adam.mu, adam.nu):
     kernel = tree["Transformer"]["encoderblock_0"]["MlpBlock_3"]["Dense_0"]["kernel"]
@@ -135,8 +135,8 @@ def test_moving_average():
     current, _ = step(current, one)
     average = jax.tree.map(lambda e, p: 0.75 * e + 0.25 * np.asarray(p), average, current.params)
   chex.assert_trees_all_close(jax.device_get(current.ema), average, atol=1e-6)
-  assert state.for_evaluation(current) == current.ema
-  assert state.for_evaluation(start(CONFIG, ONE)).keys() == current.params.keys()
+  assert train_step.for_evaluation(current) == current.ema
+  assert train_step.for_evaluation(start(CONFIG, ONE)).keys() == current.params.keys()
 
 
 def test_the_corrected_average_weighs_the_parameters_after_each_update_alone():
@@ -271,7 +271,7 @@ def test_multi_label_sigmoid_step():
   loss = loss_of(config, ONE)(first, one | {"labels": several})
   images = (np.float32(one["image"]) - 127.5) / 127.5
   logits, _ = modules.run(MODEL, first.params, images)
-  wanted = losses.sigmoid(logits, several, label_smoothing=0.0).mean()
+  wanted = objective.sigmoid(logits, several, label_smoothing=0.0).mean()
   np.testing.assert_allclose(loss, wanted, rtol=1e-5)
 
 

@@ -16,8 +16,7 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data.sources.digits import Digits
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import sharding
-from vit_jax.learning import optim, schedule, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.models.stacking import stack_blocks
@@ -40,7 +39,7 @@ TRAINED = pytest.mark.parametrize("family", ["hybrid", "axial ViT", "axial ResNe
 COMPUTED = pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "axial ResNet"])
 IMAGES = golden.images(SIZE)
 CONFIG = resolved.config(batch_size=BATCH, optimizer=SGD(clip_norm=1.0, weight_decay=0.01))
-RATE = schedule.make(
+RATE = optim.learning_rate_schedule(
   learning_rate=0.1, warmup_steps=0, total_steps=STEPS, decay="constant", end_learning_rate=0
 )
 
@@ -66,7 +65,7 @@ def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
   if scan:
     model, params = dataclasses.replace(model, scan=True), stack_blocks(params)
   zero = np.int32(0)
-  current = state.TrainState(
+  current = train_step.TrainState(
     step=zero,
     params=params,
     optimizer=optimizer.init(params),
@@ -78,7 +77,7 @@ def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
   devices = jax.devices()[: data * fsdp]
   split = c.Mesh(data=data, fsdp=fsdp)
   mesh = meshes.make(split, batch_size=len(devices), accumulation=1, devices=devices)
-  current = jax.device_put(current, sharding.shardings(mesh, current, params))
+  current = jax.device_put(current, meshes.shardings(mesh, current, params))
   batch = jax.device_put(digits(), meshes.batch_sharding(mesh))
   made = train_step.make(
     Classification(model), optimizer, RATE, CONFIG.optimizer, seed=CONFIG.seed, accumulation=1

@@ -9,7 +9,7 @@ from jax.extend import core
 
 from vit_jax import models
 from vit_jax.devices.chips import chip
-from vit_jax.models import flops
+from vit_jax.models import vit_costs
 
 SMALL = dict(depth=2, width=384, mlp_dim=1536, heads=6)
 
@@ -88,11 +88,11 @@ def test_parameters_of_the_published_resnets(name, millions):
 
 def total(model, side):
   """The number of parameters."""
-  return sum(flops.by_part(model.parameter_shapes(side)).values())
+  return sum(vit_costs.by_part(model.parameter_shapes(side)).values())
 
 
 def test_training_costs_three_forward_passes():
-  assert flops.training_flops(10) == 60
+  assert vit_costs.training_flops(10) == 60
 
 
 def test_the_images_that_chips_take_in_the_documents():
@@ -101,7 +101,7 @@ def test_the_images_that_chips_take_in_the_documents():
   lines = [line for line in text.splitlines() if line.startswith(("| TPU", "| NVIDIA"))]
   rows = [line.strip("| ").split("|") for line in lines]
   model = models.create("ViT-S/16", num_classes=1000)
-  image = flops.training_flops(model.macs(224, 224))
+  image = vit_costs.training_flops(model.macs(224, 224))
   for kind, images, *_ in rows:
     expected = 0.4 * chip(kind.strip().removesuffix(" (one of two)")).peak_flops / image
     assert float(images.replace(",", "")) == pytest.approx(expected, rel=0.01), kind

@@ -8,7 +8,7 @@ import pytest
 
 from vit_jax import models, recipes
 from vit_jax.config import AUTO, ConfigError
-from vit_jax.models import requirements
+from vit_jax.models import family
 
 CPU = types.SimpleNamespace(platform="cpu")
 SMALL = dict(width=64, mlp_dim=64, heads=4, depth=2, dtype=jnp.bfloat16, attention="cudnn")
@@ -23,7 +23,7 @@ def vit(name="ViT-B/8", **changes):
 
 
 def refusal(module, device, side=32):
-  return requirements.why_not_cudnn(module, side, device)
+  return family.why_not_cudnn(module, side, device)
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_what_cudnn_cannot_compute(module, device, message):
   expected = f"config.model.attention='cudnn' .*({message})"
   assert re.search(expected, refusal(module, device))
   with pytest.raises(ConfigError, match=expected):
-    requirements.check_attention(module, 32, device)
+    family.check_attention(module, 32, device)
   for attention in ("xla", "auto"):
-    requirements.check_attention(module.clone(attention=attention), 32, device)
+    family.check_attention(module.clone(attention=attention), 32, device)
 
 
 @pytest.mark.parametrize("flag", ["deterministic_ops", "exclude_nondeterministic_ops"])
 def test_cudnn_fails_where_the_same_bits_are_asked_for(flag, monkeypatch):
   monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_{flag}=true")
-  assert requirements.attention_on(vit(), 32, gpu()) == "xla"
+  assert family.attention_on(vit(), 32, gpu()) == "xla"
   with pytest.raises(ConfigError, match=f"attention='cudnn' .*{flag}.*; use --config"):
-    requirements.check_attention(vit(), 32, gpu())
+    family.check_attention(vit(), 32, gpu())
   monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_{flag}=false")
-  assert requirements.attention_on(vit(), 32, gpu()) == "cudnn"
+  assert family.attention_on(vit(), 32, gpu()) == "cudnn"
 
 
 def test_what_cudnn_can_compute():
@@ -66,11 +66,11 @@ def test_what_cudnn_can_compute():
   for module, device in able:
     for attention in ("cudnn", "auto", "xla"):
       assert not refusal(module.clone(attention=attention), device)
-      requirements.check_attention(module.clone(attention=attention), 32, device)
+      family.check_attention(module.clone(attention=attention), 32, device)
 
 
 def test_every_attention_of_a_model_is_found():
-  found = lambda module: requirements.head_channels(module, 64)
+  found = lambda module: family.head_channels(module, 64)
   assert found(vit(scan=True)) == found(vit(scan=False)) == {16}
   assert found(vit("Axial-ViT-B/8", positions="relative", heads=8)) == {8}
   assert found(models.create("Axial-R50", stages=(1, 1), width=64)) == {8, 16}
@@ -82,7 +82,7 @@ def test_every_attention_of_a_model_is_found():
   [("ViT-B/16", 100, 96), ("ViT-B/16", 16, 16), ("R50x1+ViT-B/16", 40, 32), ("R50x1", 7, 7)],
 )
 def test_the_largest_side(name, most, side):
-  assert requirements.largest_side(models.create(name), most, name) == side
+  assert family.largest_side(models.create(name), most, name) == side
   assert recipes.largest_side(name, most) == side
 
 
@@ -90,7 +90,7 @@ def test_the_largest_side(name, most, side):
 def test_no_side_fits(name, most):
   message = f"Images of {most} pixels are smaller than a patch of {re.escape(name)}; the smallest"
   with pytest.raises(ConfigError, match=message):
-    requirements.largest_side(models.create(name), most, name)
+    family.largest_side(models.create(name), most, name)
   with pytest.raises(ConfigError, match=message):
     recipes.largest_side(name, most)
 

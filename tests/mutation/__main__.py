@@ -14,8 +14,7 @@ import signal
 from collections.abc import Iterator
 
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, path, whole
 
 ROOT = pathlib.Path(__file__).parents[2]
 MARGIN, LEAST = 4, 5  # times the usual computation, and seconds more, until a mutant is killed

@@ -7,11 +7,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from vit_jax.process import csv_text
+from vit_jax.process import text
 
 
 def in_a_spreadsheet(*row) -> list[str]:
-  return next(csv.reader(io.StringIO(csv_text.line(row), newline="")))
+  return next(csv.reader(io.StringIO(text.csv_line(row), newline="")))
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def in_a_spreadsheet(*row) -> list[str]:
 )
 def test_a_formula_is_text(name):
   assert in_a_spreadsheet(name) == [f"'{name}"]
-  assert list(csv_text.rows(csv_text.line([name, 1]))) == [[name, "1"]]
+  assert list(text.csv_rows(text.csv_line([name, 1]))) == [[name, "1"]]
 
 
 def test_numbers_and_other_texts_stay_as_they_are():
@@ -30,5 +30,5 @@ def test_numbers_and_other_texts_stay_as_they_are():
 @hypothesis.given(st.lists(st.text("'=+-@\t\r\n,\"a1.e", max_size=6), min_size=1))
 def test_every_row_reads_back(row):
   hypothesis.assume(row != [""])
-  assert list(csv_text.rows(csv_text.line(row))) == [row]
+  assert list(text.csv_rows(text.csv_line(row))) == [row]
   assert not any(cell[:1] in ("=", "@", "\t", "\r") for cell in in_a_spreadsheet(*row))

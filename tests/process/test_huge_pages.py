@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests import programs
-from vit_jax.process import huge_pages
+from vit_jax.process import machine
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def started(monkeypatch, tmp_path):
   """The commands that took the place of this process; no variable is set, /dev is empty."""
   commands = []
   monkeypatch.setattr(os, "execv", lambda *command: commands.append(command))
-  for name in ("JAX_PLATFORMS", huge_pages.VARIABLE):
+  for name in ("JAX_PLATFORMS", machine.VARIABLE):
     monkeypatch.setenv(name, "")  # so that what the code sets is taken back, too
     monkeypatch.delenv(name)
   return commands
@@ -45,15 +45,15 @@ def test_only_what_computes_on_a_cpu_starts_again(
     (tmp_path / name).touch()
   for name, value in variables.items():
     monkeypatch.setenv(name, value)
-  huge_pages.ask_for_huge_pages(tmp_path)
+  machine.ask_for_huge_pages(tmp_path)
   assert started == ([(sys.executable, sys.orig_argv)] if again else [])
-  assert bool(huge_pages.in_words()) == again
-  huge_pages.ask_for_huge_pages(tmp_path)
+  assert bool(machine.huge_pages_in_words()) == again
+  machine.ask_for_huge_pages(tmp_path)
   assert len(started) == again  # not twice
 
 
 def test_a_run_says_that_it_has_huge_pages(monkeypatch):
-  monkeypatch.delenv(huge_pages.VARIABLE, raising=False)
+  monkeypatch.delenv(machine.VARIABLE, raising=False)
   flags = ["--config=configs/vit_digits.py", "--config.data.train.source=none"]
   result = programs.run([*programs.MAIN, *flags], anew=True)
   assert result.returncode == 2, result.stderr

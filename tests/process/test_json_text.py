@@ -3,7 +3,7 @@
 import json
 import math
 
-from vit_jax.process import json_text
+from vit_jax.process import text
 
 
 def refuse(word):
@@ -12,12 +12,12 @@ def refuse(word):
 
 def test_what_is_written_is_json_and_reads_back():
   value = {"a": math.nan, "b": [math.inf, -math.inf, 1.5], "c": {"d": ("x", None, True, 3)}}
-  found = json.loads(json_text.written(value), parse_constant=refuse)
+  found = json.loads(text.json_text(value), parse_constant=refuse)
   assert found == {"a": "nan", "b": ["inf", "-inf", 1.5], "c": {"d": ["x", None, True, 3]}}
 
 
 def test_values_are_numbers_again():
   values = {"step": 3, "weights": "inf.npz", "test/loss": math.nan, "x": -math.inf, "y": 0.5}
-  found = json_text.with_numbers(json.loads(json_text.written(values)))
+  found = text.with_numbers(json.loads(text.json_text(values)))
   assert math.isnan(found.pop("test/loss"))
   assert found == {"step": 3, "weights": "inf.npz", "x": -math.inf, "y": 0.5}

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from vit_jax.process import memory
+from vit_jax.process import machine as machines
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MIB = 2**20
@@ -61,10 +61,10 @@ CASES = {
 def test_the_least_limit_counts(tmp_path, case):
   line, groups, most, free = CASES[case]
   root = machine(tmp_path, line, groups)
-  assert memory.most(root) == most
-  assert memory.free(root) == free * MIB
+  assert machines.most_memory(root) == most
+  assert machines.free_memory(root) == free * MIB
 
 
 def test_without_any_of_these_files_it_is_the_machine(tmp_path):
-  assert memory.most(tmp_path) == MACHINE
-  assert 0 < memory.free(tmp_path) <= MACHINE
+  assert machines.most_memory(tmp_path) == MACHINE
+  assert 0 < machines.free_memory(tmp_path) <= MACHINE

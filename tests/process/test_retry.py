@@ -1,6 +1,6 @@
 """When a write that failed is tried again."""
 
-from vit_jax.process.retry import MAX_PAUSE, Retry
+from vit_jax.storage.base import MAX_PAUSE, Retry
 
 
 def times(seconds):

@@ -9,7 +9,7 @@ import pytest
 
 from tests import programs
 from vit_jax.config import ConfigError
-from vit_jax.process import program, variables
+from vit_jax.process import program
 
 
 @pytest.mark.parametrize(
@@ -27,22 +27,22 @@ from vit_jax.process import program, variables
 def test_settings_of_jax_that_change_numbers_are_refused(monkeypatch, name, value):
   before = jax.config.values[name]
   before = getattr(before, "value", before)
-  variables.check_jax()
+  program.check_jax()
   jax.config.update(name, value)
   try:
     with pytest.raises(ConfigError, match=rf"jax\.config\.{name} is {value!r}"):
-      variables.check_jax()
+      program.check_jax()
     monkeypatch.setenv(name.upper(), str(value))
     with pytest.raises(ConfigError, match=rf"^{name.upper()}={value} "):
-      variables.check()
+      program.check_variables()
   finally:
     jax.config.update(name, before)
-  variables.check_jax()
+  program.check_jax()
 
 
 def test_every_setting_that_is_refused_is_one_of_jax():
-  there = {name for name in variables.FIXED if name in jax.config.values}
-  assert there >= variables.FIXED.keys() - {"eager_constant_folding"}  # older versions lack it
+  there = {name for name in program.FIXED if name in jax.config.values}
+  assert there >= program.FIXED.keys() - {"eager_constant_folding"}  # older versions lack it
 
 
 WRONG = [
@@ -55,7 +55,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("given", "named", "cause"), WRONG)
 def test_what_ends_a_library_is_said_in_one_sentence(given, named, cause):
-  code = "from vit_jax.config.tool_ending import ending\nwith ending('tool'): pass"
+  code = "from vit_jax.config.tool_flags import ending\nwith ending('tool'): pass"
   result = subprocess.run(
     [sys.executable, "-c", code],
     env={**os.environ, "XLA_FLAGS": ""} | given,
@@ -72,9 +72,7 @@ def test_what_ends_a_library_is_said_in_one_sentence(given, named, cause):
 @pytest.mark.parametrize("platform", ["banana", "cuda"])
 def test_devices_that_are_not_there(platform):
   code = (
-    "from vit_jax.config.tool_ending import ending\n"
-    "import jax\n"
-    "with ending('tool'): jax.devices()\n"
+    "from vit_jax.config.tool_flags import ending\nimport jax\nwith ending('tool'): jax.devices()\n"
   )
   # Without the compilers that lie apart: where they are found, JAX logs why the device is not.
   env = programs.environment(JAX_PLATFORMS=platform, PYTHONPATH="")
@@ -88,7 +86,7 @@ def test_devices_that_are_not_there(platform):
 
 def test_errors_that_are_not_of_devices_stay_as_they_are():
   for error in (AssertionError("x"), RuntimeError("Unable to read")):
-    with pytest.raises(type(error)) as caught, variables.said_of_devices():
+    with pytest.raises(type(error)) as caught, program.said_of_devices():
       raise error
     assert caught.value is error
 

@@ -10,10 +10,9 @@ import pytest
 
 from tests import resolved
 from vit_jax import models, recipes
-from vit_jax.config import AUTO, Data, Duration, Model, overrides
+from vit_jax.config import AUTO, Data, Duration, Model, recipe_file
 from vit_jax.config.as_recipe import as_recipe
-from vit_jax.config.facts import FACTS, Labels
-from vit_jax.config.fields import Rule, is_auto
+from vit_jax.config.fields import FACTS, Labels, Rule, is_auto
 from vit_jax.config.model import ARCHITECTURE
 from vit_jax.config.resolve import (
   ASKED,
@@ -437,13 +436,13 @@ def test_what_the_command_line_gives_is_never_changed(recipe, key):
     given = value_of(asks, key)
     assert not is_auto(given)
     assert value_of(resolve(asks, known()), key) == given
-    assert dict(resolve(asks, known()).origins).get(key, "") in ("", overrides.GIVEN)
+    assert dict(resolve(asks, known()).origins).get(key, "") in ("", recipe_file.GIVEN)
 
 
 def test_the_command_line_has_the_last_word():
   config = found("train.py:digits", "duration.steps=4000", "schedule.warmup.steps=7")
   assert config.schedule.warmup == Duration(steps=7)
-  config = overrides.replaced(
+  config = recipe_file.replaced(
     Config(data=Data(image_size=224, evaluate_resize=256)),
     {"data.image_size": "112", "data.evaluate_resize": "120"},
   )

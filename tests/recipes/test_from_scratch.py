@@ -10,7 +10,7 @@ from tests.recipes.paper import docstring, load, table
 from tests.seams import program
 from vit_jax import config as c
 from vit_jax import models, weights
-from vit_jax.config.facts import Labels
+from vit_jax.config.fields import Labels
 from vit_jax.storage import metrics_log
 from vit_jax.training import checks
 from vit_jax.weights import Weights

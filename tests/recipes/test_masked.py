@@ -6,7 +6,7 @@ import pytest
 
 from tests.recipes.paper import docstring, load
 from vit_jax import config as c
-from vit_jax.learning.masked_patches import Masked
+from vit_jax.extras.masked_patches.objective import Masked
 
 NAMES = ("masked_vit_b16_jft", "masked_vit_b16_i1k")
 

@@ -16,8 +16,8 @@ from vit_jax.config import AUTO, ConfigError, Data, scales
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.data import sample, sources
 from vit_jax.devices.hosts import Hosts
-from vit_jax.evaluation import catalogue
-from vit_jax.process.signals import StopRequest
+from vit_jax.evaluation import evaluations
+from vit_jax.process.console import StopRequest
 from vit_jax.recipes import loading, own_images
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
@@ -76,7 +76,7 @@ def test_how_to_hold_nothing_out(tmp_path):
   assert f"`{' '.join(flags)}`" in page
   config = recipes.resolve(f"configs/train.py:{draw(tmp_path)}", flags)
   assert not config.data.train.split
-  assert not catalogue.names(config)
+  assert not evaluations.names(config)
 
 
 def test_a_class_called_train_is_a_class(tmp_path):

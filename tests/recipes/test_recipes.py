@@ -13,11 +13,11 @@ from tests.recipes.paper import CONFIGS, docstring, load, table
 from vit_jax import config as c
 from vit_jax import models, recipes
 from vit_jax.config import Dataset
-from vit_jax.config.facts import Labels
-from vit_jax.data import leakage
+from vit_jax.config.fields import Labels
+from vit_jax.data import datasets
 from vit_jax.data.sources.base import Block
 from vit_jax.extras.experiments.vtab_finetuning import PARTS
-from vit_jax.learning import optim, schedule, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.recipes.finetuning import TASKS
 from vit_jax.training import checks
 from vit_jax.weights.card import Card
@@ -145,11 +145,11 @@ def test_shapes_of_a_whole_step(name, argument):
   model = config.model
   objective = config.objective.configured(config, shortened(models.configured(model)))
   optimizer = optim.make(config.optimizer)
-  rate = schedule.make(
+  rate = optim.learning_rate_schedule(
     learning_rate=1.0, warmup_steps=0, total_steps=9, decay="linear", end_learning_rate=0.0
   )
   init = functools.partial(
-    state.init,
+    train_step.init_state,
     objective,
     optimizer,
     seed=0,
@@ -224,9 +224,9 @@ def test_no_recipe_scores_what_it_trains_on(name, argument):
   pairs += [(probe.train, probe.test) for probe in probes]
   for pair in pairs:
     if all(dataset.source for dataset in pair):
-      assert not leakage.shared(*map(Records, pair)), pair
+      assert not datasets.shared_images(*map(Records, pair)), pair
   wrong = Records(Dataset("tfds:a", "train[:60%]")), Records(Dataset("tfds:a", "train[50%:]"))
-  assert leakage.shared(*wrong).images == 100
+  assert datasets.shared_images(*wrong).images == 100
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pathlib
 
 from vit_jax import launch, recipes
-from vit_jax.config import overrides
+from vit_jax.config import recipe_file
 from vit_jax.devices.hosts import Hosts
 
 SMALL = (
@@ -48,6 +48,6 @@ def run(
   """
   words = [*SMALL, *words]
   config = recipes.resolve(recipe, words)
-  given = frozenset(overrides.split(words)[0])
+  given = frozenset(recipe_file.split_settings(words)[0])
   stop = stop or StopAfter()
   return launch.launch(config, folder, stop, mode=mode, hosts=Hosts("", 0, -1), given=given)

@@ -13,11 +13,10 @@ from tests.seams import program
 from vit_jax import registry
 from vit_jax.config import Augmentation, ConfigError
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.config.page import page
 from vit_jax.extras.report import report
+from vit_jax.extras.settings_page import page
 from vit_jax.storage import checkpoint
-from vit_jax.storage.starts import AUGMENTED
-from vit_jax.storage.workdir import IMAGES
+from vit_jax.storage.workdir import AUGMENTED, IMAGES
 
 pytestmark = pytest.mark.usefixtures("one_device")
 

@@ -15,7 +15,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import Objective, Sums
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.training import init_from
@@ -77,15 +77,17 @@ def started(data=1, fsdp=1, parts=1):
   split = dict(batch_size=16, accumulation=parts, devices=jax.devices()[: data * fsdp])
   mesh = meshes.make(c.Mesh(data=data, fsdp=fsdp), **split)
   init = functools.partial(
-    state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=False
+    train_step.init_state, objective, optimizer, seed=0, image_size=SIDE, with_ema=False
   )
-  abstract = state.abstract(init, mesh)
+  abstract = train_step.abstract_state(init, mesh)
   made = train_step.make(
     objective, optimizer, lambda _: RATE, OPTIMIZER, seed=0, accumulation=parts
   )
   step = train_step.jit_step(made, mesh=mesh, abstract=abstract)
   put = lambda batch: jax.device_put(batch, meshes.batch_sharding(mesh))
-  return state.create(init, abstract), lambda current, batch: step(current, put(batch))[0]
+  return train_step.create_state(init, abstract), lambda current, batch: step(current, put(batch))[
+    0
+  ]
 
 
 def in_numpy(first):

@@ -9,16 +9,16 @@ import pytest
 
 from tests import programs, resolved
 from vit_jax import registry
-from vit_jax.config import ConfigError, Dataset, overrides, python_file
+from vit_jax.config import ConfigError, Dataset, recipe_file
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.config.page import page
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import features
 from vit_jax.evaluation.spec import EvaluationSpec, Evaluator, Metric, Result
 from vit_jax.extras.experiments import holdout
 from vit_jax.extras.report import report
+from vit_jax.extras.settings_page import page
 from vit_jax.launch import launch
-from vit_jax.process.signals import StopRequest
+from vit_jax.process.console import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -94,7 +94,7 @@ def toy(monkeypatch):
 
 
 def configured(**changes):
-  return overrides.replaced(python_file.load(RECIPE), SETTINGS | changes)
+  return recipe_file.replaced(recipe_file.load(RECIPE), SETTINGS | changes)
 
 
 def run(config, folder, mode):

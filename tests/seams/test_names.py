@@ -35,7 +35,7 @@ ALLOWED = {
   "AUGMENTATIONS": set(),
   "OBJECTIVES": {
     ("vit_jax.config.run", "classification"),
-    ("vit_jax.evaluation.reconstruction", "masked_patches"),  # evaluates what it learns
+    ("vit_jax.extras.masked_patches.reconstruction", "masked_patches"),  # evaluates what it learns
   },
   "EVALUATIONS": {
     ("vit_jax.config.run", "classification"),
@@ -96,8 +96,9 @@ def naming(members):
     home = members.line(name).partition(":")[0]
     homes = [seam.line(name).partition(":")[0] for seam in SEAMS.values() if name in seam]
     for module, texts in TEXTS.items():
-      own = module in ("vit_jax.registry", *homes) or module.startswith("vit_jax.recipes.")
-      if not own and texts & {name, home}:
+      own = module in ("vit_jax.registry", *homes)
+      recipe = module.startswith("vit_jax.recipes.") or module.endswith(".recipe")
+      if not own and not recipe and texts & {name, home}:
         yield module, name
 
 

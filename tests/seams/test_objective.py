@@ -8,8 +8,8 @@ from tests.learning.hidden_channel import LINE
 from tests.seams import program
 from vit_jax import recipes, registry
 from vit_jax.config import ConfigError
-from vit_jax.config.page import page
 from vit_jax.extras.report import report
+from vit_jax.extras.settings_page import page
 from vit_jax.recipes import cost
 from vit_jax.storage import metrics_log
 

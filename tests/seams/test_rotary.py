@@ -22,7 +22,7 @@ from tools import export, visualize
 from vit_jax import inference, models, registry
 from vit_jax.data.images import evaluate_image
 from vit_jax.extras import inspection
-from vit_jax.models import vit_names
+from vit_jax.models import vit as vits
 from vit_jax.models.attention import Projection, attend, hand_out
 from vit_jax.models.family import Family
 from vit_jax.models.layers import LayerNorm, split_by_example
@@ -135,13 +135,13 @@ class Rotary(ViT):
 
 def fields(name):
   vit, beginning = name.removeprefix("Rotary-"), name.startswith("Rotary-")
-  found = vit_names.fields_of_name(vit) if beginning else None
+  found = vits.fields_of_name(vit) if beginning else None
   return found and found | dict(positions="none")
 
 
 def recognise(params):
   block = params["Transformer"]["encoderblock_0"]
-  return vit_names.recognise(params) if "gate" in block["MlpBlock_3"] else None
+  return vits.recognise(params) if "gate" in block["MlpBlock_3"] else None
 
 
 ROTARY = Family(
@@ -149,7 +149,7 @@ ROTARY = Family(
   names=("Rotary-ViT-B/16",),
   fields=fields,
   recognise=recognise,
-  alike=lambda module: [f"Rotary-{name}" for name in vit_names.alike(module)],
+  alike=lambda module: [f"Rotary-{name}" for name in vits.alike(module)],
 )
 WORDS = (
   "--config.model.name=Rotary-ViT-B/4",

@@ -18,12 +18,12 @@ from tests.seams import program
 from vit_jax import recipes, registry
 from vit_jax.config import ConfigError, Dataset, ObjectiveSettings, View
 from vit_jax.config.fields import name_of_kind
-from vit_jax.data.device import normalize
-from vit_jax.data.fields import Field
+from vit_jax.data.batches import normalize
 from vit_jax.data.sources import Example, Source
+from vit_jax.data.sources.base import Field
 from vit_jax.evaluation.spec import EvaluationSpec, Evaluator, Metric, Result, add, one_behind
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
-from vit_jax.models import flops
+from vit_jax.models import vit_costs
 from vit_jax.storage import metrics_log
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -119,7 +119,7 @@ class Segmentation(Objective):
     return Sums(jnp.sum(values * known), known.sum(), {"pixels": (right.sum(), known.sum())})
 
   def training_flops(self, image_size):
-    return flops.training_flops(self.model.macs(image_size, image_size))
+    return vit_costs.training_flops(self.model.macs(image_size, image_size))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,11 +20,10 @@ from vit_jax import config as c
 from vit_jax import recipes, registry
 from vit_jax.config import ConfigError, ObjectiveSettings, View
 from vit_jax.config.fields import name_of_kind
-from vit_jax.data.batches import train_transform
-from vit_jax.data.device import normalize
+from vit_jax.data.batches import normalize, train_transform
 from vit_jax.extras.experiments import step_program
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
-from vit_jax.models import flops
+from vit_jax.models import vit_costs
 from vit_jax.recipes import cost
 from vit_jax.storage import workdir
 
@@ -94,7 +93,7 @@ class SelfDistillation(Objective):
 
   def training_flops(self, image_size):
     macs = lambda side: self.model.macs(side, side)
-    crops = flops.training_flops(2 * macs(image_size) + 4 * macs(SMALL))
+    crops = vit_costs.training_flops(2 * macs(image_size) + 4 * macs(SMALL))
     return crops + 2 * 2 * macs(image_size)
 
   def _outputs(self, params, crops, *, train, key):

@@ -9,7 +9,7 @@ from tests.seams import program
 from tools import cache, prepare_data, report
 from vit_jax import registry
 from vit_jax.config import ConfigError
-from vit_jax.data import leakage, sources
+from vit_jax.data import datasets, sources
 from vit_jax.data.sources import Example, Source
 from vit_jax.storage import metrics_log
 
@@ -90,7 +90,7 @@ def test_images_that_are_trained_on_are_not_scored(tmp_path):
   with pytest.raises(ConfigError, match=r"40 images \(such as \'toy train 40 example 0\'\)"):
     program.run(tmp_path / "run", *words(**{"evaluate.test.split": "train"}))
   whole = sources.open_source("toy:40", split="train")
-  assert leakage.shared(sources.Subset(whole, 10), whole).images == 10
+  assert datasets.shared_images(sources.Subset(whole, 10), whole).images == 10
 
 
 def test_it_can_be_cached_and_prepared(tmp_path):

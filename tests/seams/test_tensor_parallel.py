@@ -17,7 +17,6 @@ from tests.seams import program
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import sharding
 from vit_jax.learning import train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.models import Network
@@ -29,7 +28,7 @@ SIDE, IMAGES, CLASSES = 28, 8, 16
 class Perceptron(Network, nn.Module):
   """Two dense layers; the hidden channels are split over "model"."""
 
-  sharding = (("in/.*", ("model",)), ("head/kernel", ("model", None)), (".*", sharding.LARGEST))
+  sharding = (("in/.*", ("model",)), ("head/kernel", ("model", None)), (".*", meshes.LARGEST))
 
   num_classes: int = CLASSES
   dtype: type = np.float32
@@ -66,7 +65,7 @@ def compiled(family, data, fsdp, model):
   devices = jax.devices()[: data * fsdp * model]
   split = c.Mesh(data=data, fsdp=fsdp, model=model)
   mesh = meshes.make(split, batch_size=IMAGES, accumulation=1, devices=devices)
-  shardings = sharding.shardings(mesh, params, params, module.sharding)
+  shardings = meshes.shardings(mesh, params, params, module.sharding)
   objective = Classification(module)
 
   def loss_and_gradient(params, batch):
@@ -109,7 +108,7 @@ def test_each_device_computes_and_holds_its_part(family, on):
   whole, (all_parameters, _) = compiled(family, 1, 1, 1)
   flops = lambda program: program.cost_analysis()["flops"]
   assert flops(part) * np.prod(on) < 1.25 * flops(whole)
-  held = sharding.bytes_per_device
+  held = meshes.bytes_per_device
   assert held(mine) * np.prod(on[1:]) < 1.1 * held(all_parameters)
 
 

@@ -16,8 +16,8 @@ from tests.models.test_flops import counted
 from vit_jax import models, registry, weights
 from vit_jax.extras import inspection
 from vit_jax.extras.formats import timm
-from vit_jax.learning.masked_patches import encoded
-from vit_jax.models import vit_names
+from vit_jax.extras.masked_patches.objective import encoded
+from vit_jax.models import vit as vits
 from vit_jax.models.family import Family
 from vit_jax.models.vit import ViT
 
@@ -37,13 +37,13 @@ class Memory(ViT):
 
 def fields(name):
   vit, ending, _ = name.rpartition("-memory")
-  return vit_names.fields_of_name(vit) if ending else None
+  return vits.fields_of_name(vit) if ending else None
 
 
 def recognise(params):
   if "memory_tokens" not in params:
     return None
-  return vit_names.recognise(params) | dict(memory=params["memory_tokens"].shape[1])
+  return vits.recognise(params) | dict(memory=params["memory_tokens"].shape[1])
 
 
 MEMORY = Family(
@@ -51,7 +51,7 @@ MEMORY = Family(
   names=("ViT-B/16-memory",),
   fields=fields,
   recognise=recognise,
-  alike=lambda module: [f"{name}-memory" for name in vit_names.alike(module)],
+  alike=lambda module: [f"{name}-memory" for name in vits.alike(module)],
 )
 SMALL = dict(depth=2, width=32, mlp_dim=64, heads=2, num_classes=5)
 GRID, PATCHES, COUNT = (2, 3), 6, 3

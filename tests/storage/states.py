@@ -14,7 +14,7 @@ from tests import resolved
 from vit_jax import config as c
 from vit_jax import models, registry
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import optim, state
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import saving as checkpoints_of
@@ -39,14 +39,14 @@ def mesh(data, fsdp, model=1):
 
 def abstract(on=None, optimizer=None, ema=True, **model):
   init = functools.partial(
-    state.init,
+    train_step.init_state,
     Classification(models.create(**MODEL | model)),
     optim.make(optimizer or Adam()),
     seed=0,
     image_size=8,
     with_ema=ema,
   )
-  return init, state.abstract(init, on or mesh(1, 1))
+  return init, train_step.abstract_state(init, on or mesh(1, 1))
 
 
 @functools.cache

@@ -16,7 +16,8 @@ from tests.storage.states import restore, saved
 from vit_jax import registry
 from vit_jax.config import recorded
 from vit_jax.process.errors import RunError, StorageError
-from vit_jax.storage import checkpoint, files, manifest, metrics_log, starts
+from vit_jax.storage import checkpoint, files, manifest, metrics_log
+from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.base import CannotReadError
 from vit_jax.storage.local import LOCAL
 from vit_jax.storage.paths import HERE
@@ -171,7 +172,7 @@ def test_what_tensorstore_cannot_read_now_is_one_sentence(whole, said, kind, mes
   [
     ("metrics.jsonl", metrics_log.read_lines),
     ("metrics.jsonl", lambda folder: metrics_log.Writer(folder, start_step=1)),
-    ("starts.jsonl", starts.read_starts),
+    ("starts.jsonl", workdirs.read_starts),
     ("config.json", recorded.read_config),
   ],
 )

@@ -30,7 +30,7 @@ from tests.storage.states import (
 from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config.recorded import changes
-from vit_jax.learning import state
+from vit_jax.learning import train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process import agreement
@@ -280,7 +280,7 @@ def test_parameters_alone_as_numpy(run):
 def test_without_a_moving_average_the_parameters_are_read(tmp_path):
   init, shapes = abstract(ema=False)
   checkpoints = opened(tmp_path)
-  checkpoints.save(state.create(init, shapes), META)
+  checkpoints.save(train_step.create_state(init, shapes), META)
   checkpoints.close()
   assert not weights.read(tmp_path).card.average
 

@@ -9,7 +9,7 @@ import resource
 import pytest
 
 from vit_jax.config import ConfigError
-from vit_jax.process import csv_text
+from vit_jax.process import text as texts
 from vit_jax.storage import files
 from vit_jax.storage.paths import inside, local_path, path_of, within
 
@@ -60,7 +60,7 @@ def test_a_table_reads_back(tmp_path):
   rows = [["a", "b,c"], ["line\nbreak", '"quoted"'], ["old\rbreak", "both\r\n"], ["", "\r"]]
   files.write_csv(tmp_path / "t.csv", rows)
   with open(tmp_path / "t.csv", newline="", encoding="utf-8") as file:
-    assert list(csv_text.rows(file.read())) == rows
+    assert list(texts.csv_rows(file.read())) == rows
   files.write_csv(tmp_path / "t.csv", [["\udcff"]])  # a byte of a name that is no text
   assert (tmp_path / "t.csv").read_text() == "\\udcff\n" == files.as_written("\udcff\n")
 

@@ -10,7 +10,7 @@ from vit_jax import launch
 from vit_jax.config import ConfigError
 from vit_jax.extras.inspection import records
 from vit_jax.extras.report import report
-from vit_jax.process.signals import StopRequest
+from vit_jax.process.console import StopRequest
 from vit_jax.storage import workdir
 
 

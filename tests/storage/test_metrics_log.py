@@ -10,8 +10,8 @@ import time
 import pytest
 
 from vit_jax.config import RunError
-from vit_jax.process.retry import Retry
 from vit_jax.storage import metrics_log
+from vit_jax.storage.base import Retry
 
 
 def test_events_do_not_wait_for_a_library_that_they_do_not_need(tmp_path):

@@ -15,7 +15,7 @@ from tests import resolved
 from tools import compile_table
 from vit_jax import recipes
 from vit_jax.config import ConfigError, RunError
-from vit_jax.learning.masked_patches import Masked
+from vit_jax.extras.masked_patches.objective import Masked
 
 GIB = 2**30
 ROOT = table.ROOT

@@ -13,9 +13,9 @@ from PIL import Image
 from tests import programs
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.config import ConfigError, RunError, Stopped, tool_ending
-from vit_jax.config.tool_ending import ending, folder
-from vit_jax.process import huge_pages, limits
+from vit_jax.config import ConfigError, RunError, Stopped, tool_flags
+from vit_jax.config.tool_flags import ending, folder
+from vit_jax.process import machine
 from vit_jax.storage import files
 
 TOOLS = sorted(path.stem for path in (programs.ROOT / "tools").glob("*.py"))
@@ -38,7 +38,7 @@ def data(tmp_path, monkeypatch):
 def run(tool, arguments, monkeypatch, capfd):
   """Status and stderr of a tool that is run in this process."""
   monkeypatch.setattr(sys, "argv", [tool, *arguments])
-  monkeypatch.setattr(huge_pages, "ask_for_huge_pages", lambda: None)  # would start pytest again
+  monkeypatch.setattr(machine, "ask_for_huge_pages", lambda: None)  # would start pytest again
   with pytest.raises(SystemExit) as left:
     runpy.run_path(str(programs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
   return left.value.code, capfd.readouterr().err
@@ -182,11 +182,11 @@ def test_the_flags_of_a_command_on_a_page_are_accepted(tool, arguments, monkeypa
   def accepted(_):
     raise Parsed
 
-  monkeypatch.setattr(tool_ending, "ending", accepted)
+  monkeypatch.setattr(tool_flags, "ending", accepted)
   monkeypatch.setattr(
     sys, "argv", [tool, *shlex.split(arguments.removesuffix(" ..."), comments=True)]
   )
-  monkeypatch.setattr(huge_pages, "ask_for_huge_pages", lambda: None)
+  monkeypatch.setattr(machine, "ask_for_huge_pages", lambda: None)
   with pytest.raises(Parsed):
     runpy.run_path(str(programs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
 
@@ -207,7 +207,7 @@ def test_flags_may_be_spelt_with_underscores():
     (Stopped("a"), 75, "tool: a"),
     (ValueError("a"), 1, "tool: a"),
     (OSError(errno.ENOSPC, "full", "x"), 1, "tool: [Errno 28] full: 'x'"),
-    (MemoryError(), 1, f"tool: {limits.exhausted(MemoryError())}"),
+    (MemoryError(), 1, f"tool: {machine.exhausted(MemoryError())}"),
     (KeyboardInterrupt(), 130, "tool: Interrupted."),
   ],
 )

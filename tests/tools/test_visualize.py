@@ -14,7 +14,7 @@ from tests.weights import families
 from tools import visualize
 from vit_jax import config, inference, weights
 from vit_jax.data.sources import open_source
-from vit_jax.evaluation import details
+from vit_jax.evaluation import results
 from vit_jax.evaluation.classification import Classification
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
@@ -171,8 +171,8 @@ def test_mistakes_of_a_run(folder, capsys):
   names = tuple(map(str, range(10)))
   labels = np.array([source.labels(i)[0] for i in range(4)])
   predictions = (labels + np.array([0, 1, 1, 0])) % 10
-  known = details.Details(names, labels, predictions, np.array([1, 0.5, 0.75, 1]), source.name)
-  details.write(folder / "run" / "evaluation" / "1" / "test", known)
+  known = results.Details(names, labels, predictions, np.array([1, 0.5, 0.75, 1]), source.name)
+  results.write_predictions(folder / "run" / "evaluation" / "1" / "test", known)
   sets = {"test": Classification("digits", "test")}
   recorded = resolved.config(evaluate=sets)
   (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))

@@ -16,9 +16,9 @@ import safetensors.numpy
 from tests import miscomputing, resolved, tiny_run
 from vit_jax import config as c
 from vit_jax.config.fields import switched_on
-from vit_jax.devices import sharding
+from vit_jax.devices import mesh
 from vit_jax.extras.verification import verification
-from vit_jax.learning import state as states
+from vit_jax.learning import train_step
 from vit_jax.process.errors import Miscomputed
 from vit_jax.registry import CALLBACKS
 
@@ -61,7 +61,7 @@ class Verification:
 
   def state(self, steps, update):
     """The state after some steps with the same batch."""
-    state = states.create(self.run.init, self.run.abstract)
+    state = train_step.create_state(self.run.init, self.run.abstract)
     for _ in range(steps):
       state, metrics = update(state, self.batch)
     return jax.device_get((state, metrics))
@@ -98,7 +98,7 @@ def test_a_device_that_computes_wrongly_is_found_and_named(case, tmp_path):
   rng = np.random.default_rng(seed)
   number = int(rng.integers(8))
   device = verified.run.mesh.devices.flat[number]
-  state = jax.device_put(held, sharding.shardings(verified.run.mesh, held, held.params))
+  state = jax.device_put(held, mesh.shardings(verified.run.mesh, held, held.params))
   code = miscomputing.code(number, int(rng.integers(20, 31)))
   sound, wrong = verified.batch, with_fault(verified.batch, code, 4 * number + rng.integers(4))
   if kind == "replica":  # wrong since an earlier step; the update would round lower bits away

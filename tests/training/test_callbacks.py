@@ -13,13 +13,11 @@ from vit_jax.config import EarlyStopping as EarlyStoppingSettings
 from vit_jax.config import NonFinite
 from vit_jax.config import Profile as ProfileSettings
 from vit_jax.process import agreement
-from vit_jax.process.retry import Retry
+from vit_jax.storage.base import Retry
 from vit_jax.storage.saving import SaveError
-from vit_jax.training.callbacks import Metrics, Profile, TrainingError
-from vit_jax.training.checkpointing import Checkpointing
+from vit_jax.training.callbacks import Checkpointing, Metrics, Profile, TrainingError
 from vit_jax.training.early_stopping import Best, EarlyStopping
-from vit_jax.training.loop import Callback, Loop
-from vit_jax.training.metric_accumulator import MetricAccumulator
+from vit_jax.training.loop import Callback, Loop, MetricAccumulator
 from vit_jax.training.steps import ImageCount
 
 # --- the order of the loop ---

@@ -6,7 +6,7 @@ import pytest
 
 from tests import resolved
 from vit_jax import config as c
-from vit_jax.config import overrides
+from vit_jax.config import recipe_file
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -25,7 +25,7 @@ def given(words):
   """The good settings with those of `words`; a model that they name brings its own sizes."""
   texts = dict(word.split("=", 1) for word in words.split())
   config = dataclasses.replace(GOOD, model=c.Model()) if "model.name" in texts else GOOD
-  return overrides.replaced(config, texts)
+  return recipe_file.replaced(config, texts)
 
 
 def checked(config):

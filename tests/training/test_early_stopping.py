@@ -14,7 +14,7 @@ from tests import programs
 from tests.ends import assert_equal_ends
 from vit_jax.config import ConfigError
 from vit_jax.config import EarlyStopping as Settings
-from vit_jax.process import json_text
+from vit_jax.process import text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import early_stopping
 from vit_jax.training.early_stopping import Best, EarlyStopping, best_of
@@ -78,7 +78,7 @@ def test_a_run_whose_metrics_are_older_than_its_checkpoint_decides_the_same(
   whole, saved = EarlyStopping(settings, Best()), EarlyStopping(settings, Best())
   lines = [{"step": 0, "loss": 0.5}]
   for i, value in enumerate(values, 1):
-    lines.append(json.loads(json.dumps({"step": i, "val/top1": json_text.finite(value)})))
+    lines.append(json.loads(json.dumps({"step": i, "val/top1": text.finite(value)})))
     might, best = whole.may_stop, str(whole.best)
     whole.note(i, {"val/top1": value})
     worse = whole.best.since > 0 and str(whole.best) != best

@@ -12,7 +12,7 @@ from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.devices import mesh
 from vit_jax.learning import objective as objectives
-from vit_jax.learning import optim, state
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
@@ -62,9 +62,9 @@ def started(config, *, fsdp=1):
 
   def init():
     size = config.data.image_size
-    return state.init(objective, optimizer, seed=0, image_size=size, with_ema=True)
+    return train_step.init_state(objective, optimizer, seed=0, image_size=size, with_ema=True)
 
-  fresh = state.create(init, state.abstract(init, devices))
+  fresh = train_step.create_state(init, train_step.abstract_state(init, devices))
   loaded = read(config, NAMES[: config.model.num_classes])
   return fresh, init_from.put(loaded, fresh, objective, optimizer, ".*")
 

@@ -14,9 +14,9 @@ from vit_jax.config import AUTO, Duration, Mesh, Schedule
 from vit_jax.config.resolve import resolve
 from vit_jax.devices.hosts import Hosts
 from vit_jax.learning.classification import Settings
-from vit_jax.process.signals import StopRequest
+from vit_jax.process.console import StopRequest
 from vit_jax.storage import checkpoint
-from vit_jax.training import memory
+from vit_jax.training import pace
 from vit_jax.training import run as runs
 
 # Without MixUp, whose draws take as long to compile as the rest. The rate of a step does not depend
@@ -72,7 +72,7 @@ class Measured:
 def test_parts_are_doubled_until_a_step_fits(limit, refused, parts):
   """A batch of 32 on two devices has 16 parts at the most; the compiler's refusal is no end."""
   measured = lambda config: Measured(config, limit, refused)
-  known = {"parts": lambda config: memory.fewest_parts(config, measured)}
+  known = {"parts": lambda config: pace.fewest_parts(config, measured)}
   run = made(resolve(KNOWN, known))
   assert run.config.accumulation == run.reader.accumulation == parts
   assert dict(run.config.origins)["accumulation"].startswith("a step needs ")
@@ -80,12 +80,12 @@ def test_parts_are_doubled_until_a_step_fits(limit, refused, parts):
 
 def test_more_parts_need_less_and_a_second_state_of_verified_steps_counts():
   one, eight = (made(dataclasses.replace(KNOWN, accumulation=parts)) for parts in (1, 8))
-  assert memory.step_bytes(eight) < memory.step_bytes(one)
-  assert memory.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30
+  assert pace.step_bytes(eight) < pace.step_bytes(one)
+  assert pace.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30
   verified = dataclasses.replace(one.config, verify_every=9)
-  assert memory.step_bytes(Measured(one.config, 0)) == 82
-  assert memory.step_bytes(Measured(verified, 0)) == 122
-  assert memory.step_bytes(Measured(verified, 0, refused=1)) == float("inf")
+  assert pace.step_bytes(Measured(one.config, 0)) == 82
+  assert pace.step_bytes(Measured(verified, 0)) == 122
+  assert pace.step_bytes(Measured(verified, 0, refused=1)) == float("inf")
 
 
 @pytest.mark.usefixtures("one_device")
@@ -95,11 +95,11 @@ def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
   def train(name, accumulation, steps, limit=0):
     changes = dict(evaluate={}, accumulation=accumulation, duration=Duration(steps=steps))
     config = dataclasses.replace(CONFIG, **changes)
-    monkeypatch.setattr(memory, "memory_of", lambda device: limit)
+    monkeypatch.setattr(pace, "memory_of", lambda device: limit)
     launch.launch(config, tmp_path / name, StopRequest(), mode="train", hosts=Hosts())
     return checkpoint.load_params(checkpoint.find(tmp_path / name), ema=False)
 
-  monkeypatch.setattr(memory, "step_bytes", lambda run: 2 / run.config.accumulation)
+  monkeypatch.setattr(pace, "step_bytes", lambda run: 2 / run.config.accumulation)
   train("chosen", AUTO, steps=2, limit=1)
   chosen = train("chosen", AUTO, steps=3, limit=10**9)
   chex.assert_trees_all_equal(chosen, train("given", 2, steps=3))

@@ -19,10 +19,10 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.classification import Classification as Scored
-from vit_jax.learning import optim, schedule, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.storage import checkpoint, compatible, metrics_log
+from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.training import init_from, speed
 from vit_jax.training.facts import of_devices
@@ -30,7 +30,7 @@ from vit_jax.training.facts import of_devices
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
 PROBE = changed(optimizer=dict(trainable="head/.*"))
-RATE = schedule.make(
+RATE = optim.learning_rate_schedule(
   learning_rate=0.01, warmup_steps=0, total_steps=10, decay="constant", end_learning_rate=0
 )
 
@@ -41,7 +41,7 @@ def start(config, mesh=ONE):
   settings = config.optimizer
   optimizer = optim.make(settings)
   init = functools.partial(
-    state.init,
+    train_step.init_state,
     objective,
     optimizer,
     seed=0,
@@ -49,7 +49,7 @@ def start(config, mesh=ONE):
     with_ema=bool(settings.ema),
     trainable=settings.trainable,
   )
-  abstract = state.abstract(init, mesh)
+  abstract = train_step.abstract_state(init, mesh)
   fresh = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), abstract)
   params = nest(golden.make({name: x.shape for name, x in flatten(abstract.params).items()}))
   ema = optim.partition(params, settings.trainable) if settings.ema else None
@@ -97,12 +97,12 @@ def test_frozen_parameters_keep_their_bits_and_all_others_move():
 def test_moments_and_averages_are_those_of_the_trained_alone():
   first, last, _ = partial_run()
   trained = optim.partition(first.params, LAST)
-  names = set(compatible.describe(trained))
+  names = set(checkpoint.describe(trained))
   assert {name.split("/")[0] for name in names} == {"Transformer", "head"}
   adam = last.optimizer[1]
-  assert set(compatible.describe(adam.mu)) == set(compatible.describe(adam.nu)) == names
-  assert set(compatible.describe(last.ema)) == names
-  seen = flatten(state.for_evaluation(last))
+  assert set(checkpoint.describe(adam.mu)) == set(checkpoint.describe(adam.nu)) == names
+  assert set(checkpoint.describe(last.ema)) == names
+  seen = flatten(train_step.for_evaluation(last))
   for name, array in flatten(last.params).items():
     assert np.array_equal(seen[name], array) == (name not in names), name
 
@@ -113,7 +113,7 @@ def test_on_eight_devices_and_in_parts_as_on_one_and_at_once():
   chex.assert_trees_all_close(last.params, wanted.params, atol=2e-5)
   chex.assert_trees_all_close(history, wanted_history, rtol=2e-5, atol=1e-6)
   before, after = flatten(first.params), flatten(last.params)
-  for name in before.keys() - set(compatible.describe(last.ema)):
+  for name in before.keys() - set(checkpoint.describe(last.ema)):
     np.testing.assert_array_equal(before[name], after[name])
 
 
@@ -188,7 +188,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   stored = [flatten(checkpoint.load_params(ends[0], ema=ema)) for ema in (False, True)]
   assert stored[0].keys() == stored[1].keys()
   same = {name for name in stored[0] if np.array_equal(stored[0][name], stored[1][name])}
-  assert same == set(stored[0]) - set(compatible.describe(made.abstract.ema))
+  assert same == set(stored[0]) - set(checkpoint.describe(made.abstract.ema))
   assert not any("mfu" in line for line in metrics_log.read_lines(tmp_path / "whole"))
   opened = made.data.evaluations
   read = evaluated_model.read_evaluated(

@@ -11,7 +11,7 @@ from PIL import Image
 from tests import resolved
 from tools import cache as tools_cache
 from vit_jax import config as c
-from vit_jax.config import overrides
+from vit_jax.config import recipe_file
 from vit_jax.config.resolve import resolve
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras import prepared_cache as cache
@@ -111,5 +111,5 @@ ABLE = ("model.width=64", "model.heads=4", "model.attention=auto")
 )
 def test_attention_is_that_of_the_devices_and_follows_the_model(words, device, attention):
   given = dict(word.split("=") for word in (*ABLE, "model.compute_dtype=auto", *words))
-  config = resolve(overrides.replaced(CONFIG, given), facts.of_devices([device]))
+  config = resolve(recipe_file.replaced(CONFIG, given), facts.of_devices([device]))
   assert config.model.attention == attention

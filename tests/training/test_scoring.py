@@ -11,7 +11,8 @@ from tests import tiny_run
 from tests.data import numbered
 from vit_jax import config as c
 from vit_jax import launch
-from vit_jax.data import device, pipeline
+from vit_jax.data import batches as batching
+from vit_jax.data import pipeline
 from vit_jax.data.images import BadImage
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import evaluations, spec
@@ -19,7 +20,7 @@ from vit_jax.evaluation.evaluations import NotScored
 from vit_jax.extras.report import run as reported
 from vit_jax.learning.classification import Settings
 from vit_jax.process import agreement
-from vit_jax.process.signals import StopRequest
+from vit_jax.process.console import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import run as runs
 from vit_jax.training import start
@@ -82,7 +83,7 @@ def test_of_several_processes_all_take_the_same_batches_and_fail_together(monkey
   wanted = len(list(read(layout=layout)))
   read = read(layout=layout)
   read._read = iter(map(broken, [0]))
-  together = device.InStep(read)
+  together = batching.InStep(read)
   batches = list(together)
   assert (len(batches), "no light" in together.failure) == (wanted, True)
   assert {x["mask"].sum() for x in batches} == {0.0}

@@ -17,15 +17,15 @@ from vit_jax import config as c
 from vit_jax import launch, main
 from vit_jax.config import command_line
 from vit_jax.data import sources
-from vit_jax.evaluation import reconstruction
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.evaluation.reconstruction import Reconstruction
+from vit_jax.extras.masked_patches import reconstruction
+from vit_jax.extras.masked_patches.objective import Masked
+from vit_jax.extras.masked_patches.reconstruction import Reconstruction
 from vit_jax.inference import export
 from vit_jax.inference import model as inference
 from vit_jax.learning import objective as objectives
-from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten

@@ -13,7 +13,7 @@ from vit_jax.config import Checkpoint, ConfigError, Duration
 from vit_jax.learning.classification import Classification, Settings
 from vit_jax.storage import metrics_log
 from vit_jax.training import run as runs
-from vit_jax.training.metric_accumulator import MetricAccumulator
+from vit_jax.training.loop import MetricAccumulator
 
 NAMES = {"loss": "batch/loss", "training/accuracy": "batch/accuracy"}
 

@@ -11,15 +11,14 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config import parsing
-from vit_jax.data import history
-from vit_jax.data.datasets import opener_of
-from vit_jax.data.history import Trained
+from vit_jax.data import datasets as opened
+from vit_jax.data.datasets import Trained, opener_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.evaluation.reconstruction import Reconstruction
-from vit_jax.learning.masked_patches import Masked
+from vit_jax.extras.masked_patches.objective import Masked
+from vit_jax.extras.masked_patches.reconstruction import Reconstruction
 from vit_jax.storage import manifest
 from vit_jax.training import run as runs
 from vit_jax.training import start
@@ -41,7 +40,7 @@ def folder(tmp_path):
 def trained(*datasets):
   """The history of weights trained on datasets."""
   opener = opener_of(c.Data())
-  return history.record([opener.open("", dataset) for dataset in datasets])
+  return opened.trained_history([opener.open("", dataset) for dataset in datasets])
 
 
 def stored(path, known):
@@ -50,7 +49,7 @@ def stored(path, known):
     workdir = path if path.name == "run" else path.parents[1]
     meta = workdir / "checkpoints" / "9" / "meta" / "metadata"
     meta.parent.mkdir(parents=True)
-    told = {"config": {}, "images": [0, 0, 8], "trained_on": history.written(known)}
+    told = {"config": {}, "images": [0, 0, 8], "trained_on": opened.history_as_dicts(known)}
     meta.write_text(json.dumps(told))
     manifest.write(meta.parents[1])
   else:
@@ -117,8 +116,8 @@ def test_a_dataset_is_found_from_anywhere(tmp_path, folder, monkeypatch):
   monkeypatch.chdir("/")
   other = c.Dataset(f"folder:{tmp_path}/other", "[40%:]")
   assert "have 4 images" in refused(open_alone, run(c.Dataset(), other), (known,))
-  assert history.anywhere(c.Dataset("tfds:a/b", exclude="list")).exclude == "/list"
-  assert history.anywhere(c.Dataset("tfds:a/b")).source == "tfds:a/b"
+  assert opened.for_any_folder(c.Dataset("tfds:a/b", exclude="list")).exclude == "/list"
+  assert opened.for_any_folder(c.Dataset("tfds:a/b")).source == "tfds:a/b"
 
 
 def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
@@ -150,7 +149,7 @@ def test_without_a_history_there_is_nothing_to_compare(tmp_path, folder):
 
 
 HOSTILE = (
-  *(3, "x", {}, [3], [{}], [{"identity": 3}], [{"identity": "x"}] * (history.MAX_DATASETS + 1)),
+  *(3, "x", {}, [3], [{}], [{"identity": 3}], [{"identity": "x"}] * (opened.MAX_DATASETS + 1)),
   [{"identity": "x", "subset": "many"}],
   [{"identity": "x", "subset": -1}],
   [{"identity": "x", "source": ["a"]}],
@@ -170,7 +169,7 @@ HOSTILE = (
 def test_a_history_of_a_stranger_is_not_trusted(tmp_path, form, file, key):
   for values in HOSTILE:
     with pytest.raises(ValueError, match="trained_on"):
-      history.read_history(values)
+      opened.read_history(values)
   place, path = stored(tmp_path / form, ()), tmp_path / file
   path.write_text(json.dumps(json.loads(path.read_text()) | {key: HOSTILE[-1]}))
   if form == "run":
@@ -185,7 +184,7 @@ def test_a_history_of_a_stranger_is_not_trusted(tmp_path, form, file, key):
 def test_it_is_written_as_it_is_read():
   for dataset in (c.Dataset("folder:/é", "[:1]", "i", "", "/list", 7), c.Dataset()):
     known = (Trained(dataset, "x"),)
-    assert history.read_history(json.loads(json.dumps(history.written(known)))) == known
-  short = history.written((Trained(c.Dataset("digits"), "x"),))
+    assert opened.read_history(json.loads(json.dumps(opened.history_as_dicts(known)))) == known
+  short = opened.history_as_dicts((Trained(c.Dataset("digits"), "x"),))
   assert short == [{"source": "digits", "identity": "x"}]
   assert parsing.dataset_of({"subset": 3}, "x") == c.Dataset(subset=3)

@@ -14,7 +14,7 @@ from vit_jax import launch, weights
 from vit_jax.config.suggestions import unknown
 from vit_jax.devices.hosts import Hosts
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.process.signals import StopRequest
+from vit_jax.process.console import StopRequest
 from vit_jax.weights import average
 
 WARNING = "59% of the moving average is still the initial weights; use --no-average"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from benchmarks import step as training_step
 from benchmarks.processes import in_process
 from vit_jax.extras.experiments import timing
-from vit_jax.process.memory import out_of_memory
+from vit_jax.process.machine import out_of_memory
 
 MAX_BATCH = 1024
 
@@ -149,7 +149,7 @@ def _time(case: Case, batch: int) -> dict:
   """Images per second of a case, and the FLOPs of training on one image."""
   from vit_jax import models
   from vit_jax.config import Model
-  from vit_jax.models import flops
+  from vit_jax.models import vit_costs
 
   size = dict(side=case.side, batch=batch)
   options = case.settings()
@@ -160,5 +160,5 @@ def _time(case: Case, batch: int) -> dict:
     step = training_step.jax_step(case.model, **size, compute_dtype="bfloat16", **options)
   return dict(
     images_per_second=batch / timing.median_seconds(step, enough=math.inf),
-    flops=flops.training_flops(module.macs(case.side, case.side)),
+    flops=vit_costs.training_flops(module.macs(case.side, case.side)),
   )

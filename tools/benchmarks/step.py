@@ -2,7 +2,7 @@
 
 Batch 16, 224 px, float32, AdamW, softmax cross-entropy; ours is the step of the main job. Every
 measurement runs alone in its own process. All use huge pages, as the main job does
-(vit_jax/process/huge_pages.py), and even a waiting process would take the memory for them. The
+(vit_jax/process/machine.py), and even a waiting process would take the memory for them. The
 contestants take turns, so that a change in the machine's speed favours none of them.
 """
 
@@ -75,13 +75,13 @@ def matmul_rate() -> dict:
   import jax.numpy as jnp
 
   from vit_jax import models
-  from vit_jax.models import flops
+  from vit_jax.models import vit_costs
 
   x = jnp.ones((MATMUL, MATMUL))
   matmul = jax.jit(jnp.matmul)
   seconds = timing.median_seconds(lambda: jax.block_until_ready(matmul(x, x)))
   macs = models.create(MODEL, num_classes=CLASSES).macs(SIDE, SIDE)
-  return dict(flops_per_second=2 * MATMUL**3 / seconds, flops=flops.training_flops(macs))
+  return dict(flops_per_second=2 * MATMUL**3 / seconds, flops=vit_costs.training_flops(macs))
 
 
 def step_seconds(name: str) -> dict:

@@ -7,12 +7,12 @@ import jax
 from benchmarks import processes
 from benchmarks.case import TRAINING, Case
 from compiled import compilation
-from vit_jax.data.device import normalize
+from vit_jax.data.batches import normalize
 from vit_jax.devices import mesh as meshes
 from vit_jax.extras.experiments import step_program, timing
-from vit_jax.learning import state
-from vit_jax.process.memory import lacks_memory
-from vit_jax.training.memory import peak_bytes
+from vit_jax.learning import train_step
+from vit_jax.process.machine import lacks_memory
+from vit_jax.training.pace import peak_bytes
 from vit_jax.training.run import Run
 
 
@@ -84,5 +84,5 @@ def stepper(what: str, run: Run, compiled):
   if what == TRAINING:
     return step_program.stepper(run, compiled)
   batch = step_program.random_batch(run)
-  params = state.create(lambda: run.init().params, run.abstract.params)
+  params = train_step.create_state(lambda: run.init().params, run.abstract.params)
   return lambda: jax.block_until_ready(compiled(params, batch["image"]))

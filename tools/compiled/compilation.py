@@ -14,10 +14,9 @@ from vit_jax import models
 from vit_jax.config import AUTO, Config
 from vit_jax.config.resolve import with_value
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import sharding
 from vit_jax.extras.experiments import step_program
 from vit_jax.training import run as runs
-from vit_jax.training.memory import copies_of_state, peak_bytes
+from vit_jax.training.pace import copies_of_state, peak_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +139,8 @@ def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> P
 
 def _refused(run: runs.Run, arguments, temporaries: int, common: dict) -> Program:
   """A program that the compiler refused, because it needs too much memory."""
-  held = sharding.bytes_per_device(arguments)
-  second = copies_of_state(run.config) * sharding.bytes_per_device(run.abstract)
+  held = meshes.bytes_per_device(arguments)
+  second = copies_of_state(run.config) * meshes.bytes_per_device(run.abstract)
   return Program(
     **common,
     second_state_bytes=second,

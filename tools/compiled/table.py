@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from vit_jax.process import csv_text
+from vit_jax.process import text as texts
 from vit_jax.storage import files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ class Table:
     if self.csv.exists():
       text = self.csv.read_text()
     rows = csv.DictReader(text.splitlines())
-    return [{field: csv_text.plain(row.get(field, "")) for field in self.fields} for row in rows]
+    return [{field: texts.csv_plain(row.get(field, "")) for field in self.fields} for row in rows]
 
   def write(self, rows: list[Row]):
     """Writes the rows and the page."""

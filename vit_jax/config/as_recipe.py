@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vit_jax import config as exported
-from vit_jax.config.facts import OF_DEVICES
+from vit_jax.config.fields import OF_DEVICES
 from vit_jax.config.resolve import (
   Facts,
   derived,

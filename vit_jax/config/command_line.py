@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from absl import flags
 
-from vit_jax.config import overrides, plugins, python_file, recorded
+from vit_jax.config import plugins, recipe_file, recorded
 from vit_jax.config.run import Config
-from vit_jax.process import console, exit_status
+from vit_jax.process import console
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.paths import path_of
 
@@ -35,24 +35,24 @@ class CommandLine(NamedTuple):
 def parse(argv: list[str]) -> CommandLine:
   """Parses the command line; if it is wrong, prints one message and exits with status 2."""
   try:
-    texts, others = overrides.split(argv[1:])
+    texts, others = recipe_file.split_settings(argv[1:])
     plugins.load(texts.get("plugins", ""))
     rest = flags.FLAGS([argv[0], *others])
     if len(rest) > 1:
       raise ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
     recipe = _RECIPE.value
     if recipe is None:
-      config = overrides.replaced(recipe_of(argv), texts)
+      config = recipe_file.replaced(recipe_of(argv), texts)
     else:
-      config = python_file.load(recipe, texts)
+      config = recipe_file.load(recipe, texts)
       plugins.check_recipe(config.plugins, texts.get("plugins", ""), recipe)
-    return CommandLine(config, recipe or "", frozenset(overrides.in_our_names(texts)))
+    return CommandLine(config, recipe or "", frozenset(recipe_file.in_our_names(texts)))
   except SystemExit as end:  # absl exits with 1 after --help
     if _HELP.isdisjoint(argv):
       sys.exit(end.code)
-    sys.exit(exit_status.DONE)
+    sys.exit(console.DONE)
   except (ConfigError, flags.Error) as error:
-    console.leave(str(error), exit_status.WRONG_USAGE)
+    console.leave(str(error), console.WRONG_USAGE)
 
 
 def recipe_of(argv: list[str]) -> Config:

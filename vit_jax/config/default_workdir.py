@@ -7,7 +7,7 @@ import re
 
 from vit_jax.config.command_line import value_of
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage import files, starts
+from vit_jax.storage import files, workdir
 from vit_jax.storage.workdir import CHECKPOINTS, STARTS
 
 FOLDER = pathlib.Path("workdirs")
@@ -86,6 +86,6 @@ def _holds_run(folder: pathlib.Path) -> bool:
 
 def _recipes_in(folder: pathlib.Path) -> list[str]:
   """The recipes that the starts of a run name."""
-  commands = [start.get("command") for start in starts.read_starts(folder)]
+  commands = [start.get("command") for start in workdir.read_starts(folder)]
   texts = [list(map(str, command)) for command in commands if isinstance(command, list)]
   return [recipe for command in texts if (recipe := value_of("config", command))]

@@ -1,29 +1,46 @@
-"""How a setting is described: its default, meaning and bounds; and groups of settings.
+"""How a setting is described: its default, meaning and bounds; groups of settings; facts.
 
-Some groups have fields that depend on their `kind`, such as config.optimizer (adam, sgd). The
-fields of each kind are a frozen dataclass in the file of the thing itself, which a registry
-(vit_jax/registry.py) finds by the kind's name:
-
-  class Config:
-    optimizer: Optimizer = group_of_kind(registry.OPTIMIZERS, default="adam")
-    evaluate: Mapping[str, Evaluation] = named_of_kind(
-      registry.EVALUATIONS, "evaluations by name", default="classification"
-    )
-    augment: tuple = listed_of_kind(registry.AUGMENTATIONS, "steps, in order")
-
-A line of the registry leads to that dataclass, or to something that has it as `Settings`. Its
-first field is `kind: str = name_of_kind("adam", "what it is")`, with the name in the registry;
-fields that several kinds share stand in a base class. Reading a recipe imports the kinds that it
-names, and no other.
-
-A `Duration` is a length of training, in steps, epochs or examples.
+A fact is what rules of settings read beside other settings. Whoever resolves settings says what is
+known (`config.resolve.resolve`): a fact is a function of the settings, called when a rule needs it.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from vit_jax import registry
+
+FACTS = {
+  "images": "number of training images",
+  "side": "median of the smaller sides of a sample of the training images, pixels",
+  "scored_at_once": "images in a batch of an evaluation alone; 0: it is a training",
+  "labels": "`Labels` of the training data",
+  "card": "how images are prepared for the weights in init_from, `vit_jax.weights.card.Card`",
+  "architecture": "config.Model of the weights in init_from, all fields given",
+  "representation": "the features that the weights are trained for: pre_logits or patches",
+  "fields": "what config.model.name stands for: a value of each field that its model has",
+  "largest_side": "pixels -> the largest side up to them that the patches of config.model tile",
+  "attention": "the library that computes the attention of config.model, cudnn or xla",
+  "device": "one of those that compute, `jax.Device`",
+  "devices": "number of devices",
+  "parts": "(the fewest parts of a batch that fit into memory, the reckoning in words)",
+}
+
+OF_DEVICES = ("attention", "device", "devices", "parts")
+
+
+@dataclasses.dataclass(frozen=True)
+class Labels:
+  """The labels of training data.
+
+  Attributes:
+    class_names: their names; () without labels.
+    multi_label: whether an image has any number of labels.
+  """
+
+  class_names: Sequence[str] = ()
+  multi_label: bool = False
+
 
 # Upper bounds that several settings share; other bounds are given with their settings.
 MAX_STEPS = 2**31 - 1  # optimizers count steps in int32
@@ -49,7 +66,7 @@ class Rule:
 
   Attributes:
     reads: what decides: keys of settings; "asked.KEY", a setting as it was asked for, perhaps AUTO;
-      and "facts.NAME" (vit_jax/config/facts.py).
+      and "facts.NAME" (vit_jax/config/fields.py).
     says: the rule in words, for the page of settings.
     derive: (their values, in this order; a fact is a function that returns it) -> the value, and
       where it comes from in this run, or "" if that is not worth a line.
@@ -76,7 +93,7 @@ def setting(
     choices: all allowed values, if they can be listed.
     low, high: bounds of a number, inclusive; every number has both.
     off: the only value allowed outside the bounds; it switches something off.
-    used_if: conditions without which the setting has no effect (vit_jax/config/unused.py). Each is
+    used_if: conditions without which the setting has no effect (vit_jax/config/resolve.py). Each is
       (key of another setting, *values): the other must have one of the values, or, without values,
       must not be 0, False or empty. A key may also name what the class of a kind tells, such as
       "objective.trains_head".

@@ -23,7 +23,7 @@ class ObjectiveSettings:
     needs_labels: whether a batch holds labels.
     trains_head: whether it trains the model's head; otherwise its parameters may lack a head.
     sharding: the rules by which its own parameters are split over devices, before those of the
-      model; see `vit_jax.devices.sharding`.
+      model; see `vit_jax.devices.mesh`.
     representation: the features that evaluations without a head use, if their settings do not say:
       "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
   """
@@ -40,7 +40,7 @@ class ObjectiveSettings:
     return {"image": View(data)}
 
   def fields(self, data) -> Mapping[str, Any]:
-    """Further fields of the source that a training batch holds, as `vit_jax.data.fields.Field`s."""
+    """Further fields of the source in a training batch, as `vit_jax.data.sources.base.Field`s."""
     del data
     return {}
 

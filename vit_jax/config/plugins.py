@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from vit_jax import registry
-from vit_jax.process import variables
+from vit_jax.process import program
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import one_line, shown
 
@@ -34,7 +34,7 @@ def load(text: str):
   if names and os.getcwd() not in sys.path:
     sys.path.append(os.getcwd())
   if names:
-    variables.check_libraries()  # a plugin may import JAX, which aborts for some of them
+    program.check_libraries()  # a plugin may import JAX, which aborts for some of them
   for name in names:
     before = _lines()
     with _blamed(name):

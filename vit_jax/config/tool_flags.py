@@ -1,16 +1,21 @@
-"""The flags of the tools: the same spelling in every tool, and one sentence for each mistake."""
+"""The flags of the tools, one sentence for each mistake, and how a tool ends after an error.
+
+It ends with one line on stderr and an exit status, never with a traceback.
+"""
 
 import argparse
+import contextlib
 import functools
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vit_jax.config import plugins
 from vit_jax.config.suggestions import similar
-from vit_jax.process import console, exit_status
-from vit_jax.process.errors import ConfigError
+from vit_jax.process import console, machine, program
+from vit_jax.process.errors import ConfigError, Stopped
 from vit_jax.registry import WEIGHT_FORMATS
+from vit_jax.storage import files
 from vit_jax.storage.paths import Path, local_path, path_of
 
 SETTING = "--config."
@@ -115,14 +120,14 @@ class ToolFlags(argparse.ArgumentParser):
     """Prints one sentence and ends the program."""
     words = message.removeprefix("argument ").rstrip(".")
     sentence = f"{words[0].upper()}{words[1:]}. See --help."
-    console.leave(sentence, exit_status.WRONG_USAGE, self._name)
+    console.leave(sentence, console.WRONG_USAGE, self._name)
 
   def _load(self, text: str):
     """Imports plugins, or prints one sentence and ends the program."""
     try:
       plugins.load(text)
     except ConfigError as error:
-      console.leave(str(error), exit_status.WRONG_USAGE, self._name)
+      console.leave(str(error), console.WRONG_USAGE, self._name)
 
   def _refuse(self, words):
     if not words:
@@ -191,3 +196,48 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return number
 
   return read
+
+
+@contextlib.contextmanager
+def ending(tool: str) -> Iterator[None]:
+  """Turns an error inside into one line on stderr and an exit status.
+
+  Variables that `process.variables` refuses are an error too. The status is 2 for a ConfigError
+  (wrong usage), 75 for a run that a signal stopped, 130 for Ctrl-C, and 1 for any other error of
+  the data, the disk or the machine.
+  """
+  try:
+    program.check_variables()
+    with program.said_of_devices():
+      yield
+  except ConfigError as error:
+    console.leave(str(error), console.WRONG_USAGE, tool)
+  except Stopped as error:
+    console.leave(str(error), console.STOPPED, tool)
+  except (MemoryError, OSError, RuntimeError, ValueError) as error:
+    console.leave(machine.exhausted(error) or str(error), console.FAILED, tool)
+  except KeyboardInterrupt:
+    console.leave("Interrupted.", console.INTERRUPTED, tool)
+
+
+def folder(path: str | Path, setting: str) -> Path:
+  """Makes a folder to write to, if it does not exist.
+
+  Args:
+    path: the folder.
+    setting: flag that gave the path, such as --output, for the message.
+
+  Raises:
+    ConfigError: the folder cannot be made or cannot be written to.
+  """
+  path = path_of(path)
+  try:
+    files.make_folder(path)
+  except (OSError, ValueError) as error:
+    reason = getattr(error, "strerror", None) or error
+    raise ConfigError(f"{setting}: the folder {path} cannot be made: {reason}.") from error
+  try:
+    files.check_writable(path)
+  except OSError as error:
+    raise ConfigError(f"{setting}: the folder {path} cannot be written to.") from error
+  return path

@@ -1,20 +1,28 @@
-"""Makes batches from opened sources; config.data says how images are prepared."""
+"""Makes batches from opened sources, and puts them on the devices ahead of the step.
 
+config.data says how images are prepared. On the devices they are global, sharded arrays.
+"""
+
+import collections
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from vit_jax.config import Data, ObjectiveSettings
-from vit_jax.data import crops, images, pipeline, resampling
+from vit_jax.config import ConfigError, Data, ObjectiveSettings, RunError
+from vit_jax.data import crops, images, pipeline
 from vit_jax.data.augmentation.steps import augmented
-from vit_jax.data.device import prefetch_to_device
-from vit_jax.data.fields import Field
+from vit_jax.data.images import BadImage
 from vit_jax.data.layout import Crop, Layout
 from vit_jax.data.order import MixedSource
+from vit_jax.data.pipeline import Batch, Batches
 from vit_jax.data.sources import Source
+from vit_jax.data.sources.base import Field
 from vit_jax.devices import mesh as meshes
 
 DEVICE_ROWS = 8  # rows that vector units process at once
@@ -88,7 +96,7 @@ class Reader:
 
   def squares(self, source: Source) -> pipeline.Batches:
     """Every image once: the centre of a square of 8/7 of the image size."""
-    side = resampling.square(self.settings.image_size)
+    side = crops.square(self.settings.image_size)
     return self._once(source, None, resize=side, squeeze=True)
 
   @contextlib.contextmanager
@@ -155,3 +163,60 @@ def train_crop(data: Data):
     return functools.partial(images.train_padded, pad=data.train_pad, **common)
   bounds = dict(area=data.crop_area, aspect=data.crop_aspect)
   return functools.partial(images.train_image, draw=crops.RULES[data.crop_rule], **bounds, **common)
+
+
+class InStep:
+  """The batches of one process; after an error, batches in which no image counts.
+
+  Otherwise the other processes would wait for this one at the next batch.
+
+  Attributes:
+    failure: why batches are missing; "" if none is.
+  """
+
+  def __init__(self, batches: Batches):
+    self.failure = ""
+    self._batches = batches
+    self._left = batches.steps
+
+  def __iter__(self) -> Iterator[Batch]:
+    return self
+
+  def __next__(self) -> Batch:
+    if not self._left:
+      raise StopIteration
+    self._left -= 1
+    if not self.failure:
+      try:
+        return next(self._batches)
+      except (BadImage, OSError, ConfigError, RunError) as error:
+        self.failure = str(error)
+    return self._batches.blank()
+
+  def close(self):
+    """Ends the threads; no further batches are available."""
+    self._batches.close()
+
+
+def prefetch_to_device(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict]:
+  """Makes global arrays from host batches, and keeps `ahead` of them in transfer to the devices.
+
+  Each process passes its own rows; the result is the global batch, sharded by `sharding`.
+  """
+
+  def put_one(batch):
+    with jax.transfer_guard("allow"):  # this transfer is intended, even inside a guarded loop
+      return {
+        name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in batch.items()
+      }
+
+  put = map(put_one, batches)
+  queue = collections.deque(itertools.islice(put, ahead))
+  while queue:
+    yield queue.popleft()
+    queue.extend(itertools.islice(put, 1))
+
+
+def normalize(images: jax.Array, dtype) -> jax.Array:
+  """Maps pixels 0..255 to [-1, 1] by (x - 127.5) / 127.5, inside the compiled step."""
+  return ((images.astype(jnp.float32) - 127.5) / 127.5).astype(dtype)

@@ -1,15 +1,86 @@
-"""Opens the datasets of a run."""
+"""The datasets of a run, opened as its settings say, and those that weights were trained on.
 
+These are kept with the weights, so that no such image is scored. A run that evaluates on images of
+its training data is refused, unless a setting allows it. The same file is the same image, whatever
+path leads to it; so is the same record of a file of records. No image is read for this;
+tools/dedup.py finds copies under other names.
+"""
+
+import collections
 import dataclasses
 import logging
-from collections.abc import Sequence
-from typing import NamedTuple
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from vit_jax.config import ConfigError, Data, Dataset
+import numpy as np
+
+from vit_jax.config import ConfigError, Data, Dataset, to_dict
+from vit_jax.config.parsing import dataset_of
 from vit_jax.data import byte_ranges, sources
-from vit_jax.data.history import History
 from vit_jax.data.order import MixedSource
+from vit_jax.data.sources import Source
+from vit_jax.data.sources.base import Block
 from vit_jax.process.text import aligned, first_difference, one_line
+
+MAX_DATASETS = 10_000  # most datasets in a history that is read
+
+
+class Trained(NamedTuple):
+  """A dataset that weights were trained on.
+
+  Attributes:
+    dataset: the settings that choose its images, with absolute paths of folders and files.
+    identity: the identity of the source at that time.
+  """
+
+  dataset: Dataset
+  identity: str
+
+
+History = tuple[Trained, ...]  # in the order of training
+
+
+def trained_history(datasets: Iterable) -> History:
+  """The history of weights that are trained on these `NamedDataset`s."""
+  return tuple(Trained(for_any_folder(named.dataset), named.source.identity) for named in datasets)
+
+
+def for_any_folder(dataset: Dataset) -> Dataset:
+  """The settings that choose the images of a dataset, with absolute paths."""
+  chosen = {field.name: getattr(dataset, field.name) for field in dataclasses.fields(Dataset)}
+  exclude = dataset.exclude and os.path.abspath(os.path.expanduser(dataset.exclude))
+  return Dataset(**chosen | {"source": sources.anywhere(dataset.source), "exclude": exclude})
+
+
+def history_as_dicts(history: Iterable[Trained]) -> list[dict[str, Any]]:
+  """The history for JSON, without settings at their default."""
+  return [_changed(dataset) | {"identity": identity} for dataset, identity in history]
+
+
+def _changed(dataset: Dataset) -> dict[str, Any]:
+  """The settings that are not at their default."""
+  defaults = to_dict(Dataset())
+  return {key: value for key, value in to_dict(dataset).items() if value != defaults[key]}
+
+
+def read_history(values: Any) -> History:
+  """The inverse of `written`; the values are not trusted.
+
+  Raises:
+    ValueError: the values are not a history.
+  """
+  if not isinstance(values, list) or len(values) > MAX_DATASETS:
+    raise ValueError(f"its trained_on is not a list of at most {MAX_DATASETS:,} datasets")
+  return tuple(map(_trained, values))
+
+
+def _trained(values: Any) -> Trained:
+  if not isinstance(values, Mapping) or not isinstance(values.get("identity"), str):
+    raise ValueError("its trained_on has a dataset without identity")
+  chosen = {key: value for key, value in values.items() if key != "identity"}
+  return Trained(dataset_of(chosen, "trained_on"), values["identity"])
+
 
 _log = logging.getLogger(__name__)
 
@@ -202,3 +273,90 @@ def notes(datasets: Sequence[NamedDataset]) -> list[str]:
   if any(named.source.distant for named in datasets):
     said.append(byte_ranges.kept())
   return list(filter(None, dict.fromkeys(said)))
+
+
+_ENOUGH = 10_000_000  # shared images; counting stops there
+
+_leakage_log = logging.getLogger(__name__)
+
+
+def check_leakage(trained: Iterable[NamedDataset], scored: NamedDataset, *, allow: bool):
+  """Refuses to score images that are trained on; with `allow`, only logs a warning.
+
+  Args:
+    trained: the datasets to train on.
+    scored: the dataset to evaluate on.
+    allow: config.data.allow_overlap.
+
+  Raises:
+    ConfigError: the datasets share images, and `allow` is False.
+  """
+  for named in trained:
+    common = shared_images(named.source, scored.source)
+    if not common:
+      if named.changed and _by_place(named.source).keys() & _by_place(scored.source).keys():
+        _leakage_log.warning("%s has changed since, so images of it may be in %s.", named, scored)
+      continue
+    message = f"{named} and {scored} have {common.in_words()} in common"
+    if not allow:
+      raise ConfigError(
+        f"{message}; evaluate on images that are not trained on, such as the parts [:90%] and "
+        "[90%:], or set config.data.allow_overlap=True."
+      )
+    _leakage_log.warning("%s; config.data.allow_overlap=True allows it.", message)
+
+
+class Shared(NamedTuple):
+  """The images that two sources have in common.
+
+  Attributes:
+    images: the number of images.
+    example: the name of one of them.
+  """
+
+  images: int
+  example: str
+
+  def in_words(self) -> str:
+    """As text: "5 images (such as ...)"."""
+    count = f"{self.images:,}"
+    if self.images >= _ENOUGH:
+      count = f"at least {_ENOUGH:,}"
+    return f"{count} image{'s' * (self.images != 1)} (such as {self.example!r})"
+
+
+def shared_images(first: Source, second: Source) -> Shared | None:
+  """The images that both sources have; None if there are none.
+
+  Compares only the folders and files that both sources use, not all images of a large dataset.
+  Stops counting at `_ENOUGH`.
+  """
+  theirs = _by_place(second)
+  count = 0
+  example = ""
+  for place, blocks in _by_place(first).items():
+    if place in theirs and count < _ENOUGH:
+      items, indices = _held(blocks)
+      others, _ = _held(theirs[place])
+      common, at, _ = np.intersect1d(items, others, return_indices=True)
+      if len(common):
+        example = example or first.name(int(indices[at[0]]))
+        count += len(common)
+  if not count:
+    return None
+  return Shared(count, example)
+
+
+def _by_place(source: Source) -> dict[str, list[Block]]:
+  """The blocks of a source, by the folder or file that holds their images."""
+  places = collections.defaultdict(list)
+  for block in source.blocks():
+    places[block.place].append(block)
+  return places
+
+
+def _held(blocks: list[Block]) -> tuple[np.ndarray, np.ndarray]:
+  """The items of some blocks that their source contains, and their indices in the source."""
+  items = np.concatenate([np.asarray(block.items) for block in blocks])
+  indices = np.concatenate([block.index(np.asarray(block.rows)) for block in blocks])
+  return items[indices >= 0], indices[indices >= 0]

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.data import retry_reads
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Source
 from vit_jax.process.text import listed
-from vit_jax.storage import files
+from vit_jax.storage import base, files
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 
@@ -159,9 +158,9 @@ def _content(source: Source, pool: ThreadPoolExecutor) -> str:
 def _image(source: Source, row: int) -> bytes:
   """The content of an image; UNREADABLE if it will stay unreadable."""
   try:
-    image = retry_reads.retried(lambda: source[row].image, lambda: source.name(row))
+    image = base.retried(lambda: source[row].image, lambda: source.name(row))
   except OSError as error:
-    if isinstance(error, UnreachableError) or error.errno in retry_reads.MAY_PASS:
+    if isinstance(error, UnreachableError) or error.errno in base.MAY_PASS:
       raise
     return UNREADABLE
   except BadImage:

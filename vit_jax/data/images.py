@@ -15,17 +15,18 @@ import cv2
 import numpy as np
 
 from vit_jax.data import crops, jpeg, orientation, pillow
-from vit_jax.data.crops import Box, Cut
-from vit_jax.data.jpeg import BadImage as BadImage
-from vit_jax.data.pillow import check_size
-from vit_jax.data.resampling import (
+from vit_jax.data.crops import (
   PUBLISHED,
+  Box,
+  Cut,
   central,
   filter_of,
   margin,
   resized,
   smaller_side_to,
 )
+from vit_jax.data.jpeg import BadImage as BadImage
+from vit_jax.data.pillow import check_size
 
 _MAX_RESIZED = 2**26  # pixels; if a very thin image would have more, only its middle is resized
 

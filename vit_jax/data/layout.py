@@ -9,9 +9,9 @@ import numpy as np
 
 from vit_jax.config import RunError
 from vit_jax.data.crops import Cut, follow
-from vit_jax.data.fields import Field
 from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Example, Source
+from vit_jax.data.sources.base import Field
 
 
 class FieldError(RunError):

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import RunError
-from vit_jax.data import array_record, byte_ranges, retry_reads
+from vit_jax.data import array_record, byte_ranges
+from vit_jax.storage import base
 from vit_jax.storage.base import ChangedError, FileVersion, UnreachableError
 from vit_jax.storage.files import atomic_write
 from vit_jax.storage.paths import UrlPath
@@ -90,7 +91,7 @@ class Records:
       return f'record {row} of "{self.parts[number].path}"'
 
     try:
-      return retry_reads.retried(lambda: reader.read([row])[0], title, _unreadable)
+      return base.retried(lambda: reader.read([row])[0], title, _unreadable)
     except (UnreachableError, ChangedError):
       raise
     except (RuntimeError, ValueError) as error:

@@ -4,11 +4,14 @@ When one of many hosts stalls, the others wait in a collective forever. Therefor
 two more threads. One watches the progress of the process. The other writes the progress to
 WORKDIR/heartbeats/PROCESS, in a folder that all hosts share, and reads the files of the others.
 There are two threads because access to a shared folder can hang.
+
+Each thread that reads or decodes an image notes which one, so that a slow one can be named.
 """
 
 import contextlib
 import faulthandler
 import json
+import operator
 import os
 import pathlib
 import secrets
@@ -17,6 +20,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -25,8 +29,43 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import before_abort, is_of_others
-from vit_jax.process import inflight, limits
+from vit_jax.process import machine
 from vit_jax.storage import files
+
+MAX_SHOWN = 8
+
+_begun: dict[int, tuple[float, Callable[[int], str], int]] = {}  # by thread
+
+
+def begin_image(name: Callable[[int], str], row: int) -> None:
+  """Notes that this thread begins with the image that `name(row)` names.
+
+  The name is only asked for in `in_words`, and must not need to read anything.
+  """
+  _begun[threading.get_ident()] = time.monotonic(), name, row
+
+
+def end_image() -> None:
+  """Notes that this thread is done with its image."""
+  del _begun[threading.get_ident()]
+
+
+def images_at_work() -> list[str]:
+  """A line for each image that is in work, the longest first."""
+  now = time.monotonic()
+  begun = sorted(_begun.values(), key=operator.itemgetter(0))
+  return [
+    f"  {_named(name, row)} has been read or decoded for {now - since:.0f} s"
+    for since, name, row in begun[:MAX_SHOWN]
+  ]
+
+
+def _named(name, row):
+  try:
+    return name(row)
+  except Exception:  # the last words must be spoken
+    return f"image {row}"
+
 
 FOLDER = "heartbeats"
 MAX_BYTES = 2**16  # of a heartbeat file
@@ -233,7 +272,7 @@ class Watchdog:
       if "RESOURCE_EXHAUSTED" in str(error):
         limit = ""
         if jax.default_backend() == "cpu":
-          limit = limits.of_memory()
+          limit = machine.of_memory()
         raise RunError(
           f"The devices ran out of memory at {self._doing}. {limit}{too_little} JAX says: {error}"
         ) from error
@@ -273,7 +312,7 @@ class Watchdog:
 
 def _images() -> list[str]:
   """Lines that name the images that this process was reading."""
-  images = inflight.in_words()
+  images = images_at_work()
   if not images:
     return []
   return ["Images in work; remove one that is here again after the next start:", *images]

@@ -30,10 +30,10 @@ with epy.lazy_imports():
   import jax.numpy as jnp
 
   from vit_jax.data import batches as batches_of
-  from vit_jax.data import by_label, datasets, device, resampling, sources
+  from vit_jax.data import by_label, crops, datasets, sources
   from vit_jax.data import classes as data_classes
-  from vit_jax.evaluation import details, examples
-  from vit_jax.learning import losses
+  from vit_jax.evaluation import examples, results
+  from vit_jax.learning import objective
 
 FIVE = 5  # classes in top-5, which is reported only for more classes than that
 
@@ -149,13 +149,13 @@ class LabelledSet(Evaluator):
     detailed = context.detailed and not source.multi_label
     step = context.compiled(make_step, context.loss, static=("classes",))
     step = functools.partial(step, classes=self.classes)
-    kept = details.Kept()
+    kept = results.Kept()
     options = {}
     if detailed:
       options["keep"] = kept.add
     with context.batches(context.reader.evaluation(source, **how)) as batches:
       metrics = evaluate(step, params, batches, **options)
-    dataset = f"{datasets.in_words(self.head.dataset)} ({resampling.in_words(data, **how)})"
+    dataset = f"{datasets.in_words(self.head.dataset)} ({crops.resampling_in_words(data, **how)})"
     if not detailed:
       return Result(metrics, dataset=dataset)
     note = ""
@@ -173,7 +173,7 @@ class LabelledSet(Evaluator):
     how = self.head.dataset.resizing(data)
     if how["resize"] == data.evaluate_resize:
       return ""
-    return resampling.in_words(data, **how)
+    return crops.resampling_in_words(data, **how)
 
   def with_settings(self, settings: Classification) -> "LabelledSet":
     """As `Evaluator.with_settings`."""
@@ -190,7 +190,7 @@ class LabelledSet(Evaluator):
     return dataclasses.replace(self, head=head, classes=chosen)
 
 
-def lacking(names: Sequence[str], kept: "details.Kept") -> str:
+def lacking(names: Sequence[str], kept: "results.Kept") -> str:
   """Names the classes without an image that counts; "" if there are none."""
   labels, _, _ = kept.joined()
   images = np.bincount(labels, minlength=len(names))
@@ -235,13 +235,13 @@ def make_step(model, loss: Loss):
   Rows, one for each image: labels as in the batch, prediction (B,), its probability (B,), and
   counts (B,).
   """
-  per_example = losses.of(loss)
-  probabilities = losses.PROBABILITIES[loss.kind]
+  per_example = objective.loss_of(loss)
+  probabilities = objective.PROBABILITIES[loss.kind]
 
   def step(params, batch, classes=None):
-    pixels = device.normalize(batch["image"], model.dtype)
+    pixels = batches_of.normalize(batch["image"], model.dtype)
     logits, _ = model.apply({"params": params}, pixels, train=False)
-    target = losses.targets(batch["labels"], logits.shape[-1])
+    target = objective.targets(batch["labels"], logits.shape[-1])
     counts = batch["mask"] * target.any(axis=-1)
     if classes is not None:
       logits = logits[:, np.array(classes)]
@@ -285,8 +285,8 @@ def rank_of_first(logits: "jax.Array", true: "jax.Array") -> "jax.Array":
 
 def binned(probability: "jax.Array", hits: "jax.Array", counts: "jax.Array") -> "jax.Array":
   """Sums over the images in each bin ((m - 1) / M, m / M]: number, probabilities and hits."""
-  bins = jnp.clip(jnp.ceil(probability * details.BINS).astype(jnp.int32) - 1, 0, details.BINS - 1)
-  member = (bins == jnp.arange(details.BINS)[:, None]) * counts
+  bins = jnp.clip(jnp.ceil(probability * results.BINS).astype(jnp.int32) - 1, 0, results.BINS - 1)
+  member = (bins == jnp.arange(results.BINS)[:, None]) * counts
   return jnp.stack([member.sum(-1), (member * probability).sum(-1), (member * hits).sum(-1)])
 
 
@@ -328,11 +328,11 @@ def write_details(
   folder: Path,
   *,
   source: "sources.Source",
-  kept: "details.Kept",
+  kept: "results.Kept",
   image: Callable[[int], np.ndarray],
 ):
   """Writes predictions, accuracies by class, the confusion matrix and some images."""
-  known = details.Details(details.distinct(source.class_names), *kept.joined(), source.name)
-  details.write(folder, known)
+  known = results.Details(results.distinct(source.class_names), *kept.joined(), source.name)
+  results.write_predictions(folder, known)
   rows = examples.chosen(known.labels, known.predictions, known.probabilities)
   examples.write(folder / examples.IMAGES, examples.read_images(rows, image))

@@ -5,14 +5,14 @@ import functools
 import jax
 
 from vit_jax.config import Data
-from vit_jax.data import datasets, resampling
+from vit_jax.data import crops, datasets
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import sharding, watchdog
-from vit_jax.evaluation import catalogue, evaluated_model, results
+from vit_jax.devices import watchdog
+from vit_jax.evaluation import evaluated_model, evaluations, results
 from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
 from vit_jax.evaluation.spec import EvalContext, Result
-from vit_jax.process import json_text
+from vit_jax.process import text
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
@@ -59,7 +59,7 @@ def evaluate(
 def put(read: evaluated_model.Scored, mesh: jax.sharding.Mesh) -> dict:
   """Puts the parameters on the devices; every process puts its own part of each array."""
   rules = (*read.settings.objective.sharding, *read.model.sharding)
-  shardings = sharding.shardings(mesh, read.params, read.params, rules)
+  shardings = meshes.shardings(mesh, read.params, read.params, rules)
   return jax.tree.map(meshes.place, read.params, shardings)
 
 
@@ -73,9 +73,9 @@ def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folde
   result = folder / workdir.EVALUATION
   with workdir.writing(folder):
     details = results.write_details(folder, scored, read.origin)
-    files.write_text(result, json_text.written(read.origin | metrics) + "\n")
+    files.write_text(result, text.json_text(read.origin | metrics) + "\n")
   origin = results.origin_in_words(read.origin)
-  print(one_line(f"{origin}  {catalogue.in_words(metrics)}") + results.notes(scored))
+  print(one_line(f"{origin}  {evaluations.metrics_in_words(metrics)}") + results.notes(scored))
   written = f"Written to {result}"
   if details:
     written += f", details to {details}"
@@ -101,8 +101,8 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
     known: as `Scored.resizing_known`.
   """
   if not evaluations.heads():
-    return resampling.in_words(data, resampling.square(data.image_size), squeeze=True)
-  texts = [resampling.in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)]
+    return crops.resampling_in_words(data, crops.square(data.image_size), squeeze=True)
+  texts = [crops.resampling_in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)]
   if not known:
     texts[0] += (
       " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"

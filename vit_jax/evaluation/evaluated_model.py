@@ -18,13 +18,13 @@ from vit_jax.config.fields import is_auto
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
 from vit_jax.config.recorded import updated
 from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
-from vit_jax.data import classes, resampling
+from vit_jax.data import classes, crops
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.models import requirements
-from vit_jax.models.positions import FIXED
+from vit_jax.models import family
+from vit_jax.models.encoder import FIXED
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint, files
@@ -169,7 +169,7 @@ def fitted(
   card = dataclasses.replace(model.card, position_resizing=settings.position_resizing)
   sized = dataclasses.replace(model, card=card).at_size(settings.data.image_size)
   module = computing(sized.module, settings.model)
-  requirements.check_attention(module, settings.data.image_size, facts["device"](settings))
+  family.check_attention(module, settings.data.image_size, facts["device"](settings))
   params = sized.params
   if getattr(module, "scan", False):
     params = stack_blocks(params)
@@ -240,8 +240,8 @@ def settings_of(
     "parts": lambda config: (1, ""),
   }
   config = resolve(config, {**facts, **of_weights})
-  requirements.check_tiles(model.module, config.data.image_size, "these weights")
-  resampling.check(config.data)
+  family.check_tiles(model.module, config.data.image_size, "these weights")
+  crops.check_resampling(config.data)
   for name, spec in config.evaluate.items():
     spec.check(f"config.evaluate.{name}", config)
   return config, given or model.read.card is not None
@@ -295,7 +295,7 @@ def anew(config: Config, named: frozenset[str]) -> Config:
 def attention_on(config: Config, device: jax.Device, module: models.Network) -> str:
   """The library that computes the module's attention, in the type of the settings."""
   in_type = module.clone(dtype=jnp.dtype(config.model.compute_dtype))
-  return requirements.attention_on(in_type, config.data.image_size, device)
+  return family.attention_on(in_type, config.data.image_size, device)
 
 
 def as_trained(config: Config, named: frozenset[str], model: LoadedModel) -> Config:
@@ -330,7 +330,7 @@ def within(config: Config, named: frozenset[str], module: models.Network) -> Con
   side = config.data.image_size
   if side == cfg.AUTO or "data.image_size" in named:
     return config
-  side = requirements.largest_side(module, side, "these weights")
+  side = family.largest_side(module, side, "these weights")
   return with_value(config, "data.image_size", side)
 
 

@@ -13,7 +13,7 @@ with epy.lazy_imports():
   import jax
   import jax.numpy as jnp
 
-  from vit_jax.data import classes, device, sources
+  from vit_jax.data import batches, classes, sources
 
 
 def as_trained(representation) -> tuple[str, str]:
@@ -86,7 +86,7 @@ def features_of(model, params, images: "jax.Array", representation: str) -> "jax
     representation: "pre_logits", the input of the head; or "patches", the mean of the encoder's
       outputs at the patches.
   """
-  images = device.normalize(images, model.dtype)
+  images = batches.normalize(images, model.dtype)
   seen = model.apply({"params": params}, images, train=False, method="features")
   features = seen[representation].astype(jnp.float32)
   if representation == "patches":

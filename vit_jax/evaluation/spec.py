@@ -27,7 +27,8 @@ from vit_jax.storage.paths import Path
 with epy.lazy_imports():
   import jax
 
-  from vit_jax.data import device, fields, leakage
+  from vit_jax.data import batches, datasets
+  from vit_jax.data.sources import base
   from vit_jax.devices import mesh as meshes
   from vit_jax.process import agreement
 
@@ -120,7 +121,7 @@ class RunData:
   trained: Sequence = ()
   classes: Sequence[str] | None = None
 
-  def check_fields(self, key: str, scored, needed: "Mapping[str, fields.Field]"):
+  def check_fields(self, key: str, scored, needed: "Mapping[str, base.Field]"):
     """Checks that a dataset has the fields of pixels and the like that an evaluation needs.
 
     Args:
@@ -131,8 +132,8 @@ class RunData:
     Raises:
       ConfigError: it lacks a field, or has it in another form.
     """
-    fields.check(key, needed, {"image": View(self.config.data)})
-    fields.check_given(key, needed, scored.source.fields, str(scored))
+    base.check_fields(key, needed, {"image": View(self.config.data)})
+    base.check_given_fields(key, needed, scored.source.fields, str(scored))
 
   def check_apart(self, scored, *trained):
     """Checks that no scored image is trained on, by the run or by the evaluation itself.
@@ -140,7 +141,7 @@ class RunData:
     Raises:
       ConfigError: one is, and config.data.allow_overlap is False.
     """
-    leakage.check([*trained, *self.trained], scored, allow=self.opener.allow_overlap)
+    datasets.check_leakage([*trained, *self.trained], scored, allow=self.opener.allow_overlap)
 
 
 class Evaluator(abc.ABC):
@@ -288,7 +289,7 @@ class EvalContext:
       with self.reader.ahead(read) as ahead:
         yield self._until_stopped(ahead)
       return
-    together = device.InStep(read)
+    together = batches.InStep(read)
     with self.reader.ahead(together) as ahead:
       yield _all_read(self._until_stopped(ahead), together)
 
@@ -307,7 +308,7 @@ class EvalContext:
       raise EvaluationInterrupted
 
 
-def _all_read(batches, read: "device.InStep") -> Iterator[dict]:
+def _all_read(batches, read: "batches.InStep") -> Iterator[dict]:
   yield from batches
   with jax.transfer_guard("allow"):
     failures = agreement.allgather_str(read.failure)

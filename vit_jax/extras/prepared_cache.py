@@ -21,7 +21,7 @@ import numpy as np
 from vit_jax.config import ConfigError, Data
 from vit_jax.data import images, records
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.data.sources.views import View
+from vit_jax.data.sources.base import SourceView
 from vit_jax.process.text import listed, shown
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import create, read_json
@@ -87,7 +87,7 @@ def _check_side(data: Data):
   )
 
 
-class Cached(View):
+class Cached(SourceView):
   """The examples of a source, with images from a cache: uint8 RGB pixels, reduced by `shrink`.
 
   The cache holds the original file, or array, of an image that cannot be used, so that the run

@@ -18,9 +18,9 @@ from PIL import Image
 
 from vit_jax.config import Data
 from vit_jax.data import image_files, pillow
-from vit_jax.data.device import normalize
+from vit_jax.data.batches import normalize
 from vit_jax.data.images import BadImage, evaluate_image
-from vit_jax.process import csv_text
+from vit_jax.process import text
 from vit_jax.process.text import printable
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
@@ -268,10 +268,10 @@ def lines(predictions: Iterable[Prediction], form: str) -> Iterator[str]:
     ]
     yield json.dumps(rows, indent=2, allow_nan=False) + "\n"
   elif form == "csv":
-    yield csv_text.line(("path", "rank", "class", "probability"))
+    yield text.csv_line(("path", "rank", "class", "probability"))
     for p in good:
       for rank, (name, probability) in enumerate(p.classes, start=1):
-        yield csv_text.line((p.name, rank, name, probability))
+        yield text.csv_line((p.name, rank, name, probability))
   else:
     for p in good:
       classes = ", ".join(f"{name} {x:.1%}" for name, x in p.classes)

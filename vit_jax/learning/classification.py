@@ -14,9 +14,9 @@ with epy.lazy_imports():  # reading settings needs no JAX
   import jax
   import jax.numpy as jnp
 
-  from vit_jax.data import device
-  from vit_jax.learning import cutmix, losses, mixup
-  from vit_jax.models import flops
+  from vit_jax.data import batches
+  from vit_jax.learning import mixing, objective
+  from vit_jax.models import vit_costs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,18 +89,18 @@ class Classification(Objective):
 
   def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """The batch after CutMix, or with partners for MixUp."""
-    return cutmix.either(batch, key, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
+    return mixing.mixup_or_cutmix(batch, key, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
 
   def loss(self, params: dict, extra: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a batch; a prediction is right if its class is among the labels."""
-    images = device.normalize(mixup.images(batch), self.model.dtype)
+    images = batches.normalize(mixing.mixed_images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
-    target = functools.partial(losses.targets, num_classes=logits.shape[-1])
-    loss_of = functools.partial(losses.of(self.settings), logits)
+    target = functools.partial(objective.targets, num_classes=logits.shape[-1])
+    loss_of = functools.partial(objective.loss_of(self.settings), logits)
     if self.blended == "whole":
-      values = loss_of(mixup.whole(target, batch))
+      values = loss_of(mixing.whole_targets(target, batch))
     else:
-      values = mixup.blend(lambda labels: loss_of(target(labels)), batch)
+      values = mixing.blend(lambda labels: loss_of(target(labels)), batch)
     highest = jnp.argmax(logits, axis=-1, keepdims=True)
 
     def is_right(labels):
@@ -108,11 +108,11 @@ class Classification(Objective):
 
     mask = batch["mask"]
     count = mask.sum()
-    right = mixup.blend(is_right, batch)
+    right = mixing.blend(is_right, batch)
     loss = jnp.sum(values * mask)
     correct = jnp.sum(right * mask)
     return Sums(loss, count, {"accuracy": (correct, count)})
 
   def training_flops(self, image_size: int) -> int:
     """The training FLOPs of the whole model."""
-    return flops.training_flops(self.model.macs(image_size, image_size))
+    return vit_costs.training_flops(self.model.macs(image_size, image_size))

@@ -1,10 +1,17 @@
-"""The encoder of the Vision Transformer (equations 2 to 4): blocks, positions, final LayerNorm."""
+"""The encoder of the Vision Transformer (equations 2 to 4): blocks, positions, final LayerNorm.
 
+A block is x + branch(x). With LayerScale and stochastic depth, which the paper has not, it is
+x + b / (1 - p) s branch(x). Position embeddings are added to the tokens at the stem or at layers
+(Appendix D.4, Table 8); relative ones change the attention weights instead (attention.py).
+"""
+
+import dataclasses
 import functools
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vit_jax.models.attention import Attention, fitting, padded
 from vit_jax.models.layers import (
@@ -16,8 +23,142 @@ from vit_jax.models.layers import (
   remat,
   split_by_example,
 )
-from vit_jax.models.positions import ADDED, PositionEmbedding
-from vit_jax.models.residual import Branches
+
+
+@dataclasses.dataclass(frozen=True)
+class Branches:
+  """The options of all residual branches of a model; the fields are those of `ViT`."""
+
+  layer_scale: bool = False
+  layer_scale_init: float = 1e-4
+  stochastic_depth: float = 0.0
+  stochastic_depth_rule: str = "linear"
+
+  def rates(self, depth: int) -> np.ndarray | None:
+    """The rate of stochastic depth of each of `depth` blocks, (depth,) float32; None: all are 0.
+
+    "linear": from 0 in the first block to `stochastic_depth` in the last one (Huang et al., "Deep
+    networks with stochastic depth", 2016, equation 4, with blocks counted from 0 to depth - 1 as in
+    timm and in Steiner et al., 2021). "uniform": the same in all blocks (as in DeiT III).
+    """
+    if not self.stochastic_depth:
+      return None
+    if self.stochastic_depth_rule == "uniform":
+      return np.full(depth, self.stochastic_depth, np.float32)
+    return np.linspace(0, self.stochastic_depth, depth, dtype=np.float32)
+
+  def applied(self, y: jax.Array, name: str, rate, *, train: bool) -> jax.Array:
+    """The output (B, N, D) of a branch as it is added to the block's input.
+
+    Call it from a compact method: its parameters belong to the calling module.
+
+    Args:
+      y: the output of the branch.
+      name: of the LayerScale.
+      rate: of stochastic depth, a scalar; None: 0.
+      train: whether to use stochastic depth, which needs an rng named "dropout".
+    """
+    if self.layer_scale:
+      y = LayerScale(self.layer_scale_init, name=name)(y)
+    if rate is None or not train:
+      return y
+    return StochasticDepth()(y, rate)
+
+
+class LayerScale(nn.Module):
+  """s y, with a learned factor s for each channel (Touvron et al., "Going deeper with image
+  transformers", 2021, Section 2).
+
+  Attributes:
+    initial: initial value of every factor.
+  """
+
+  initial: float
+
+  @nn.compact
+  def __call__(self, y: jax.Array) -> jax.Array:
+    """(B, N, D) -> (B, N, D)."""
+    scale = self.param("scale", nn.initializers.constant(self.initial), (y.shape[-1],))
+    return y * scale.astype(y.dtype)
+
+
+class StochasticDepth(nn.Module):
+  """b y / (1 - p): b is 0 with probability p, the rate, and else 1, drawn for each image.
+
+  Source: Huang et al., 2016. There the sum is not scaled in training, and multiplied by 1 - p in
+  evaluation; scaling in training instead has the same mean, and is what timm does.
+  """
+
+  @nn.compact
+  def __call__(self, y: jax.Array, rate: jax.Array) -> jax.Array:
+    """(B, N, D) and a scalar below 1 -> (B, N, D)."""
+    shape = (len(y), *[1] * (y.ndim - 1))
+    kept = jax.random.bernoulli(self.make_rng("dropout"), 1 - rate, shape)
+    scaled = (y.astype(jnp.float32) / (1 - rate)).astype(y.dtype)
+    return jnp.where(kept, scaled, 0)
+
+
+# Fixed embeddings of later papers, without parameters. The exponents of the frequencies go from 0
+# to 1; the value says whether 1 is included (`wave`).
+FIXED = {"sincos2d": True, "sincos2d_mae": False}
+ADDED = ("1d", "2d", *FIXED)  # the kinds that are added to tokens
+TEMPERATURE = 10_000
+
+
+class PositionEmbedding(nn.Module):
+  """A table with one vector for each token.
+
+  Attributes:
+    kind: "1d", one learned vector for each token, first for the tokens before the patches, then for
+      the patches in raster order; or "2d", a learned vector of size D/2 for each row of the grid
+      and one for each column, concatenated; or one of `FIXED`, a wave of size D/2 for the column
+      and one for the row, concatenated. In all but "1d" the tokens before the patches have no
+      position and get zeros.
+    grid: rows and columns of patches.
+    before: number of tokens before the patches, such as the class token.
+    width: D.
+  """
+
+  kind: str
+  grid: tuple[int, int]
+  before: int
+  width: int
+
+  @nn.compact
+  def __call__(self) -> jax.Array:
+    """The table (1, before + N, D), float32."""
+    rows, columns = self.grid
+    half = self.width // 2
+    init = nn.initializers.normal(0.02)
+    if self.kind == "1d":
+      shape = (1, self.before + rows * columns, self.width)
+      return self.param("pos_embedding", init, shape)
+    if self.kind == "2d":
+      row = self.param("pos_embedding_row", init, (rows, half))
+      column = self.param("pos_embedding_column", init, (columns, half))
+      first = row[:, None]
+      second = column[None]
+    else:
+      last = FIXED[self.kind]
+      first = wave(columns, half, last=last)[None]
+      second = wave(rows, half, last=last)[:, None]
+    shape = (rows, columns, half)
+    halves = [jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)]
+    table = jnp.concatenate(halves, axis=-1).reshape(1, rows * columns, self.width)
+    return jnp.pad(table, ((0, 0), (self.before, 0), (0, 0)))
+
+
+def wave(count: int, width: int, *, last: bool) -> np.ndarray:
+  """Sines, then cosines, of the positions 0, 1, ... along one axis: (count, width), float32.
+
+  The n = width / 2 frequencies are 10000^-e. With `last`, e = 0, 1 / (n - 1), ..., 1 (Beyer et al.,
+  "Better plain ViT baselines for ImageNet-1k", 2022, in its published code); without,
+  e = 0, 1 / n, ..., (n - 1) / n (Chen et al., "MoCo v3", 2021; He et al., "Masked autoencoders",
+  2022, in their published codes).
+  """
+  exponents = np.linspace(0, 1, width // 2, endpoint=last)
+  angles = np.arange(count)[:, None] * TEMPERATURE**-exponents
+  return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
 
 
 class MlpBlock(nn.Module):

@@ -10,8 +10,8 @@ from vit_jax import config, registry
 from vit_jax.config.fields import AUTO
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, OUTSIDE, USUAL, Model
 from vit_jax.models import naming
+from vit_jax.models.encoder import FIXED
 from vit_jax.models.family import Family, Network
-from vit_jax.models.positions import FIXED
 
 
 def differences(there: Network, here: Network) -> list[str]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import config
-from vit_jax.models import flops
+from vit_jax.models import vit_costs
 from vit_jax.models.backbone import Backbone
 from vit_jax.models.convolution import STAGES, check_root, check_stages, map_size, stride_of
 from vit_jax.models.family import Family, Network, check_heads, check_sizes
@@ -104,11 +104,11 @@ class ResNet(Network, nn.Module):
 
   def feature_width(self) -> int:
     """The channels of the last map."""
-    return flops.resnet_macs(self.stages, self.width, 0, 1, 1)[1]
+    return vit_costs.resnet_macs(self.stages, self.width, 0, 1, 1)[1]
 
   def macs(self, height: int, width: int) -> int:
     """As `Network.macs`."""
-    macs, channels = flops.resnet_macs(self.stages, self.width, self.heads, height, width)
+    macs, channels = vit_costs.resnet_macs(self.stages, self.width, self.heads, height, width)
     return macs + channels * self.num_classes
 
   def why_opaque(self) -> str:

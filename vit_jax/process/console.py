@@ -1,4 +1,7 @@
-"""stdout and stderr: the least important output of a run, but the only output of many tools."""
+"""stdout and stderr, exit statuses, and the signals that stop a command.
+
+Output is the least important product of a run, but the only product of many tools.
+"""
 
 import contextlib
 import io
@@ -8,10 +11,18 @@ import pathlib
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
-from vit_jax.process import exit_status
 from vit_jax.process.text import one_line, printable
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2  # a wrong command line, config or data; no device was touched
+STOPPED = 75  # by a signal, with its state saved or nothing to save yet: start it again
+MISCOMPUTED = 76  # a device computed a step wrongly; nothing of that step was saved
+INTERRUPTED = 130  # by Ctrl-C at once; what shells report after SIGINT
+
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
 
@@ -97,7 +108,7 @@ class _Console(io.FileIO):
 
 def _leave(error):
   name = pathlib.Path(sys.argv[0]).stem
-  leave_at_once(f"stdout cannot be written to ({error.strerror}).", exit_status.FAILED, name)
+  leave_at_once(f"stdout cannot be written to ({error.strerror}).", FAILED, name)
 
 
 def leave(message: str, status: int, name: str = "vit_jax"):
@@ -113,3 +124,85 @@ def leave_at_once(message: str, status: int, name: str = "vit_jax"):
     with contextlib.suppress(OSError, RuntimeError):  # the stream itself may have failed
       stream.flush()
   os._exit(status)
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class StopRequest:
+  """Receives the signals that ask this process to stop; it raises no exceptions.
+
+  The signals are received in a thread. Python's own handlers wait for the main thread, which a
+  compilation or a save can block for minutes, and exceptions that they raise can be lost in a
+  callback of JAX.
+
+  As long as there is nothing to save, a signal ends the process at once. Later, a signal is
+  remembered: the loop ends after the current step and saves. A second SIGINT always ends the
+  process at once.
+  """
+
+  def __init__(self):
+    self._received = self._interrupted = self._held = self._several = False
+    self._pipe = ()
+
+  def listen(self):
+    """Starts to receive signals; call it in the main thread. Further calls change nothing."""
+    if not self._pipe:
+      self._pipe = read, write = os.pipe()
+      os.set_blocking(write, False)
+      signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+      threading.Thread(target=self._hear, args=(read,), name="signals", daemon=True).start()
+    for number in SIGNALS:
+      if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
+        signal.signal(number, self._receive)
+
+  def hold(self):
+    """From now on there is something to save: a signal is remembered, and the process goes on."""
+    self._held = True
+
+  def join(self):
+    """Makes this process one of several, which stop together.
+
+    JAX's preemption service listens for SIGTERM from the moment the processes are connected.
+    The other signals are passed on to it.
+    """
+    self._held = self._several = True
+
+  def _receive(self, *_):
+    """Runs in the main thread before its next step, however late `_hear` gets the processor."""
+    self._received = True
+
+  def _hear(self, read):
+    while True:
+      for number in os.read(read, 1):
+        if number in SIGNALS:
+          self.hear(number)
+
+  def hear(self, number: int):
+    """Handles a signal as the class describes."""
+    if number == signal.SIGINT and (self._interrupted or not self._held):
+      leave_at_once("Interrupted.", INTERRUPTED)
+    if not self._held:
+      leave_at_once(
+        "Stopped by a signal before there was anything to save; start the same command again.",
+        STOPPED,
+      )
+    self._interrupted = self._interrupted or number == signal.SIGINT
+    if self._several and number != signal.SIGTERM:
+      os.kill(os.getpid(), signal.SIGTERM)
+    self._received = True
+
+  def alone(self) -> bool:
+    """Whether a run of one process received a signal; it may then stop its work at once."""
+    return not self._several and self._received
+
+  def agreed(self, step: int) -> bool:
+    """Whether all hosts stop after `step`; every host must call this at every step.
+
+    One host's signal is enough: JAX's preemption service picks a step that no host has passed.
+    """
+    if not self._several:
+      return self.alone()
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.reached_preemption_sync_point(step)

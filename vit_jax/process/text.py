@@ -1,8 +1,17 @@
-"""Text that fits on one line of a terminal, whatever characters its values contain."""
+"""Text for one line of a terminal, for CSV and for JSON, whatever characters its values contain.
 
+Rows of CSV are text and numbers to a spreadsheet, never formulas. JSON has no NaN and no
+infinities: they become the strings nan, inf and -inf.
+"""
+
+import csv
+import io
+import json
+import math
+import re
 import shlex
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_SHOWN = 200  # characters of a value
@@ -139,3 +148,67 @@ def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> s
         padded.append(cell.rjust(width))
     lines.append("  ".join(padded).rstrip())
   return "\n".join(lines)
+
+
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-](?:inf|nan)|[+-]"
+_FORMULA = re.compile(rf"'*(?!(?:{_NUMBER})\Z)[=+\-@\t\r\n＝＋－＠].*", re.DOTALL)
+
+
+def csv_line(row: Iterable) -> str:
+  r"""A row of CSV, ending with "\n".
+
+  Python quotes only the line breaks that are in `lineterminator`. A reader takes "\r" for the end
+  of a row too, so a cell with "\r" needs quotes.
+  """
+  stream = io.StringIO(newline="")
+  csv.writer(stream, lineterminator="\r\n").writerow(map(_harmless, row))
+  return stream.getvalue().removesuffix("\r\n") + "\n"
+
+
+def csv_rows(text: str) -> Iterator[list[str]]:
+  """The rows that `line` wrote.
+
+  Raises:
+    csv.Error: they cannot be read.
+  """
+  for row in csv.reader(io.StringIO(text, newline=""), strict=True):
+    yield [csv_plain(cell) for cell in row]
+
+
+def csv_plain(cell: str) -> str:
+  """The text of a cell before `line` wrote it."""
+  if cell.startswith("'") and _FORMULA.fullmatch(cell):
+    return cell[1:]
+  return cell
+
+
+def _harmless(value):
+  """The value, with an apostrophe before a text that may be a formula."""
+  if isinstance(value, str) and _FORMULA.fullmatch(value):
+    return f"'{value}"
+  return value
+
+
+STRINGS = ("nan", "inf", "-inf")
+
+
+def json_text(value: Any) -> str:
+  """The text of dicts, lists, strings, numbers and None."""
+  return json.dumps(finite(value), indent=2, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+  """The value with strings in place of floats that are not finite."""
+  if isinstance(value, dict):
+    return {key: finite(element) for key, element in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [finite(element) for element in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return str(value)
+  return value
+
+
+def with_numbers(values: dict) -> dict:
+  """The values of a JSON object, with floats in place of the strings of `finite`."""
+  numbers = {key: float(value) for key, value in values.items() if value in STRINGS}
+  return values | numbers

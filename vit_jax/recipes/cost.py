@@ -6,12 +6,12 @@ This module imports JAX; the other modules of this package do not.
 import jax
 
 from vit_jax import config, models
-from vit_jax.config import model_names, overrides
+from vit_jax.config import model_names, recipe_file
 from vit_jax.config.model import USUAL
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.models import flops
+from vit_jax.models import vit_costs
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
 
@@ -75,7 +75,7 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
     optimizer=Adam(ema=0.0),
     data=data,
   )
-  return overrides.as_elsewhere(run, name)
+  return recipe_file.as_elsewhere(run, name)
 
 
 def cost(run: config.Config, examples: int | None) -> dict:
@@ -90,10 +90,10 @@ def cost(run: config.Config, examples: int | None) -> dict:
   images = training_images(run, examples)
   exaflops = None
   if images is not None:
-    exaflops = flops.training_flops(macs) * images / 1e18
+    exaflops = vit_costs.training_flops(macs) * images / 1e18
   paper = paper_exaflops(run, macs, images)
   shapes = objectives.shapes(run)
-  params = flops.by_part(shapes)
+  params = vit_costs.by_part(shapes)
   outside = ("head", "pre_logits", objectives.OBJECTIVE_PARAMS)
   return dict(
     model=label(run.model),
@@ -102,7 +102,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
     body_params=sum(count for name, count in params.items() if name not in outside),
     checkpoint_bytes=checkpoint_bytes(run, shapes),
     gmacs=macs / 1e9,
-    training_gflops=flops.training_flops(macs) / 1e9,
+    training_gflops=vit_costs.training_flops(macs) / 1e9,
     exaflops=exaflops,
     paper_exaflops=paper,
     ratio=exaflops / paper if paper else None,
@@ -127,13 +127,13 @@ def checkpoint_bytes(run: config.Config, params) -> int:
 
 def parameters(run: config.Config) -> dict[str, int]:
   """The number of parameters of each part of the model, for a new run; computes no arrays."""
-  return flops.by_part(objectives.shapes(run))
+  return vit_costs.by_part(objectives.shapes(run))
 
 
 def forward_macs(run: config.Config) -> int:
   """Multiply-adds of the forward pass of an example in training, with all its views."""
   of_training = objectives.of_config(run).training_flops(run.data.image_size)
-  return of_training // flops.training_flops(1)
+  return of_training // vit_costs.training_flops(1)
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:

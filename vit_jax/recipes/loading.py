@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from vit_jax.config import Config, ConfigError, Model, overrides
-from vit_jax.config.python_file import load
+from vit_jax.config import Config, ConfigError, Model, recipe_file
+from vit_jax.config.recipe_file import load
 from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
 
@@ -56,7 +56,7 @@ def resolve(recipe: str, words: Iterable[str]) -> Config:
   Raises:
     ConfigError: there is no such recipe, or a setting is wrong.
   """
-  texts, _ = overrides.split(words)
+  texts, _ = recipe_file.split_settings(words)
   return load(recipe, texts)
 
 
@@ -80,9 +80,9 @@ def largest_side(model: str, most: int) -> int:
   Raises:
     ConfigError: there is no such model, or its patches are larger.
   """
-  from vit_jax.models import requirements
+  from vit_jax.models import family
 
-  return requirements.largest_side(module_of(model), most, model)
+  return family.largest_side(module_of(model), most, model)
 
 
 def keys_of(argument: str) -> tuple[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from vit_jax.config import AUTO, Config, Data, Dataset, Model, overrides
+from vit_jax.config import AUTO, Config, Data, Dataset, Model, recipe_file
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
@@ -80,7 +80,7 @@ def train(spec: str, model: str = "", **keys: str) -> Config:
     optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
     **parted(spec, keys),
   )
-  return overrides.as_elsewhere(config, model)
+  return recipe_file.as_elsewhere(config, model)
 
 
 def finetune(weights: str, spec: str, **keys: str) -> Config:

@@ -1,30 +1,13 @@
-"""The interface of a storage on which runs can be kept.
-
-A new kind of storage is one file with an instance of a class with the members of `Storage`, and one
-line in `registry.STORAGES` that leads to the instance: `"gs":
-"vit_jax.extras.buckets.services:GOOGLE"` serves all paths gs://... Only `storage.files` calls these
-members; everything else calls `storage.files`. For another service of buckets, write a `Service`
-(`extras/buckets/services.py`) instead, which implements the interface.
-
-Each kind must guarantee the following, because checkpoints and the details of an evaluation rely on
-it:
-
-- Nobody sees a folder while it is being renamed, not even in a listing, even if the rename is many
-  copies, or a process was killed between two of them.
-- If several processes rename a folder to one path, one succeeds.
-- A lock becomes free however its holder ends. If no operating system frees it, other processes must
-  detect a dead holder, and a holder that was taken for dead must detect that it lost the lock.
-- All processes of the run, on any host, read what one process has written.
-
-`Seeking` is a seekable file; its subclasses read the bytes.
-"""
+"""What a kind of storage must do, so that a run can be kept on it; how failures are tried again."""
 
 import contextlib
 import errno
 import io
+import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from vit_jax.process.errors import RunError, StorageError
 from vit_jax.storage.paths import Path
@@ -249,3 +232,111 @@ class Storage(Protocol):
     Raises:
       BlockingIOError: another process holds it.
     """
+
+
+# Seconds between two tries.
+FIRST = 1.0
+MAX_PAUSE = 60.0
+
+
+class Retry:
+  """Times the tries after a failure: the pauses double, and the last try is at the end of the time.
+
+  Attributes:
+    failing: whether the last try failed.
+  """
+
+  def __init__(self, seconds: float, clock=time.monotonic):
+    """Makes the timing of one kind of write.
+
+    Args:
+      seconds: how long after the first failure a try may be made; 0: never.
+      clock: seconds, monotonic.
+    """
+    self.seconds = seconds
+    self.failing = False
+    self._clock = clock
+    self._end = self._pause = self._next = 0.0
+
+  def failed(self) -> bool:
+    """Notes a failure, and returns whether there is time for another try."""
+    now = self._clock()
+    if not self.failing:
+      self.failing = True
+      self._end = now + self.seconds
+      self._pause = FIRST / 2
+    self._pause = min(2 * self._pause, MAX_PAUSE, self._end - now)
+    self._next = now + self._pause
+    return self._pause > 0
+
+  def succeeded(self):
+    """Notes that a try succeeded."""
+    self.failing = False
+
+  def due(self) -> bool:
+    """Whether it failed and is to be tried again now."""
+    return self.failing and self._clock() >= self._next
+
+  def wait(self, alive: Callable[[], None]):
+    """Waits until the next try is due, and calls `alive` every second."""
+    while not self.due():
+      alive()
+      time.sleep(min(max(self._next - self._clock(), 0.0), 1.0))
+
+  def in_words(self) -> str:
+    """A sentence on how long it was tried, with a space before it; "" if it was tried once."""
+    if not self.seconds:
+      return ""
+    return f" It was tried again for {self.seconds:g} s."
+
+
+Value = TypeVar("Value")
+
+PAUSES = (0.1, 0.5, 1.5)  # seconds before the second, third and fourth try
+# Not the errors of a missing file, a folder, or missing permission: these would occur again.
+MAY_PASS = frozenset(
+  {
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ECONNRESET,
+    errno.ECONNREFUSED,
+    errno.ECONNABORTED,
+  }
+)
+
+_log = logging.getLogger(__name__)
+
+
+def retried(
+  attempt: Callable[[], Value],
+  name: Callable[[], str],
+  may_pass: Callable[[Exception], bool] = lambda error: getattr(error, "errno", None) in MAY_PASS,
+) -> Value:
+  """Calls `attempt` up to four times within about 2 seconds, and returns its result.
+
+  Args:
+    attempt: reads something.
+    name: names what is read, for the log.
+    may_pass: whether an error may be gone at the next try; all others are raised at once.
+
+  Raises:
+    Exception: the error of the last try.
+  """
+  for pause in PAUSES:
+    try:
+      return attempt()
+    except Exception as error:
+      if not may_pass(error):
+        raise
+      _log.warning("Reading %s is tried again in %g s: %s", name(), pause, error)
+      time.sleep(pause)
+  return attempt()

@@ -1,8 +1,6 @@
-"""Finds, verifies and reads the checkpoints of a workdir; writes nothing.
+"""Finds, verifies and reads the checkpoints of a workdir, and compares them with a run.
 
-WORKDIR/checkpoints/STEP/ holds the state (`arrays`), meta (JSON: config, class names, shape and
-type of every array) and manifest.json, the SHA-256 hashes of all other files. One rename makes them
-appear together.
+Nothing is written here.
 """
 
 import contextlib
@@ -16,12 +14,11 @@ from typing import TypeVar
 import jax
 import numpy as np
 
-from vit_jax.process import agreement, memory
-from vit_jax.process.errors import RunError
-from vit_jax.process.text import one_line
+from vit_jax.process import agreement, machine
+from vit_jax.process.errors import ConfigError, RunError
+from vit_jax.process.text import first_difference, nfc, one_line
 from vit_jax.storage import arrays, files, manifest
 from vit_jax.storage.base import CannotReadError, UnreachableError, reading
-from vit_jax.storage.compatible import check_compatible
 from vit_jax.storage.paths import Path, UrlPath
 from vit_jax.storage.tree import name_of, named, nest
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
@@ -258,7 +255,7 @@ def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     shape, dtype = known[name]
     wanted[name] = jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
   needed = sum(x.size * x.dtype.itemsize for x in wanted.values())
-  most = memory.most()
+  most = machine.most_memory()
   if needed > most:
     raise CheckpointError(
       f"{folder} names arrays of {needed:,} bytes, and this machine has {most:,} of memory."
@@ -326,3 +323,67 @@ def read_meta(folder: Path) -> dict:
   Touches no device, so it can be called before the processes are connected.
   """
   return files.read_json(folder / META, most=MAX_BYTES)
+
+
+def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
+  """Checks that a checkpoint has exactly the classes `class_names`, in the same order.
+
+  Raises:
+    ConfigError: they differ; the message names the first class that differs.
+  """
+  saved = nfc(meta["class_names"])
+  wanted = nfc(class_names)
+  if saved != wanted:
+    difference = first_difference(saved, wanted, "the training data")
+    raise ConfigError(
+      f"Checkpoint {folder} was trained on other classes, or on these in another order: "
+      f"{difference}. Use the data that it was trained on, or begin a run with another "
+      f"--workdir and --config.init_from={folder.parents[1]}, which orders the head by class name."
+    )
+
+
+def check_compatible(folder: Path, meta: dict, state, changes: Callable[[dict], list[str]]):
+  """Compares a checkpoint's arrays with the shapes and types of a state.
+
+  Args:
+    folder: the checkpoint.
+    meta: the checkpoint's description.
+    state: the state of the run.
+    changes: returns the differences between the checkpoint's settings, which it is called with,
+      and the run's.
+
+  Raises:
+    ConfigError: they differ; the message names the first arrays and the settings that differ.
+  """
+  saved = meta["arrays"]
+  wanted = describe(state)
+  differing = sorted(
+    name for name in wanted.keys() | saved.keys() if wanted.get(name) != saved.get(name)
+  )
+  if not differing:
+    return
+  arrays = "; ".join(
+    f"{name} is {_in_words(saved.get(name))}, the config wants {_in_words(wanted.get(name))}"
+    for name in differing[:3]
+  )
+  more = ""
+  if len(differing) > 3:
+    more = f" (and {len(differing) - 3} more)"
+  settings = "; ".join(changes(meta["config"]))
+  raise ConfigError(
+    f"Checkpoint {folder} does not fit the config. Settings that differ: {settings or 'none'}. "
+    f"Arrays that differ: {arrays}{more}. Use another --workdir, or the settings it was "
+    "made with."
+  )
+
+
+def _in_words(spec: list | None) -> str:
+  """The [shape, type] of an array, as text."""
+  if not spec:
+    return "absent"
+  return f"{spec[1]}{tuple(spec[0])}"
+
+
+def describe(state) -> dict[str, list]:
+  """{name: [shape, type]} of every array of a state."""
+  return {name: [list(leaf.shape), str(leaf.dtype)] for name, leaf in named(state).items()}

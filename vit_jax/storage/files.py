@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, TextIO
 
 from vit_jax import registry
-from vit_jax.process import csv_text
+from vit_jax.process import text
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.base import (
   FILE,
@@ -280,7 +280,7 @@ def write_csv(path: Path, rows: Iterable[Iterable]):
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
   ):
     for row in rows:
-      file.write(csv_text.line(row))
+      file.write(text.csv_line(row))
 
 
 def as_written(text: str) -> str:

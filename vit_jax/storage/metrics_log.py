@@ -1,20 +1,23 @@
-"""Writes metrics to metrics.jsonl, TensorBoard events and the console; first process only."""
+"""Writes metrics to metrics.jsonl, TensorBoard events and the console; first process only.
+
+Records of event files are made with tensorboardX's messages.
+"""
 
 import collections
 import contextlib
 import io
 import json
 import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from vit_jax.process import json_text
-from vit_jax.process.retry import Retry
+from vit_jax.process import text
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
-from vit_jax.storage.base import UnreachableError, reading
+from vit_jax.storage.base import Retry, UnreachableError, reading
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import METRICS, PICTURES
 
@@ -41,20 +44,20 @@ class Writer:
       retry: how long failed writes wait in memory, to be tried again; None: not at all.
       lines: number of lines when the checkpoint was saved; warns if the file has fewer.
     """
-    from vit_jax.storage import events  # slow, and readers of metrics do not need it
+    # MERGED  # slow, and readers of metrics do not need it
 
     self._workdir = workdir
     self._retry = retry or Retry(0.0)
     self._waiting: collections.deque[Callable[[], None]] = collections.deque()
-    self._event = events.scalars
-    self._image = events.picture
+    self._event = scalars_event
+    self._image = picture_event
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
       self.lines, damage = keep_until(workdir / METRICS, start_step)
       self._metrics = files.append(workdir / METRICS)
       name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
       self._events = files.append(workdir / name)
-      self._events.add(events.beginning(start_step))
+      self._events.add(events_beginning(start_step))
     if damage:
       self.say(damage)
     if self.lines < lines:
@@ -71,7 +74,7 @@ class Writer:
     Raises:
       RunError: they cannot be written, and there is no time left to try again.
     """
-    line = json.dumps({"step": step} | json_text.finite(dict(metrics))) + "\n"
+    line = json.dumps({"step": step} | text.finite(dict(metrics))) + "\n"
     event = self._event(step, metrics)
     self.lines += 1
     self._add(lambda: self._metrics.add(line.encode()), lambda: self._events.add(event))
@@ -267,9 +270,9 @@ def metrics_of(line: bytes) -> dict | None:
 
 
 def is_metric(value) -> bool:
-  """Whether a line can hold this value: a number, or a string of `json_text.finite`."""
+  """Whether a line can hold this value: a number, or a string of `text.finite`."""
   if isinstance(value, str):
-    return value in json_text.STRINGS
+    return value in text.STRINGS
   return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
@@ -299,3 +302,53 @@ def clock(seconds: float) -> str:
   """Seconds as h:mm:ss."""
   minutes, seconds = divmod(round(seconds), 60)
   return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+
+@contextlib.contextmanager
+def without_events(*names: str) -> Iterator[None]:
+  """Prevents the import of these packages, except those that are imported already."""
+  hidden = [name for name in names if name not in sys.modules]
+  sys.modules.update(dict.fromkeys(hidden))
+  try:
+    yield
+  finally:
+    for name in hidden:
+      del sys.modules[name]
+
+
+# tensorboardX imports torch if it is installed, which takes seconds and is not needed.
+with without_events("torch"):
+  from tensorboardX.proto.event_pb2 import Event, SessionLog
+  from tensorboardX.record_writer import masked_crc32c
+  from tensorboardX.summary import Summary
+
+
+def events_beginning(start_step: int) -> bytes:
+  """The first records of a file; in a resumed run they make TensorBoard drop the later steps."""
+  version = event_record(Event(wall_time=time.time(), file_version="brain.Event:2"))
+  if not start_step:
+    return version
+  again = SessionLog(status=SessionLog.START)
+  return version + event_record(
+    Event(wall_time=time.time(), step=start_step + 1, session_log=again)
+  )
+
+
+def scalars_event(step: int, metrics: dict[str, float]) -> bytes:
+  """The metrics of a step."""
+  values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+  return event_record(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+
+def picture_event(step: int, name: str, png: bytes) -> bytes:
+  """A picture, as a PNG file."""
+  value = Summary.Value(tag=name, image=Summary.Image(encoded_image_string=png))
+  return event_record(Event(wall_time=time.time(), step=step, summary=Summary(value=[value])))
+
+
+def event_record(event: Event) -> bytes:
+  """An event in TensorFlow's record format: length, its checksum, data, its checksum."""
+  data = event.SerializeToString()
+  length = struct.pack("<Q", len(data))
+  with_checksums = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
+  return b"".join(with_checksums)

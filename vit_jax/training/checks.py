@@ -14,17 +14,17 @@ from vit_jax.config import (
   Model,
   Optimizer,
   Schedule,
+  resolve,
   similar,
-  unused,
 )
 from vit_jax.config.fields import switched_on
 from vit_jax.config.resolve import left, with_value
-from vit_jax.data import resampling, sources
-from vit_jax.devices import sharding
-from vit_jax.evaluation import catalogue, evaluated_model
+from vit_jax.data import crops, sources
+from vit_jax.devices import mesh
+from vit_jax.evaluation import evaluated_model, evaluations
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
-from vit_jax.models import requirements
+from vit_jax.models import family
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.registry import EVALUATIONS, TRAINING_VIEWS
@@ -68,7 +68,7 @@ def check(asked: Config, config: Config):
   config.optimizer.check(config)
   check_batch(config.batch_size, parts=config.parts)
   check_repeats(config.batch_size, config.data.repeats)
-  resampling.check(config.data)
+  crops.check_resampling(config.data)
   check_views(config)
   for view in switched_on(TRAINING_VIEWS, config):
     view.check(config)
@@ -77,22 +77,22 @@ def check(asked: Config, config: Config):
   check_heads(config)
   check_split(config)
   check_patterns(config)
-  check_early_stopping(config.early_stopping, catalogue.names(config))
+  check_early_stopping(config.early_stopping, evaluations.names(config))
   check_mode(config)
-  unused.check(asked, config)
+  resolve.check_unused(asked, config)
 
 
 def check_model(model: Model, image_size: int):
   """Checks that the architecture can be built, and that its patches tile the images."""
-  requirements.check_tiles(module_of(model), image_size, model.name)
-  requirements.check_type(model.attention, model.compute_dtype)
+  family.check_tiles(module_of(model), image_size, model.name)
+  family.check_type(model.attention, model.compute_dtype)
 
 
 def check_split(config: Config):
   """Checks that heads and MLPs can be split over the devices of config.mesh.model."""
   if config.mesh.model > 1:
     rules = (*config.objective.sharding, *module_of(config.model).sharding)
-    sharding.check(shapes_of(config), rules, config.mesh.model)
+    mesh.check_split(shapes_of(config), rules, config.mesh.model)
 
 
 def check_views(config: Config):
@@ -176,7 +176,7 @@ def check_without_head(given: Collection[str]):
 def check_evaluations(config: Config):
   """Checks the settings of each evaluation, also against those of the run."""
   for name, spec in config.evaluate.items():
-    if name in catalogue.OF_TRAINING:
+    if name in evaluations.OF_TRAINING:
       raise ConfigError(
         f"config.evaluate.{name}: {name}/... are metrics of training; call it otherwise."
       )
@@ -187,7 +187,7 @@ def check_heads(config: Config):
   """Refuses evaluations of a head that the objective does not train."""
   if config.objective.trains_head:
     return
-  for name, spec in catalogue.asked_for(config).items():
+  for name, spec in evaluations.asked_for(config).items():
     if spec.scores_head:
       others = [kind for kind, each in EVALUATIONS.items() if not each.scores_head]
       raise ConfigError(

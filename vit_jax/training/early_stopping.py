@@ -9,8 +9,8 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import ConfigError
 from vit_jax.config import EarlyStopping as Settings
-from vit_jax.evaluation import catalogue
-from vit_jax.process import json_text
+from vit_jax.evaluation import evaluations
+from vit_jax.process import text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.paths import Path
 
@@ -38,7 +38,7 @@ class Best:
     """
     if step <= self.seen:
       return self
-    known = catalogue.metric(metric)
+    known = evaluations.metric(metric)
     smaller = known is not None and known.smaller_is_better
     better = value < self.value if smaller else value > self.value
     if better or (not self.step and not np.isnan(value)):
@@ -109,7 +109,7 @@ class EarlyStopping:
     if not self._settings.metric:
       return {}
     best = dataclasses.replace(self.best, value=float(self.best.value))
-    best = json_text.finite(dataclasses.asdict(best))
+    best = text.finite(dataclasses.asdict(best))
     return {"best": best | {"metric": self._settings.metric}}
 
   def note(self, step: int, metrics: dict[str, float]):

@@ -1,4 +1,4 @@
-"""The facts of a run that rules of settings read: weights, data, devices (config/facts.py)."""
+"""The facts of a run that rules of settings read: weights, data, devices (config/fields.py)."""
 
 import dataclasses
 import functools
@@ -9,13 +9,13 @@ import jax
 
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Model, RunError
-from vit_jax.config.facts import Labels
+from vit_jax.config.fields import Labels
 from vit_jax.config.resolve import Facts
 from vit_jax.config.run import SCORED_AT_ONCE
 from vit_jax.data import sample
 from vit_jax.data.datasets import Training
 from vit_jax.inference import model as inference
-from vit_jax.models import Network, requirements
+from vit_jax.models import Network, family
 from vit_jax.storage import checkpoint
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
@@ -173,7 +173,7 @@ def largest_side(model: Model, most: int) -> int:
   Raises:
     ConfigError: there is no such model, or its patches are larger.
   """
-  return requirements.largest_side(module_of(model), most, model.name)
+  return family.largest_side(module_of(model), most, model.name)
 
 
 def attention_on(config: Config, device: jax.Device) -> str:
@@ -182,4 +182,4 @@ def attention_on(config: Config, device: jax.Device) -> str:
   Raises:
     ConfigError: there is no such model.
   """
-  return requirements.attention_on(module_of(config.model), config.data.image_size, device)
+  return family.attention_on(module_of(config.model), config.data.image_size, device)

@@ -16,10 +16,8 @@ import numpy as np
 from vit_jax.config import Config, ConfigError, RunError, plugins, to_dict
 from vit_jax.config.fields import of_added
 from vit_jax.data.identity import Identity
-from vit_jax.devices import comparison
 from vit_jax.devices import hosts as joining
-from vit_jax.devices.comparison import UNKNOWN
-from vit_jax.devices.hosts import Hosts
+from vit_jax.devices.hosts import UNKNOWN, Hosts
 from vit_jax.process import program
 from vit_jax.storage import files
 from vit_jax.storage.tree import flatten
@@ -39,10 +37,10 @@ def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]
   """
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   if jax.distributed.is_initialized():
-    with comparison.told("start", seconds=config.stall_seconds):
+    with joining.told("start", seconds=config.stall_seconds):
       common = facts()
-    comparison.compare("start", common, seconds=config.stall_seconds)
-    comparison.compare("devices", of_devices(), seconds=config.stall_seconds)
+    joining.compare_processes("start", common, seconds=config.stall_seconds)
+    joining.compare_processes("devices", of_devices(), seconds=config.stall_seconds)
   keep_compiled_programs()
 
 
@@ -54,7 +52,7 @@ def refusal_told(config: Config, hosts: Hosts) -> Iterator[None]:
   except (ConfigError, RunError) as error:
     with contextlib.suppress(ConfigError, RunError):
       joining.connect(hosts, stall_seconds=config.stall_seconds, seconds=TELLING)
-      comparison.compare("start", {}, seconds=TELLING, refusal=str(error))
+      joining.compare_processes("start", {}, seconds=TELLING, refusal=str(error))
     raise
 
 

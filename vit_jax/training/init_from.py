@@ -14,7 +14,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
 from vit_jax.learning import optim
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
-from vit_jax.learning.state import TrainState, new_extra
+from vit_jax.learning.train_step import TrainState, new_extra
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of

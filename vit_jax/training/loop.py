@@ -1,4 +1,7 @@
-"""The training loop: a fixed order of few calls; everything else is done by callbacks."""
+"""The training loop: a fixed order of few calls; everything else is done by callbacks.
+
+Metrics that vary by batch are logged as means over the steps since the last line.
+"""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -8,13 +11,17 @@ import jax
 
 from vit_jax.config import Config
 from vit_jax.devices.watchdog import Watchdog
-from vit_jax.learning.state import TrainState
-from vit_jax.process.signals import StopRequest
+from vit_jax.learning.train_step import TrainState
+from vit_jax.process.console import StopRequest
 from vit_jax.storage.paths import Path
 from vit_jax.training.speed import Monitor
 
 if TYPE_CHECKING:  # a run holds data and models, which the loop only passes on
   from vit_jax.training.run import Run
+from collections.abc import Mapping
+
+from vit_jax.config import ConfigError
+from vit_jax.learning.objective import PREFIX
 
 
 @dataclasses.dataclass
@@ -163,3 +170,53 @@ class Loop:
       for callback in self.callbacks:
         callback.dispatched(step, metrics)
     return state
+
+
+BATCH = "batch/"  # prefix for the metrics of a single batch
+
+
+def of_one_batch(name: str) -> bool:
+  """Whether a metric of a step varies by batch, so that its mean says more."""
+  return name == "loss" or name.startswith(PREFIX)
+
+
+@dataclasses.dataclass
+class MetricAccumulator:
+  """The sums of the metrics of the steps since the last line.
+
+  It is saved with each checkpoint, so that a resumed run writes the same lines.
+
+  Attributes:
+    steps: the number of steps, without those whose update was skipped.
+    sums: the sum of each metric, by name.
+  """
+
+  steps: int = 0
+  sums: dict[str, float] = dataclasses.field(default_factory=dict)
+
+  @classmethod
+  def recorded(cls, meta: Mapping) -> "MetricAccumulator":
+    """Reads the accumulator from the description of a checkpoint.
+
+    Raises:
+      ConfigError: the description is damaged.
+    """
+    match meta.get("since_line"):
+      case {"steps": int(steps), "sums": dict(sums)} if all(
+        type(x) is float for x in sums.values()
+      ):
+        return cls(steps, sums)
+      case other:
+        raise ConfigError(f"A checkpoint is damaged: since_line={other!r} is not steps and sums.")
+
+  def add(self, metrics: Mapping[str, float]):
+    """Adds the metrics of a step."""
+    self.steps += 1
+    self.sums = {name: self.sums.get(name, 0.0) + value for name, value in metrics.items()}
+
+  def take(self) -> dict[str, float]:
+    """Returns the means, {} if there were no steps, and starts again from zero."""
+    means = {name: value / self.steps for name, value in self.sums.items()}
+    self.steps = 0
+    self.sums = {}
+    return means

@@ -11,20 +11,20 @@ import optax
 
 from vit_jax.config import AUTO, Config, ConfigError, Data, Schedule, plugins, to_dict
 from vit_jax.config.fields import switched_on
-from vit_jax.data import datasets, fields, history, identity, sources
+from vit_jax.data import datasets, identity, sources
 from vit_jax.data.batches import Reader
-from vit_jax.data.datasets import NamedDataset, Opener, Training
-from vit_jax.data.decoded_cache import Kept
-from vit_jax.data.history import History
+from vit_jax.data.datasets import History, NamedDataset, Opener, Training
 from vit_jax.data.identity import Identity
 from vit_jax.data.order import MixedSource
+from vit_jax.data.pipeline import DecodedCache
+from vit_jax.data.sources import base
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.learning import objective as objectives
-from vit_jax.learning import optim, schedule, state, train_step
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import Objective
-from vit_jax.learning.state import TrainState
+from vit_jax.learning.train_step import TrainState
 from vit_jax.process import program
 from vit_jax.process.text import listed
 from vit_jax.registry import TRAINING_VIEWS
@@ -110,7 +110,7 @@ class Run:
       "config": to_dict(self.config),
       "class_names": list(self.data.train.class_names),
       "representation": self.config.objective.representation,
-      "trained_on": history.written((*self.data.earlier, *self.data.current)),
+      "trained_on": datasets.history_as_dicts((*self.data.earlier, *self.data.current)),
       "images": list(self.resume_point),
       "data": {key: known._asdict() for key, known in self.data.identities.items()},
       "program": self.program(),
@@ -131,7 +131,7 @@ class Run:
     """Shapes, types and shardings of a batch."""
     sharding = meshes.batch_sharding(self.mesh)
     size = self.config.batch_size
-    named = {**self.reader.layout(self.data.train).fields, "mask": fields.Field()}
+    named = {**self.reader.layout(self.data.train).fields, "mask": base.Field()}
     shape = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
     return {name: shape((size, *field.shape), field.dtype) for name, field in named.items()}
 
@@ -167,7 +167,7 @@ def make(
   steps = durations.durations_in_steps(config, len(data.train), position)
   optimizer = optim.make(config.optimizer)
   init = functools.partial(
-    state.init,
+    train_step.init_state,
     objective,
     optimizer,
     seed=config.seed,
@@ -187,13 +187,15 @@ def make(
     optimizer=optimizer,
     rate=learning_rate(config.schedule, steps),
     init=init,
-    abstract=state.abstract(init, mesh, (*config.objective.sharding, *objective.model.sharding)),
+    abstract=train_step.abstract_state(
+      init, mesh, (*config.objective.sharding, *objective.model.sharding)
+    ),
   )
 
 
 def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
   """The learning rate of every step, as config.schedule says."""
-  return schedule.make(
+  return optim.learning_rate_schedule(
     learning_rate=settings.learning_rate,
     warmup_steps=steps.warmup,
     total_steps=steps.total,
@@ -277,7 +279,7 @@ def open_data(
   config.objective.check_labels(str(training), train.multi_label)
   check_batch(config.batch_size, config.data.repeats, training)
   classes = train.class_names if labelled else None
-  current = history.record(training.datasets)
+  current = datasets.trained_history(training.datasets)
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
   check_fields(config, training)
@@ -285,7 +287,7 @@ def open_data(
     train = view.view(train, config.data)
   if not labelled:
     train = sources.Unlabelled(train)
-  train = Kept(train, config.objective.fields(config.data))
+  train = DecodedCache(train, config.objective.fields(config.data))
   all_datasets = (*training.datasets, *evaluations.datasets)
   return OpenedData(train, evaluations, training.parts, earlier, current, all_datasets)
 
@@ -319,9 +321,9 @@ def check_fields(config: Config, training: Training):
   needed = config.objective.fields(config.data)
   views = config.objective.views(config.data)
   asks = f"config.objective.kind={config.objective.kind}"
-  fields.check(asks, needed, views)
+  base.check_fields(asks, needed, views)
   for named in training.datasets:
-    fields.check_given(asks, needed, named.source.fields, str(named))
+    base.check_given_fields(asks, needed, named.source.fields, str(named))
   dense = [name for name, field in needed.items() if field.dense]
   if not dense:
     return

@@ -17,19 +17,19 @@ from vit_jax.config import (
 from vit_jax.config.fields import of_added
 from vit_jax.config.recorded import changes, updated
 from vit_jax.config.resolve import with_value
-from vit_jax.data import history, identity
-from vit_jax.data.history import History
+from vit_jax.data import datasets, identity
+from vit_jax.data.datasets import History
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation import results
-from vit_jax.learning import state as states
-from vit_jax.learning.state import TrainState
+from vit_jax.learning import train_step
+from vit_jax.learning.train_step import TrainState
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping, fingerprint
 from vit_jax.training.early_stopping import Best
-from vit_jax.training.metric_accumulator import MetricAccumulator
+from vit_jax.training.loop import MetricAccumulator
 from vit_jax.training.run import Run
 from vit_jax.training.steps import START, ImageCount, taken
 
@@ -109,7 +109,7 @@ def read_recorded(folder: Path) -> Recorded:
     return Recorded(folder)
   try:
     images = ImageCount(step, taken(meta, step), batch_size=0)  # not known yet
-    trained_on = history.read_history(meta.get("trained_on"))
+    trained_on = datasets.read_history(meta.get("trained_on"))
     data = identity.read_identities(meta.get("data"))
     return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
   except ValueError as error:
@@ -308,7 +308,7 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   names = run.data.train.class_names
   state = checkpoints.restore(run.abstract, names, lambda saved: changes(saved, config))
   if state is None:
-    return StartState(states.create(run.init, run.abstract), MetricAccumulator())
+    return StartState(train_step.create_state(run.init, run.abstract), MetricAccumulator())
   step = int(state.step)
   meta = checkpoints.meta(step)
   differing = changes(meta["config"], config)

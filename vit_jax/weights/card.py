@@ -1,18 +1,106 @@
-"""The model card: what a user of parameters must know, such as image size and class names."""
+"""The model card: what a user of parameters must know, such as image size and class names.
+
+Values in JSON files beside weights, of this project and of others, are read by rules.
+"""
 
 import dataclasses
 import json
 import pathlib
+import typing
 
 from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Model
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS
 from vit_jax.config.parsing import build
-from vit_jax.data import history
-from vit_jax.data.history import History
+from vit_jax.data import datasets as opened
+from vit_jax.data.datasets import History
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import nfc
+from vit_jax.storage import files
 from vit_jax.storage.files import write_text
-from vit_jax.weights.rules import TEXTS, Rule, one_of, read_json, whole
+
+MAX_BYTES = 64 * 2**20
+
+
+class Rule(typing.NamedTuple):
+  """A condition on a value, as a test and in words."""
+
+  test: typing.Callable[[typing.Any], bool]
+  words: str
+
+  def broken(self, key: str, value) -> str:
+    """A message if the value of `key` breaks the rule; "" if it does not."""
+    if self.test(value):
+      return ""
+    return f"{key} is {repr(value)[:100]} and must be {self.words}"
+
+
+Rules = dict[str, tuple[Rule, typing.Any]]  # {key: (rule, default if the key is missing)}
+
+
+def one_of(*values) -> Rule:
+  """The rule that a value is one of a few."""
+  return Rule(lambda value: value in values, " or ".join(map(repr, values)))
+
+
+def whole(low: int, high: int) -> Rule:
+  """The rule that a value is a whole number."""
+  return Rule(lambda x: type(x) is int and low <= x <= high, f"a number from {low} to {high:,}")
+
+
+def number(low: float, high: float) -> Rule:
+  """The rule that a value is a number."""
+  return Rule(lambda x: type(x) in (int, float) and low <= x <= high, f"from {low} to {high}")
+
+
+def three(rule: Rule) -> Rule:
+  """The rule that a value is a list of three values that each follow `rule`."""
+
+  def test(x) -> bool:
+    return isinstance(x, list) and len(x) == 3 and all(map(rule.test, x))
+
+  return Rule(test, f"three numbers, each {rule.words}")
+
+
+def or_none(rule: Rule) -> Rule:
+  """The rule that a value follows `rule`, or is None."""
+  return Rule(lambda x: x is None or rule.test(x), f"{rule.words}, or null")
+
+
+TEXTS = Rule(
+  lambda x: isinstance(x, list) and all(isinstance(text, str) for text in x), "a list of texts"
+)
+
+
+def read_json(path: pathlib.Path) -> dict:
+  """Reads a JSON object from a file of bounded size.
+
+  Raises:
+    ValueError: the file is too large, or holds something else.
+  """
+  try:
+    return files.read_json(path, most=MAX_BYTES)
+  except (ValueError, OSError) as error:
+    raise ValueError(f"{path} cannot be read as JSON: {error}.") from error
+
+
+def checked(values: dict, rules: Rules, path: pathlib.Path) -> dict:
+  """The values in the file `path`, with a default for each key that is missing.
+
+  Raises:
+    ValueError: they ask for something that this project does not compute; names the keys.
+  """
+  values = {key: default for key, (_, default) in rules.items()} | values
+  messages = [rule.broken(key, values[key]) for key, (rule, _) in rules.items()]
+  wrong = list(filter(None, messages))
+  if wrong:
+    raise ValueError(f"{path} asks for what this project does not compute: {'; '.join(wrong)}.")
+  return values
+
+
+def read_by_rules(path: pathlib.Path, rules: Rules) -> dict:
+  """As `checked`, for the JSON in a file."""
+  return checked(read_json(path), rules, path)
+
 
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
@@ -104,7 +192,7 @@ def write(path: pathlib.Path, card: Card):
 
 def values_of(card: Card) -> dict:
   """The content of a card's JSON."""
-  datasets = {"trained_on": history.written(card.trained_on)}
+  datasets = {"trained_on": opened.history_as_dicts(card.trained_on)}
   plain = dataclasses.asdict(dataclasses.replace(card, trained_on=()))
   architecture = {key: getattr(card.model, key) for key in ARCHITECTURE}
   model = {key: x for key, x in architecture.items() if x != AUTO}
@@ -136,7 +224,7 @@ def of_values(values, path: pathlib.Path) -> Card:
       wrong.append(f"resize is {values['resize']}, below its image_size")
     if wrong:
       raise ValueError("; ".join(wrong))
-    known = {"trained_on": history.read_history(values["trained_on"]), "model": _model_of(values)}
+    known = {"trained_on": opened.read_history(values["trained_on"]), "model": _model_of(values)}
     checked = [field.name for field in dataclasses.fields(Card) if field.name in RULES]
     return Card(**{name: values[name] for name in checked}, **known)
   except (KeyError, TypeError, ValueError) as error:

@@ -10,6 +10,11 @@ Position embeddings are resized to another grid of patches by the rule of the we
   a = -0.5 and a wider kernel where the grid becomes smaller.
 - "bicubic_offset": DINOv2's own code without registers: "bicubic", with the places of a grid that
   is a tenth of a patch larger.
+
+Fixed position embeddings in files: other libraries read a table, this project computes it.
+
+A file holds the table, so that a reader of the arrays alone computes the same; the card says that
+the table is fixed.
 """
 
 import dataclasses
@@ -21,8 +26,10 @@ import scipy.ndimage
 
 from vit_jax.config import POSITION_RESIZING
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.models.recognition import patch_grid
+from vit_jax.models.encoder import FIXED, PositionEmbedding
+from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.storage.tree import flatten, nest
+from vit_jax.weights.card import Card
 
 PUBLISHED = POSITION_RESIZING[0]
 OFFSET = 0.1  # patches
@@ -264,3 +271,48 @@ def _resized(params, name, array, target, grid, rule):
     size = rows if name.endswith("row") else columns
     resized = resize_axis(array, size, rule)
   return resized, f"{old[0]} x {old[1]} -> {rows} x {columns} patches"
+
+
+_MODULE = "posembed_input"
+_TABLE = "pos_embedding"
+
+
+def with_fixed_positions(params: dict, card: Card) -> dict:
+  """The parameters with the table of fixed position embeddings, if the card's model has them.
+
+  Raises:
+    ValueError: the size of the images is not known.
+  """
+  positions = card.model.positions
+  if positions not in FIXED:
+    return params
+  if not card.image_size:
+    raise ValueError("its fixed position embeddings need the size of its images; give it")
+  module = module_of(params, card.model)
+  grid = module.grid(card.image_size, card.image_size)
+  table = PositionEmbedding(positions, grid, module.tokens_before(), module.width).apply({})
+  encoder = params["Transformer"] | {_MODULE: {_TABLE: np.asarray(table)}}
+  return params | {"Transformer": encoder}
+
+
+def without_table(params: dict, card: Card | None) -> dict:
+  """The parameters without the table, if the card says that it is fixed.
+
+  Raises:
+    ValueError: the table is another one.
+  """
+  if not card or card.model.positions not in FIXED or _MODULE not in params.get("Transformer", {}):
+    return params
+  encoder = {name: x for name, x in params["Transformer"].items() if name != _MODULE}
+  bare = params | {"Transformer": encoder}
+  computed = _table_in(with_fixed_positions(bare, card))
+  stored = _table_in(params)
+  if computed.shape != stored.shape or not np.allclose(computed, stored, atol=1e-5):
+    raise ValueError(
+      f"its card says positions={card.model.positions!r}, and it holds other position embeddings"
+    )
+  return bare
+
+
+def _table_in(params: dict) -> np.ndarray:
+  return np.asarray(params["Transformer"][_MODULE][_TABLE])

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from vit_jax import registry
 from vit_jax.config import ConfigError
-from vit_jax.data.history import History
+from vit_jax.data.datasets import History
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, inside
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, workdir
-from vit_jax.weights.fixed_positions import with_table, without_table
+from vit_jax.weights.fit import with_fixed_positions, without_table
 from vit_jax.weights.format import WeightFormat, Weights
 
 CONFIG = "config.json"  # written by other libraries beside weights
@@ -123,7 +123,7 @@ def write(path: Path, weights: Weights, name: str = ""):
   known = weights.card or card.inferred(weights.params)
   files.make_folder(path.parent)
   with files.one_writer(path), _here(path) as place:
-    form.save(place, with_table(unstack_blocks(weights.params), known), known)
+    form.save(place, with_fixed_positions(unstack_blocks(weights.params), known), known)
     if form.suffix:
       card.write(card.path_beside(place), known)
     if place != path:

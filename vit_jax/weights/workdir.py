@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from vit_jax import models
 from vit_jax.config import ConfigError, Model, from_dict
 from vit_jax.config.recorded import updated
-from vit_jax.data import history
-from vit_jax.data.history import History
+from vit_jax.data import datasets
+from vit_jax.data.datasets import History
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.workdir import STARTS
@@ -50,7 +50,7 @@ def trained_on(path: pathlib.Path, step: int) -> History:
   _, meta = checkpoint.described(path, step)
   if not meta:
     return ()
-  return history.read_history(meta.get("trained_on"))
+  return datasets.read_history(meta.get("trained_on"))
 
 
 def of_run(folder: pathlib.Path, step: int, average: bool) -> tuple[pathlib.Path, Weights]:
@@ -90,7 +90,7 @@ def card_of(meta: Mapping, *, average: bool) -> Card:
     loss=meta["config"]["loss"]["kind"],
     model=model_of(meta["config"]),
     representation=meta["representation"],
-    trained_on=history.read_history(meta["trained_on"]),
+    trained_on=datasets.read_history(meta["trained_on"]),
     average=average,
   )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax.config import ConfigError
-from vit_jax.evaluation import details, results
+from vit_jax.evaluation import results
 from vit_jax.extras.inspection import views
 from vit_jax.extras.inspection.gallery import Gallery
 from vit_jax.extras.inspection.records import evaluated, mistakes
@@ -17,14 +17,14 @@ HOSTILE = 'a,"b\n$x'
 
 @pytest.fixture
 def workdir(tmp_path):
-  known = details.Details(
+  known = results.Details(
     ("cat", HOSTILE, "dog"),
     labels=np.array([0, 1, 2, 0]),
     predictions=np.array([0, 2, 1, 1]),
     probabilities=np.array([0.9, 0.4, 0.8, 0.6]),
     name=lambda row: f"image {row}",
   )
-  details.write(tmp_path / "evaluation" / "1" / "test", known)
+  results.write_predictions(tmp_path / "evaluation" / "1" / "test", known)
   return tmp_path
 
 
@@ -45,8 +45,8 @@ def test_a_probability_of_nan_comes_last(workdir):
 
 def test_an_image_whose_name_is_no_text_is_found(workdir):
   name = "image \udcff"  # as Python reads the name of a file that is not UTF-8
-  known = details.Details(("cat", "dog"), np.array([0]), np.array([1]), np.ones(1), lambda _: name)
-  details.write(workdir / "evaluation" / "1" / "test", known)
+  known = results.Details(("cat", "dog"), np.array([0]), np.array([1]), np.ones(1), lambda _: name)
+  results.write_predictions(workdir / "evaluation" / "1" / "test", known)
   shown = views.mistakes(workdir, 4, Gallery([name], lambda _: np.zeros((4, 4, 3), np.uint8)))
   assert "test: 1 of 1 image is wrong" in shown.text
   assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vit_jax.evaluation import catalogue, details
+from vit_jax.evaluation import evaluations, results
 from vit_jax.extras.plots import captions, charts, curves
 from vit_jax.storage import metrics_log
 
@@ -27,7 +27,7 @@ def figures(monkeypatch):
 def drawn(folder, lines):
   """For each of the three plots, from the top, whether it has coloured lines."""
   (folder / metrics_log.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-  curves.curves(folder, catalogue.curve)
+  curves.curves(folder, evaluations.curve)
   with Image.open(folder / curves.CURVES) as image:
     pixels = np.asarray(image.convert("RGB")).astype(int)
   coloured = np.ptp(pixels, axis=2) > 50
@@ -109,8 +109,8 @@ def test_the_confusion_matrices_that_an_evaluation_left_are_drawn(tmp_path):
     folder = tmp_path / f"evaluation/{number}/test"
     classes = np.arange(count)
     names = [f"$x$, {i}" for i in classes]
-    details.write(folder, details.Details(names, classes, classes, np.ones(count), str))
-  (folder / details.CONFUSION).write_text("label / prediction,a,b\na,1,x\nb,1,1\n")
+    results.write_predictions(folder, results.Details(names, classes, classes, np.ones(count), str))
+  (folder / results.CONFUSION).write_text("label / prediction,a,b\na,1,x\nb,1,1\n")
   curves.confusions(tmp_path)
   drawn = sorted(tmp_path.glob("evaluation/*/test/confusion.png"))
   assert [path.parts[-3] for path in drawn] == ["1", "2"]

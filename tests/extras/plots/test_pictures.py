@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from vit_jax.data import tiles
 from vit_jax.data.crops import Box
+from vit_jax.evaluation import examples
 from vit_jax.extras.plots import captions, inside, overlay
 from vit_jax.extras.plots.labels import label
 
@@ -16,10 +16,10 @@ def test_tiles_fill_rows_of_seven(count):
   drawn = np.linspace(0, 1, count * 12).reshape(count, 2, 2, 3)
   picture = inside.filters(drawn)
   columns = min(count, 7)
-  side = tiles.LEAST + 2 * tiles.GAP
+  side = examples.LEAST + 2 * examples.GAP
   assert picture.shape == (-(-count // 7) * side, columns * side, 3)
   row, column = divmod(count - 1, columns)
-  corner = picture[row * side + tiles.GAP, column * side + tiles.GAP]
+  corner = picture[row * side + examples.GAP, column * side + examples.GAP]
   np.testing.assert_array_equal(corner, np.round(255 * drawn[-1, 0, 0]))
 
 

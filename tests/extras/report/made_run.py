@@ -7,8 +7,8 @@ import numpy as np
 
 from tests import resolved
 from vit_jax import config
-from vit_jax.evaluation import details, examples, results
-from vit_jax.storage import files, metrics_log, starts, workdir
+from vit_jax.evaluation import examples, results
+from vit_jax.storage import files, metrics_log, workdir
 
 CONFIG = resolved.config(
   batch_size=32,
@@ -75,7 +75,7 @@ def write(folder, *, lines=LINES, settings=CONFIG, start=START):
   text = "".join(json.dumps(line) + "\n" for line in lines)
   (folder / metrics_log.METRICS).write_text(text)
   if start is not None:
-    starts.add(folder, start)
+    workdir.add_start(folder, start)
   return folder
 
 
@@ -94,9 +94,9 @@ def write_set(
   labels = rng.integers(0, len(names), count)
   predictions = np.where(rng.random(count) < 0.7, labels, rng.integers(0, len(names), count))
   probabilities = rng.uniform(0.4, 1, count)
-  known = details.Details(names, labels, predictions, probabilities, image)
+  known = results.Details(names, labels, predictions, probabilities, image)
   path = folder / workdir.DETAILS / str(number) / set_name
-  details.write(path, known)
+  results.write_predictions(path, known)
   rows = examples.chosen(labels, predictions, probabilities)
   pixels = lambda row: rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
   examples.write(path / examples.IMAGES, examples.read_images(rows, pixels))

@@ -9,9 +9,9 @@ import pytest
 from tests.extras.report import made_run
 from tests.extras.report.made_run import step_line
 from tests.extras.report.read_page import Page
-from vit_jax.evaluation import details
+from vit_jax.evaluation import results
 from vit_jax.extras.report import report
-from vit_jax.storage import starts
+from vit_jax.storage import workdir
 
 
 def page(folder):
@@ -40,7 +40,7 @@ def test_damaged_files_are_named_and_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("number", ["1" + "0" * 30, "-1"])
-@pytest.mark.parametrize("table", [details.CLASSES, details.CONFUSION])
+@pytest.mark.parametrize("table", [results.CLASSES, results.CONFUSION])
 def test_a_number_that_no_evaluation_counts_is_damage(tmp_path, table, number):
   folder = made_run.write(tmp_path / "run")
   made_run.write_set(folder)
@@ -74,7 +74,7 @@ def test_starts_that_cannot_be_read_are_left_out(tmp_path, monkeypatch):
   """As in the workdir of another user."""
   folder = made_run.write(tmp_path / "run")
   # Reads a folder, which is an OSError.
-  monkeypatch.setattr(starts, "read_starts", lambda _: tmp_path.read_bytes())
+  monkeypatch.setattr(workdir, "read_starts", lambda _: tmp_path.read_bytes())
   found = page(folder)
   assert "starts.jsonl cannot be read: " in found.text
   assert "Command" not in {row[0] for row in found.tables["The run"]}

@@ -18,7 +18,7 @@ from vit_jax.config import recorded
 from vit_jax.data import datasets
 from vit_jax.evaluation import examples
 from vit_jax.extras.report import inside, report, run
-from vit_jax.storage import metrics_log, starts
+from vit_jax.storage import metrics_log
 from vit_jax.storage import workdir as workdirs
 
 STEPS = 12
@@ -51,7 +51,7 @@ def test_a_run_writes_its_report(digits):
 
 
 def test_the_start_is_recorded(digits):
-  (start,) = starts.read_starts(digits[0])
+  (start,) = workdirs.read_starts(digits[0])
   assert start["step"] == 0
   assert start["steps"] == STEPS
   assert start["batch_size"] == recorded.read_config(digits[0]).batch_size
@@ -59,7 +59,7 @@ def test_the_start_is_recorded(digits):
   assert start["training_images"] == 1437
   assert start["classes"] == 10
   assert start["versions"]["jax"]
-  with (digits[0] / workdirs.IMAGES / starts.CLASSES).open(newline="") as file:
+  with (digits[0] / workdirs.IMAGES / workdirs.CLASSES).open(newline="") as file:
     classes = [row["classes"] for row in csv.DictReader(file)]
   images = [Image.open(digits[0] / workdirs.IMAGES / f"{i}.png") for i in range(len(classes))]
   assert {image.size for image in images} == {(16, 16)}

@@ -8,7 +8,8 @@ import pytest
 from tests import programs
 from vit_jax.config import recorded
 from vit_jax.extras.report import run as report
-from vit_jax.storage import checkpoint, metrics_log, starts
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage import workdir as workdirs
 
 SHORT = ("--config.evaluate_every.steps=10",)
 
@@ -37,7 +38,7 @@ def ten(tmp_path_factory):
 
 def records(workdir):
   """All that is recorded of what a run is."""
-  names = ("config.json", starts.STARTS, "metrics.jsonl", "parameters.txt")
+  names = ("config.json", workdirs.STARTS, "metrics.jsonl", "parameters.txt")
   return {name: (workdir / name).read_bytes() for name in names}
 
 
@@ -70,7 +71,7 @@ def test_a_copy_with_an_edited_recipe_goes_on_as_a_run_of_its_own(ten, tmp_path)
     (10, ["config.duration.steps: 10 -> 20", change])
   ]
   assert recorded.read_config(workdir).optimizer.weight_decay == 0.2
-  assert [start["steps"] for start in starts.read_starts(workdir)] == [10, 20]
+  assert [start["steps"] for start in workdirs.read_starts(workdir)] == [10, 20]
   assert checkpoint.available(workdir)[-1] == metrics_log.read_lines(workdir)[-1]["step"] == 20
   assert records(ten) == before
 
@@ -81,7 +82,7 @@ def test_weights_that_a_run_started_from_stay_in_its_records(ten, tmp_path):
   done(digits(workdir, steps(10), init, *data))
   done(digits(workdir, steps(20), f"--config.init_from={ten}/.", *data))
   assert recorded.read_config(workdir).init_from == str(ten)
-  for start in starts.read_starts(workdir):
+  for start in workdirs.read_starts(workdir):
     assert start["trained_on_before"] == ["digits train"]
   scored = [*programs.MAIN, "--mode=evaluate", f"--workdir={workdir}"]
   result = programs.run([*scored, "--config.evaluate.test.split=train"])

@@ -13,11 +13,11 @@ from tests.extras.report.made_run import LINES, NAMES, scored_line, step_line
 from tests.extras.report.read_page import Page
 from tests.programs import ROOT
 from vit_jax.config import ConfigError, EarlyStopping
-from vit_jax.evaluation import details, examples
-from vit_jax.evaluation.reconstruction import Reconstruction
+from vit_jax.evaluation import examples, results
+from vit_jax.extras.masked_patches.objective import Masked
+from vit_jax.extras.masked_patches.reconstruction import Reconstruction
 from vit_jax.extras.report import report
-from vit_jax.learning.masked_patches import Masked
-from vit_jax.storage import starts
+from vit_jax.storage import workdir
 
 METRICS, SPEED = "Metrics", "Speed and computation"
 HOSTILE = '<script>alert("x")</script>&amp;\x1b[2J\u202e$\\frac{1}{2}$'
@@ -116,7 +116,7 @@ def test_details_are_those_that_were_scored(whole):
   matrix = [
     found.values["Images of each label (rows) by prediction (columns)", name] for name in NAMES
   ]
-  np.testing.assert_array_equal(matrix, details.confusion(labels, predictions, 3))
+  np.testing.assert_array_equal(matrix, results.confusion(labels, predictions, 3))
   rows = found.tables["Wrong predictions with the highest probability"][1:]
   worst = examples.worst(labels, predictions, probabilities)
   assert [row[0] for row in rows] == [f"image {row}.png" for row in worst]
@@ -159,7 +159,7 @@ def test_hostile_names_are_escaped(tmp_path):
     tmp_path / "<b>&run", lines=[*made_run.LINES, {"step": 100, "<i>/top1": 0.5}]
   )
   made_run.write_set(folder, names=(HOSTILE, "_b", "c"), image=lambda row: f"<img src=x>{row}")
-  starts.add(folder, made_run.START | {"command": ["main.py", f"--config={HOSTILE}"]})
+  workdir.add_start(folder, made_run.START | {"command": ["main.py", f"--config={HOSTILE}"]})
   text = report.html([folder], inside=False)
   found = Page(text)
   assert not {tag for tag, _ in found.tags} & {"script", "b", "i"}
@@ -260,12 +260,12 @@ def test_what_is_no_workdir(tmp_path):
 
 
 def test_starts_survive_damage(tmp_path):
-  assert starts.read_starts(tmp_path) == []
-  starts.add(tmp_path, {"step": 0})
-  with (tmp_path / starts.STARTS).open("ab") as file:
+  assert workdir.read_starts(tmp_path) == []
+  workdir.add_start(tmp_path, {"step": 0})
+  with (tmp_path / workdir.STARTS).open("ab") as file:
     file.write(b'{"step"\n\xff\n')
-  starts.add(tmp_path, {"step": 5})
-  assert starts.read_starts(tmp_path) == [{"step": 0}, {"step": 5}]
+  workdir.add_start(tmp_path, {"step": 5})
+  assert workdir.read_starts(tmp_path) == [{"step": 0}, {"step": 5}]
 
 
 def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.data.made_sets import write_images
 from tests.data.opened import open_source
-from vit_jax.data import leakage, sources
+from vit_jax.data import datasets, sources
 from vit_jax.data.sources import SourceError
 
 
@@ -91,7 +91,7 @@ def test_splits_are_a_column(table):
   train, half, test = (table(text, split) for split in ("train", "train[:50%]", "test"))
   assert (len(train), len(half), len(test)) == (4, 2, 2)
   assert sorted(map(half.labels, range(2))) == [(0,), (1,)]
-  assert leakage.shared(train, test) is None
+  assert datasets.shared_images(train, test) is None
   assert "All splits of" in table(text).notes[0]
   unnamed = table(text.replace("test", ""), "train")
   assert len(unnamed) == 4
@@ -113,9 +113,11 @@ def test_the_same_image_is_found_under_another_path(table, tmp_path):
   (tmp_path / "link").symlink_to("x")
   (tmp_path / "y.jpg").symlink_to("x/002.jpg")
   ours = table("link/000.jpg,a\nx/001.jpg,b\ny.jpg,b\n")
-  assert leakage.shared(ours, open_source(f"folder:{tmp_path}")).images == 3
-  assert leakage.shared(open_source(f"folder:{tmp_path}"), table("x/003.jpg,a\n")).images == 1
-  assert leakage.shared(ours, table("x/003.jpg,a\nx/004.jpg,a\n")) is None
+  assert datasets.shared_images(ours, open_source(f"folder:{tmp_path}")).images == 3
+  assert (
+    datasets.shared_images(open_source(f"folder:{tmp_path}"), table("x/003.jpg,a\n")).images == 1
+  )
+  assert datasets.shared_images(ours, table("x/003.jpg,a\nx/004.jpg,a\n")) is None
 
 
 def test_paths_may_lead_out_and_rows_may_repeat_which_is_said(table, tmp_path):

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from tests.data.opened import every, open_source
-from vit_jax.data import leakage, sources
+from vit_jax.data import datasets as opened
+from vit_jax.data import sources
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import SourceError
 
@@ -55,8 +56,8 @@ def test_features_are_found_by_their_types_and_splits_by_their_names(tmp_path):
   assert train.class_names == ("cat", "dog")
   assert "images are in 'img', labels in 'fine'" in train.notes[0]
   assert sorted(map(half.labels, range(2))) == [(0,), (1,)]
-  assert leakage.shared(half, train).images == 2
-  assert leakage.shared(train, test) is None
+  assert opened.shared_images(half, train).images == 2
+  assert opened.shared_images(train, test) is None
   assert train[0].name.endswith("d train row 0")
   assert sources.named_parts(spec) == {"train": (spec, "train"), "test": (spec, "test")}
   for split in ("", "val"):

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from tests.data import digit_files
 from tests.data.opened import every, open_source
-from vit_jax.data import leakage, sources
+from vit_jax.data import datasets, sources
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import SourceError
 from vit_jax.extras.sources import parquet as parquet_source
@@ -40,7 +40,7 @@ def images(count, first=0):
 def test_a_file_of_a_folder_is_the_same_file(tmp_path):
   spec, *_ = digit_files.parquet(tmp_path / "digits")
   whole, last = open_source(spec), open_source(f"{spec}/train-1.parquet")
-  assert leakage.shared(whole, last).images == 35
+  assert datasets.shared_images(whole, last).images == 35
 
 
 def test_the_columns_of_hugging_face_are_found(tmp_path):
@@ -124,8 +124,8 @@ def test_splits_are_told_by_the_names_of_files(tmp_path):
   assert [example.image for example in every(train)] == images(12)
   assert [example.image for example in every(test)] == images(6, 12)
   assert sorted(map(half.labels, range(6))) == [(0,)] * 3 + [(1,)] * 3
-  assert leakage.shared(half, train).images == 6
-  assert leakage.shared(train, test) is None
+  assert datasets.shared_images(half, train).images == 6
+  assert datasets.shared_images(train, test) is None
   for split in ("", "val"):
     with pytest.raises(SourceError, match=f"of these splits: test, train; name one, not '{split}'"):
       open_source(spec, split)
@@ -144,8 +144,8 @@ def test_a_column_names_splits(tmp_path):
   assert [(e.image, *e.labels) for e in every(val)] == [(b"1", 0), (b"4", 0)]
   assert (train.class_names, val.class_names) == (("a", "b"), ("b",))
   assert val.name(1).endswith("1.parquet row 0")
-  assert leakage.shared(train, val) is None
-  assert leakage.shared(train, open_source(spec, "train[:70%]")).images == 2
+  assert datasets.shared_images(train, val) is None
+  assert datasets.shared_images(train, open_source(spec, "train[:70%]")).images == 2
   assert train.notes[-1] == f"1 rows of {str(tmp_path)!r} have no 'Split', and are left out."
   whole = open_source(spec)
   assert len(whole) == 6

@@ -9,7 +9,7 @@ import tarfile
 import pytest
 
 from tests.data.opened import every, open_source
-from vit_jax.data import leakage
+from vit_jax.data import datasets
 from vit_jax.data.sources import SourceError
 from vit_jax.extras.sources import webdataset
 from vit_jax.storage.base import ChangedError
@@ -63,8 +63,8 @@ def test_files_of_a_folder_are_sorted_and_splits_are_in_their_names(tmp_path):
   train, val = (open_source(f"wds:{tmp_path}", split) for split in ("train", "val"))
   assert [example.image for example in every(train)] == [b"image %d" % i for i in range(8)]
   assert len(open_source(f"wds:{tmp_path}", "train[:50%]")) == 4
-  assert leakage.shared(train, val) is None
-  assert leakage.shared(train, open_source(f"wds:{tmp_path}/train-{{1,0}}.tar")).images == 8
+  assert datasets.shared_images(train, val) is None
+  assert datasets.shared_images(train, open_source(f"wds:{tmp_path}/train-{{1,0}}.tar")).images == 8
   with pytest.raises(SourceError, match="of these splits: train, val; name one, not ''"):
     open_source(f"wds:{tmp_path}")
 

@@ -15,7 +15,7 @@ from tests import programs
 from tests.tools.benchmarks import small
 from tests.tools.compiled.test_compilation import needs_libtpu
 from tools import cost as cost_tool
-from vit_jax.process.memory import lacks_memory
+from vit_jax.process.machine import lacks_memory
 
 
 @pytest.mark.parametrize("side", [224, 384])

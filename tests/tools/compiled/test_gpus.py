@@ -20,16 +20,12 @@ from compiled.platform import known
 from tests import resolved
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.evaluation import (
-  classification,
-  few_shot,
-  nearest_neighbours,
-  reconstruction,
-)
+from vit_jax.evaluation import classification, few_shot, nearest_neighbours
 from vit_jax.evaluation.spec import EvalContext
 from vit_jax.extras.experiments import step_program
+from vit_jax.extras.masked_patches import reconstruction
+from vit_jax.extras.masked_patches.objective import Masked
 from vit_jax.inference import predict
-from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 
 INSTALLED = importlib.util.find_spec("jax_cuda13_plugin") is not None

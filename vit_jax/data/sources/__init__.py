@@ -1,16 +1,29 @@
-"""Sources of images, with or without labels: `registry.SOURCES` lists those that can be named."""
+"""Sources of images, with or without labels: `registry.SOURCES` lists those that can be named.
+
+Advice for files that the named source does not read, or that do not exist.
+"""
 
 import difflib
 import inspect
+import itertools
 import os
 import re
 
 from vit_jax import registry
 from vit_jax.config import Data, Dataset
-from vit_jax.data.sources import foreign
-from vit_jax.data.sources.base import ColumnError, Example, Source, SourceError
+from vit_jax.config.suggestions import alike
+from vit_jax.data.sources.base import (
+  ColumnError,
+  Example,
+  Listed,
+  Mixed,
+  Renumbered,
+  Selected,
+  Source,
+  SourceError,
+  Unlabelled,
+)
 from vit_jax.data.sources.subset import Remaining, Subset
-from vit_jax.data.sources.views import Listed, Mixed, Renumbered, Selected, Unlabelled
 from vit_jax.storage import files
 from vit_jax.storage.paths import is_url, path_of
 
@@ -152,10 +165,10 @@ def forms(nearest: str = "") -> str:
 
 
 def _advice(spec: str) -> str:
-  if advice := foreign.advice(spec):
+  if advice := advice_on(spec):
     return f".{advice}"
   if ":" not in spec and not os.path.exists(spec):
-    question = foreign.near(spec)
+    question = near(spec)
     if question:
       return f", and {_there(spec)}.{question}"
   path = ""
@@ -168,3 +181,35 @@ def _there(path: str) -> str:
   """Whether something is at a path, in words."""
   there = files.exists(path_of(path)) if is_url(path) else os.path.exists(path)
   return "it is a file of none" if there else "there is no file or folder of that name"
+
+
+MOST = 10_000  # most names in a folder to compare
+
+TABLE = "write a CSV file with a line path,label for each image, and give csv:FILE."
+_ADVICE = {
+  re.compile(r"\.(tgz|zip|tar\.\w+)\b", re.IGNORECASE): (
+    "Compressed archives are not read: unpack them, and name the folder or the .tar files."
+  ),
+  re.compile(r"\.tar\b", re.IGNORECASE): "Tar files of a WebDataset are named wds:PATTERN.",
+  re.compile(r"\.parquet\b", re.IGNORECASE): "Parquet files are named parquet:PATH.",
+  re.compile(r"\.[ct]sv\b", re.IGNORECASE): "A CSV file is named csv:FILE.",
+}
+
+
+def advice_on(text: str) -> str:
+  """A sentence, after a space, on the kind of file that is named; "" without advice."""
+  return next((f" {said}" for named, said in _ADVICE.items() if named.search(text)), "")
+
+
+def near(path: str) -> str:
+  """A question, after a space, that names files similar to a missing path; "" if there are none."""
+  folder, name = os.path.split(os.path.abspath(os.path.expanduser(path)))
+  try:
+    with os.scandir(folder) as entries:
+      names = [entry.name for entry in itertools.islice(entries, MOST)]
+  except (OSError, ValueError):
+    return ""
+  found = [os.path.join(os.path.dirname(path), each) for each in alike(name, names, 0.6)[:3]]
+  if not found:
+    return ""
+  return f" Did you mean {' or '.join(found)}?"

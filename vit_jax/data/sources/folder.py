@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax.data import byte_ranges, image_files
+from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.image_files import LeftOut, Listing
-from vit_jax.data.sources import foreign, part
+from vit_jax.data.sources import part
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.data.sources.table import Labels, Table
 from vit_jax.process.text import nfc, quoted
@@ -128,7 +128,7 @@ def _check_there(directory: Path, holds: str) -> None:
   if not files.is_folder(directory):
     raise SourceError(
       f'There is no folder "{directory}"; give one that holds {holds}.'
-      + (foreign.advice(str(directory)) or foreign.near(str(directory)))
+      + (sources.advice_on(str(directory)) or sources.near(str(directory)))
     )
 
 
@@ -204,7 +204,7 @@ def _others(left_out: LeftOut) -> str:
   others = left_out.in_words()
   if not others:
     return ""
-  return f" Left out: {others}.{foreign.advice(others)}"
+  return f" Left out: {others}.{sources.advice_on(others)}"
 
 
 def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
@@ -229,7 +229,7 @@ def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
 def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
   """Advice for folders that are splits, nested or flat."""
   if not nested:
-    return f"their images are in no folders of classes. For each split, {foreign.TABLE}"
+    return f"their images are in no folders of classes. For each split, {sources.TABLE}"
   train = next((name for name in splits if "train" in name.lower()), splits[0])
   train_source = quoted(f"folder:{os.path.join(directory, train)}")
   flags = [f"--config.data.train.source={train_source}"]

@@ -6,8 +6,7 @@ import os
 import numpy as np
 
 from vit_jax.data.order import Permutation
-from vit_jax.data.sources.base import Source, SourceError
-from vit_jax.data.sources.views import Selected
+from vit_jax.data.sources.base import Selected, Source, SourceError
 from vit_jax.storage import files
 
 # A fixed seed, so that all seeds of an experiment see the same subset. Runs have seeds below 2**31.

@@ -8,7 +8,7 @@
 - A lock is an object that its holder keeps rewriting (`lease.py`).
 
 A request that fails for a transient reason is retried for some seconds. Then the error goes to the
-caller, who may have more time (`process/retry.py`).
+caller, who may have more time (`storage/base.py`).
 """
 
 import collections

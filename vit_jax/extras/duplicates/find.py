@@ -4,7 +4,7 @@ import pathlib
 import sys
 
 from vit_jax.config import ConfigError, Dataset
-from vit_jax.config.tool_ending import folder
+from vit_jax.config.tool_flags import folder
 from vit_jax.data.datasets import Opener
 from vit_jax.storage import files
 

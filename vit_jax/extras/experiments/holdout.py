@@ -6,9 +6,9 @@ import itertools
 import numpy as np
 
 from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.data import datasets, leakage, sources
+from vit_jax.data import datasets, sources
 from vit_jax.data.datasets import in_words
-from vit_jax.evaluation import catalogue
+from vit_jax.evaluation import evaluations
 
 # Larger training sets are not searched for missing classes: it would take long.
 MAX_SEARCHED = 100_000
@@ -39,7 +39,7 @@ class ScoredRun:
   def scores(self) -> list[Role]:
     """The sets on which the head is scored, and the test images of the metric."""
     scoring = self.metric.rpartition("/")[0]
-    specs = catalogue.asked_for(self.config).items()
+    specs = evaluations.asked_for(self.config).items()
     sets = [spec.scored() for name, spec in specs if spec.scores_head or name == scoring]
     return [Role(self.recipe, "scores", dataset, self.config) for dataset in sets]
 
@@ -75,7 +75,9 @@ def check_apart(used: list[Role], scored: list[Role]):
     ConfigError: names an image that two sets have.
   """
   for use, kept in itertools.product(used, scored):
-    both = leakage.shared(opened(use.dataset, use.config), opened(kept.dataset, kept.config))
+    both = datasets.shared_images(
+      opened(use.dataset, use.config), opened(kept.dataset, kept.config)
+    )
     if both:
       raise ConfigError(
         f"{use.in_words()}, and {kept.in_words()}, but both have {both.in_words()}; give parts "

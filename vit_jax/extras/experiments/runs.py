@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from vit_jax import config as cfg
 from vit_jax.config import plugins as loading
-from vit_jax.process import json_text
+from vit_jax.process import text
 from vit_jax.process.text import command
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import UnreachableError
@@ -75,7 +75,7 @@ def evaluated(folder: Path) -> dict[str, float] | None:
   if not files.exists(path):
     return None
   try:
-    metrics = json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
+    metrics = text.with_numbers(files.read_json(path, most=MAX_BYTES))
   except UnreachableError:
     raise
   except (OSError, ValueError) as error:

@@ -7,12 +7,12 @@ import numpy as np
 
 from vit_jax import recipes
 from vit_jax.config import Config
-from vit_jax.config.facts import Labels
+from vit_jax.config.fields import Labels
 from vit_jax.config.resolve import check_known
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.extras.experiments.facts import UNKNOWN_LENGTH, decided
-from vit_jax.learning import state
+from vit_jax.learning import train_step
 from vit_jax.training import run as runs
 from vit_jax.training.facts import of_devices, of_start
 from vit_jax.training.run import OpenedData, Run
@@ -69,7 +69,7 @@ def random_batch(run: Run) -> dict:
 def stepper(run: Run, compiled):
   """A function that runs a compiled training step once, to its end, and returns its metrics."""
   batch = random_batch(run)
-  current = state.create(run.init, run.abstract)
+  current = train_step.create_state(run.init, run.abstract)
 
   def step():
     nonlocal current

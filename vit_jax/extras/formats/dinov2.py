@@ -19,11 +19,10 @@ from vit_jax.extras.formats.huggingface import (
 )
 from vit_jax.models.recognition import module_of
 from vit_jax.storage.tree import nest
-from vit_jax.weights import pixels, position_count, rules, safetensors
-from vit_jax.weights.card import RULES, Card, inferred
+from vit_jax.weights import card, pixels, position_count, safetensors
+from vit_jax.weights.card import RULES, Card, Rule, inferred, one_of, whole
 from vit_jax.weights.format import WeightFormat
 from vit_jax.weights.published import POSITIONS
-from vit_jax.weights.rules import Rule, one_of, whole
 from vit_jax.weights.translation import (
   CONVOLUTION,
   DENSE,
@@ -79,12 +78,12 @@ def _recognises(path: pathlib.Path) -> bool:
   config = path / CONFIG
   if not config.is_file():
     return False
-  settings = rules.read_json(config)
+  settings = card.read_json(config)
   return isinstance(settings, dict) and settings.get("model_type") in KINDS
 
 
 def _load(folder: pathlib.Path) -> dict:
-  settings = rules.read_by_rules(folder / CONFIG, COMPUTED)
+  settings = card.read_by_rules(folder / CONFIG, COMPUTED)
   if not (folder / WEIGHTS).is_file():
     raise ValueError(f"it has no {WEIGHTS} (weights in several files are not read)")
   flat = safetensors.load_arrays(folder / WEIGHTS)
@@ -136,7 +135,7 @@ def _prepared(folder: pathlib.Path, params: dict) -> huggingface_images.Prepared
 def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
   if not params:
     return None  # nothing records what they were trained on
-  settings = rules.read_by_rules(folder / CONFIG, COMPUTED)
+  settings = card.read_by_rules(folder / CONFIG, COMPUTED)
   prepared = _prepared(folder, params)
   return Card(
     image_size=prepared.size,

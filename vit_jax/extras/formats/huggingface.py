@@ -10,19 +10,19 @@ import re
 
 from vit_jax.config import AUTO, Model
 from vit_jax.config.model import USUAL
-from vit_jax.data import history
+from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
 from vit_jax.extras.formats import pickled
-from vit_jax.models.positions import ADDED
+from vit_jax.models.encoder import ADDED
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
 from vit_jax.storage.files import write_text
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights import pixels, rules, safetensors
-from vit_jax.weights.card import DEEP, RULES, Card, inferred
+from vit_jax.weights import card as cards
+from vit_jax.weights import pixels, safetensors
+from vit_jax.weights.card import DEEP, RULES, Card, Rule, inferred, one_of, or_none, whole
 from vit_jax.weights.fit import fit
 from vit_jax.weights.format import WeightFormat
-from vit_jax.weights.rules import Rule, one_of, or_none, whole
 from vit_jax.weights.translation import (
   CONVOLUTION,
   DENSE,
@@ -136,13 +136,13 @@ def _settings_in(folder: pathlib.Path) -> dict:
   Raises:
     ValueError: the model computes something else than models of this project.
   """
-  values = rules.read_json(folder / CONFIG)
+  values = cards.read_json(folder / CONFIG)
   kind = values.get("model_type")
   if isinstance(kind, str) and kind in LACKING:
     raise ValueError(
       f"it has {LACKING[kind]} (model_type {kind!r}), which no model of this project has"
     )
-  settings = rules.checked(values, COMPUTED, folder / CONFIG)
+  settings = cards.checked(values, COMPUTED, folder / CONFIG)
   if settings["architectures"] in MASKED:
     return settings | {"architectures": WITHOUT_HEAD}
   return settings
@@ -233,7 +233,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card:
       positions=settings["positions"],
     ),
     representation=settings["representation"],
-    trained_on=history.read_history(settings.get(TRAINED_ON, [])),
+    trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),
     average=settings["average"],
   )
 
@@ -258,7 +258,7 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
     raise _no_place(error.args[0]) from error
   settings = _sizes(params) | _settings(params, card)
   if (folder / CONFIG).exists():
-    rules.read_by_rules(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
+    cards.read_by_rules(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_arrays(folder / WEIGHTS, flat, {})
   prepared = images.written(card)
@@ -353,7 +353,7 @@ def _settings(params: dict, card: Card) -> dict:
     "positions": model["positions"],
     "resampling": card.resampling,
     "position_resizing": card.position_resizing,
-    TRAINED_ON: history.written(card.trained_on),
+    TRAINED_ON: datasets.history_as_dicts(card.trained_on),
     "torch_dtype": "float32",
   }
 

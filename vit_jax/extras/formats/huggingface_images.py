@@ -5,10 +5,9 @@ import pathlib
 from typing import NamedTuple
 
 from vit_jax.config import MAX_PIXELS
-from vit_jax.data.resampling import filter_of
-from vit_jax.weights import rules
-from vit_jax.weights.card import Card
-from vit_jax.weights.rules import Rule, number, one_of, three, whole
+from vit_jax.data.crops import filter_of
+from vit_jax.weights import card
+from vit_jax.weights.card import Card, Rule, number, one_of, three, whole
 
 FILE = "preprocessor_config.json"
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
@@ -64,14 +63,14 @@ def read_processor(folder: pathlib.Path, kind: str) -> Prepared | None:
   path = folder / FILE
   if not path.is_file():
     return None
-  values = rules.read_json(path)
+  values = card.read_json(path)
   table = _rules(_kind(values, path) or kind)
   others = values.keys() - table.keys() - _IGNORED
   unknown = sorted(key for key in others if values[key] not in (None, False))
   if unknown:
     raise ValueError(f"{path} has {', '.join(unknown)}, which this project does not know.")
   given = {key: value for key, value in values.items() if value is not None}  # null: the default
-  return _prepared(rules.checked(given, table, path), path)
+  return _prepared(card.checked(given, table, path), path)
 
 
 def usual(side: int) -> Prepared:
@@ -126,7 +125,7 @@ def _kind(values: dict, path: pathlib.Path) -> str:
   return _KINDS[name]
 
 
-def _rules(kind: str) -> rules.Rules:
+def _rules(kind: str) -> card.Rules:
   size, square, resample, crops, (mean, deviation) = _USUAL[kind]
   flag = one_of(True, False)
   return {

@@ -17,10 +17,9 @@ from vit_jax.models.layers import GELU_FORMS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
 from vit_jax.weights import card, pixels, position_count, safetensors
-from vit_jax.weights.card import Card
-from vit_jax.weights.format import WeightFormat
-from vit_jax.weights.rules import (
+from vit_jax.weights.card import (
   TEXTS,
+  Card,
   Rule,
   checked,
   number,
@@ -30,6 +29,7 @@ from vit_jax.weights.rules import (
   three,
   whole,
 )
+from vit_jax.weights.format import WeightFormat
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

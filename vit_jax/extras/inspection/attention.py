@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.data.device import normalize
+from vit_jax.data.batches import normalize
 from vit_jax.models import Network
 from vit_jax.models.attention import HANDED_OUT
 from vit_jax.models.stacking import unstack_blocks

@@ -6,8 +6,8 @@ import pathlib
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError
-from vit_jax.evaluation.details import COLUMNS, MAX_BYTES, PREDICTIONS
-from vit_jax.process import csv_text
+from vit_jax.evaluation.results import COLUMNS, MAX_BYTES, PREDICTIONS
+from vit_jax.process import text as texts
 from vit_jax.process.text import quoted
 from vit_jax.storage import files
 from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
@@ -61,7 +61,7 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
   """
   text = files.read_bytes(path, most=MAX_BYTES).decode(errors="replace")
   try:
-    rows = list(csv_text.rows(text))
+    rows = list(texts.csv_rows(text))
     predictions = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]
     if tuple(rows[0]) != COLUMNS:
       raise ValueError(f"its columns are {rows[0]}")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.data import tiles
+from vit_jax.evaluation import examples
 from vit_jax.extras.plots import charts
 from vit_jax.storage import files
 
@@ -62,7 +62,7 @@ def _write(path: pathlib.Path, content) -> str:
     with files.atomic_write(path) as partial, open(partial, "wb") as stream:
       np.savez_compressed(stream, **content)
   elif isinstance(content, np.ndarray):
-    files.write_bytes(path, tiles.png(content))
+    files.write_bytes(path, examples.png(content))
   else:
     charts.save(content, path)
   return str(path)

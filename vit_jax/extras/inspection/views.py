@@ -11,7 +11,7 @@ import numpy as np
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import datasets
 from vit_jax.data.by_label import of_all_classes
-from vit_jax.evaluation import details, results
+from vit_jax.evaluation import results
 from vit_jax.extras.inspection import distance as distances
 from vit_jax.extras.inspection import filters as principal
 from vit_jax.extras.inspection import maps as attention_maps
@@ -238,7 +238,7 @@ def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) 
     wrong, total = records.mistakes(path)
     texts.append(_worst(whose, wrong, total))
     summary[name] = dict(mistakes=len(wrong), images=total)
-    numbers[f"mistakes_{name}.csv"] = [details.COLUMNS, *wrong[:count]]
+    numbers[f"mistakes_{name}.csv"] = [results.COLUMNS, *wrong[:count]]
     if wrong:
       images = _images_of(wrong[:count], gallery or set_of(workdir, name), name)
       lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in wrong]

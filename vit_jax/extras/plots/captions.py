@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from vit_jax.data import tiles
+from vit_jax.evaluation import examples
 from vit_jax.extras.plots.labels import caption, label
 
 COLUMNS = 4
@@ -37,13 +37,13 @@ def picture_table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]
   """A Matplotlib figure: a row for each image, with its nearest neighbours and their classes.
 
   Args:
-    columns: (N, S, S, 3) uint8 each, as in `tiles.picture_table`: images, then their neighbours.
+    columns: (N, S, S, 3) uint8 each, as in `examples.picture_table`: images, then their neighbours.
     classes: for each row, the class of each image in it; () if they are not known. Classes that
       differ from the first image's are red.
   """
   from matplotlib.figure import Figure  # slow to import
 
-  picture = tiles.picture_table(*columns)
+  picture = examples.picture_table(*columns)
   height = picture.shape[0] // len(columns[0])
   width = picture.shape[1] // len(columns)
   size = (1.1 * len(columns) + 0.3, 1.1 * len(columns[0]) + 0.6)  # inches
@@ -60,7 +60,7 @@ def picture_table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]
     for column, name in enumerate(names):
       colour = "firebrick" if name != names[0] else "black"
       box = dict(facecolor=colour, edgecolor="none", pad=1, alpha=0.75)
-      place = (column * width + tiles.GAP + 2, (row + 1) * height - tiles.GAP - 3)
+      place = (column * width + examples.GAP + 2, (row + 1) * height - examples.GAP - 3)
       lines = "\n".join(textwrap.wrap(label(name), NAME_WIDTH))
       axes.text(*place, lines, size=6.5, color="white", bbox=box, va="bottom", clip_on=True)
   return drawn
@@ -75,7 +75,7 @@ def rows(names: Sequence[str], pictures: Sequence[np.ndarray]):
   """
   from matplotlib.figure import Figure  # slow to import
 
-  picture = tiles.picture_table(*np.stack(pictures).swapaxes(0, 1))
+  picture = examples.picture_table(*np.stack(pictures).swapaxes(0, 1))
   height = picture.shape[0] / len(names)
   size = picture.shape[1] / height + 2.2, len(names) + 0.2  # inches
   drawn = Figure(figsize=size, layout="constrained")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.evaluation import details, results
+from vit_jax.evaluation import results
 from vit_jax.extras.plots import charts
 from vit_jax.extras.plots.labels import caption, label, metric
 from vit_jax.storage import files, metrics_log
@@ -84,9 +84,9 @@ def _accuracy(axes, key: str, points: list[tuple[int, float]], whose: str = ""):
 def confusions(workdir: Path):
   """Draws the confusion matrices of a workdir that are not drawn yet; skips damaged ones."""
   for folder in workdirs.details(workdir):
-    if files.is_file(folder / details.CONFUSION) and not files.exists(folder / CONFUSION):
+    if files.is_file(folder / results.CONFUSION) and not files.exists(folder / CONFUSION):
       with contextlib.suppress(ValueError, csv.Error):
-        names, matrix = details.read_confusion(folder)
+        names, matrix = results.read_confusion(folder)
         confusion(folder, matrix, names, results.whose(folder.name, results.recorded(folder)))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.data import tiles
+from vit_jax.evaluation import examples
 from vit_jax.extras.plots.charts import legend_above
 from vit_jax.extras.plots.labels import label
 
@@ -18,7 +18,7 @@ DPI = 120
 def filters(components: np.ndarray) -> np.ndarray:
   """Filters (K, P, P, 3) from 0 to 1, seven in a row: (H, W, 3) uint8."""
   pixels = np.round(255 * components).astype(np.uint8)
-  return tiles.grid(pixels, min(FILTERS_IN_A_ROW, len(components)))
+  return examples.grid(pixels, min(FILTERS_IN_A_ROW, len(components)))
 
 
 def attention_distances(distances: np.ndarray):

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
-from vit_jax.config.overrides import UNITS
+from vit_jax.config.recipe_file import UNITS
 from vit_jax.config.resolve import asked_of
-from vit_jax.evaluation import catalogue
-from vit_jax.evaluation.details import rows_of
+from vit_jax.evaluation import evaluations
+from vit_jax.evaluation.results import rows_of
 from vit_jax.extras.report.document import Section, Table, TableCell, count
 from vit_jax.extras.report.run import RecordedRun, side_by_side
 from vit_jax.extras.report.scored_set import numbered
@@ -18,8 +18,7 @@ from vit_jax.process.text import command as shell
 from vit_jax.process.text import shown
 from vit_jax.recipes import cost
 from vit_jax.storage.paths import Path
-from vit_jax.storage.starts import AUGMENTED, CLASSES, OPERATIONS
-from vit_jax.storage.workdir import IMAGES
+from vit_jax.storage.workdir import AUGMENTED, CLASSES, IMAGES, OPERATIONS
 
 STRIP = 480  # pixels, the width of a row of images
 MAX_SHOWN = 4  # runs whose training images are shown
@@ -173,7 +172,7 @@ def of_settings(config: Config) -> Iterator[tuple[str, TableCell | str]]:
   yield "Weights to start from", config.init_from
   training = config.data.training().values()
   yield "Training data", "; ".join(f"{each.source} {each.split}".strip() for each in training)
-  specs = catalogue.asked_for(config).items()
+  specs = evaluations.asked_for(config).items()
   sets = [(name, spec.scored()) for name, spec in specs if spec.scores_head]
   yield "Evaluated on, in training", "; ".join(f"{n} ({s.source} {s.split})" for n, s in sets)
 

@@ -8,7 +8,6 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.config import RunError
-from vit_jax.data import tiles
 from vit_jax.evaluation import examples
 from vit_jax.extras.inspection import (
   filter_components,
@@ -68,7 +67,7 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
   """Pictures that need the parameters alone."""
   components = filter_components(model.module, model.params)
   yield Picture(
-    tiles.png(inside.filters(components.tiles)),
+    examples.png(inside.filters(components.tiles)),
     "png",
     "The principal components of the filters as coloured tiles.",
     f"The first {len(components.tiles)} principal components of the filters of "

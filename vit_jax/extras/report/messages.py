@@ -6,11 +6,11 @@ import jax
 
 from vit_jax.config import Config, Dataset, Duration
 from vit_jax.data import datasets
-from vit_jax.devices import sharding
-from vit_jax.evaluation import catalogue, results
+from vit_jax.devices import mesh
+from vit_jax.evaluation import evaluations, results
 from vit_jax.extras.plots import curves
 from vit_jax.extras.report import report
-from vit_jax.process import json_text
+from vit_jax.process import text
 from vit_jax.process.text import aligned, duration, one_line, quoted
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
@@ -149,7 +149,7 @@ def mix(run: Run) -> str:
 def advice_on_fsdp(run: Run) -> str:
   """Names large parameters that config.mesh.fsdp does not split; "" if it splits all of them."""
   fsdp = run.mesh.shape["fsdp"]
-  whole = sharding.unsplit(flatten(run.abstract.params), fsdp)
+  whole = mesh.unsplit(flatten(run.abstract.params), fsdp)
   if not whole:
     return ""
   return (
@@ -183,7 +183,9 @@ def conclusion(
     return f"{stopped_in_words(folder, last)}\n{spent}"
   lines = metrics_log.read_lines(folder)
   metrics = results.evaluations_in(folder)[-1:]
-  reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
+  reached = [
+    f"Reached: {evaluations.metrics_in_words(text.with_numbers(line))}" for line in metrics
+  ]
   said = [
     f"Done: {last} steps.",
     *reached,

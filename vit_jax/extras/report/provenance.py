@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from vit_jax.config import ObjectiveSettings, plugins
-from vit_jax.data import datasets, tiles
+from vit_jax.data import datasets
 from vit_jax.data.augmentation.samples import samples
 from vit_jax.data.datasets import in_words
 from vit_jax.evaluation import examples
 from vit_jax.process import program
-from vit_jax.storage import files, starts, workdir
+from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
@@ -33,7 +33,7 @@ class Provenance(Callback):
     if jax.process_index() != 0 or not self._session.left:
       return
     with workdir.writing(folder):
-      starts.add(folder, facts(self._run))
+      workdir.add_start(folder, facts(self._run))
       if not moment.step:
         write_images(self._run, folder / workdir.IMAGES)
         write_augmented(self._run, folder / workdir.IMAGES)
@@ -81,7 +81,7 @@ def write_images(run: Run, folder: Path):
   names = data.train.class_names
   labels = ["; ".join(names[label] for label in example.labels if names) for example in seen]
   examples.write(folder, {number: picture(example.row) for number, example in enumerate(seen)})
-  files.write_csv(folder / starts.CLASSES, [["image", "classes"], *enumerate(labels)])
+  files.write_csv(folder / workdir.CLASSES, [["image", "classes"], *enumerate(labels)])
 
 
 def squares(row: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -95,7 +95,7 @@ def picture(row: Mapping[str, np.ndarray]) -> np.ndarray:
   images = squares(row)
   if len(images) == 1:
     return images[0]
-  return tiles.grid(images, len(images))
+  return examples.grid(images, len(images))
 
 
 def write_augmented(run: Run, folder: Path):
@@ -117,7 +117,7 @@ def write_augmented(run: Run, folder: Path):
   if not seen:  # all images are broken
     return
   every = samples(first.augment, np.stack([squares(example.row)[0] for example in seen]))
-  strips = {row: tiles.grid(one.images, len(one.images)) for row, one in enumerate(every)}
-  examples.write(folder / starts.AUGMENTED, strips)
+  strips = {row: examples.grid(one.images, len(one.images)) for row, one in enumerate(every)}
+  examples.write(folder / workdir.AUGMENTED, strips)
   names = [["row", "operation"], *enumerate(one.name for one in every)]
-  files.write_csv(folder / starts.AUGMENTED / starts.OPERATIONS, names)
+  files.write_csv(folder / workdir.AUGMENTED / workdir.OPERATIONS, names)

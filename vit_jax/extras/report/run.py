@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
-from vit_jax.evaluation import catalogue, results
+from vit_jax.evaluation import evaluations, results
 from vit_jax.extras.report import scored_set
 from vit_jax.extras.report.document import Table, TableCell
 from vit_jax.extras.report.scored_set import ScoredSet
 from vit_jax.recipes import cost
-from vit_jax.storage import files, metrics_log, starts, workdir
+from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
 
 
@@ -43,7 +43,7 @@ class RecordedRun:
   @property
   def averaged(self) -> bool:
     """Whether the moving average of the parameters was evaluated."""
-    return any(line.get(catalogue.AVERAGE) for line in self.lines)
+    return any(line.get(evaluations.AVERAGE) for line in self.lines)
 
   def fact(self, key: str, kind: type):
     """A fact of the newest start; None if it is missing or not of this type."""
@@ -121,7 +121,7 @@ def read_run(folder: Path, name: str) -> RecordedRun:
   lines = [line for line in parsed if line is not None]
   if damaged := len(parsed) - len(lines):
     notes.append(f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out.")
-  begun = read_or([], starts.read_starts, f"{starts.STARTS} cannot be read")
+  begun = read_or([], workdir.read_starts, f"{workdir.STARTS} cannot be read")
   sets, unreadable = scored_set.read_all(folder)
   notes += results.unscored_in_words(lines)
   return RecordedRun(folder, name, config, begun, lines, sets, [*notes, *unreadable])

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.evaluation import catalogue, details, examples, results
-from vit_jax.evaluation.details import count, rows_of
+from vit_jax.evaluation import evaluations, examples, results
+from vit_jax.evaluation.results import count_of, rows_of
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
 
@@ -62,7 +62,9 @@ class ScoredSet:
   def score(self) -> str:
     """The metrics in words; "" if some are missing."""
     try:
-      return catalogue.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
+      return evaluations.metrics_in_words(
+        {f"{self.name}/{key}": x for key, x in self.metrics.items()}
+      )
     except (KeyError, ValueError, TypeError):  # another version wrote them
       return ""
 
@@ -97,7 +99,7 @@ def read_scored_set(folder: Path) -> ScoredSet:
   Raises:
     OSError, ValueError, csv.Error: a file is damaged.
   """
-  rows = rows_of(folder / details.PREDICTIONS, 4)
+  rows = rows_of(folder / results.PREDICTIONS, 4)
   columns = [()] * 4
   if rows:
     columns = zip(*rows, strict=True)
@@ -107,12 +109,14 @@ def read_scored_set(folder: Path) -> ScoredSet:
     name=folder.name,
     place="/".join(folder.parts[-3:-1]),
     metrics=results.recorded(folder),
-    classes=[(name, count(n), count(r)) for name, n, r, _ in rows_of(folder / details.CLASSES, 4)],
+    classes=[
+      (name, count_of(n), count_of(r)) for name, n, r, _ in rows_of(folder / results.CLASSES, 4)
+    ],
     names=np.array(names, object),
     labels=np.array(labels, object),
     predictions=np.array(predicted, object),
     probabilities=np.array(probability, float),
-    confusion=details.read_confusion(folder)[1],
+    confusion=results.read_confusion(folder)[1],
     images=numbered(folder / examples.IMAGES),
     pictures={name: path for name, path in drawn.items() if name != "confusion"},
   )

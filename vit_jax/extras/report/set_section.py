@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 
 from vit_jax.evaluation import examples
-from vit_jax.evaluation.details import BINS
+from vit_jax.evaluation.results import BINS
 from vit_jax.extras.plots import charts
 from vit_jax.extras.report.document import Picture, Section, Table, TableCell, count, percent
 from vit_jax.extras.report.scored_set import ScoredSet

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import byte_ranges, image_files
-from vit_jax.data.sources import foreign, table
+from vit_jax.data import byte_ranges, image_files, sources
+from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.data.sources.folder import placed
 from vit_jax.process.text import shown
@@ -181,7 +181,7 @@ def _read(file: Path) -> list[tuple[int, list[str]]]:
       if "\0" in head:
         raise SourceError(
           f'"{file}" is not text in UTF-8, so not a CSV file; save a table as UTF-8.'
-          + foreign.advice(str(file))
+          + sources.advice_on(str(file))
         )
       stream.seek(0)
       reader = csv.reader(stream, delimiter=_separator(head), skipinitialspace=True)

@@ -10,9 +10,8 @@ import pathlib
 from vit_jax.data.classes import imagenet_classes
 from vit_jax.data.images import decode
 from vit_jax.data.jpeg import BadImage
-from vit_jax.data.sources.base import Example, SourceError
+from vit_jax.data.sources.base import Example, Listed, Selected, SourceError
 from vit_jax.data.sources.folder import Folder
-from vit_jax.data.sources.views import Listed, Selected
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 

@@ -3,7 +3,7 @@
 A table of checksums has the axes (results, arrays, devices): the same arrays from several
 computations, on each device in the order of the mesh. A second array, `first` (arrays, devices),
 tells which devices are replicas and must hold the same bits: those with the same first holder
-(`vit_jax.devices.sharding.holders`).
+(`vit_jax.devices.mesh.holders`).
 """
 
 import math

@@ -20,11 +20,10 @@ from jax.sharding import PartitionSpec as P
 
 from vit_jax.config import ConfigError
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices import sharding
 from vit_jax.extras.verification import checksums
 from vit_jax.learning import optim, train_step
-from vit_jax.learning.state import TrainState
-from vit_jax.process import agreement, variables
+from vit_jax.learning.train_step import TrainState
+from vit_jax.process import agreement, program
 from vit_jax.process.errors import Miscomputed
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
@@ -51,7 +50,7 @@ class Verification(Callback):
       ConfigError: the compiler's flag for deterministic kernels is missing.
     """
     on_gpu = device.platform == "gpu"
-    if on_gpu and not variables.same_bits_on_gpus():
+    if on_gpu and not program.same_bits_on_gpus():
       raise ConfigError(
         f"config.verify_every={config.verify_every} needs "
         "XLA_FLAGS=--xla_gpu_exclude_nondeterministic_ops=true on GPUs: without it their kernels "
@@ -212,7 +211,7 @@ class Verified:
 def described(result: Result, mesh: jax.sharding.Mesh) -> tuple[list[str], np.ndarray]:
   """The name of every array of a result, and the first holder of each device's share of it."""
   named = [(name_of(path), x) for path, x in jax.tree_util.tree_leaves_with_path(result)]
-  first = [sharding.holders(mesh, x.sharding.spec) for _, x in named]
+  first = [meshes.holders(mesh, x.sharding.spec) for _, x in named]
   return [name for name, _ in named], np.stack(first)
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from tests import programs
 from tests.extras.experiments.studies import stub
 from vit_jax.config import ConfigError, Dataset
-from vit_jax.data.history import Trained
+from vit_jax.data.datasets import Trained
 from vit_jax.extras.experiments.studies import (
   Cell,
   Choice,

@@ -32,7 +32,7 @@ from vit_jax.extras.experiments.studies import (
 )
 from vit_jax.extras.experiments.studies.jobs import Job
 from vit_jax.extras.experiments.studies.store import RunStore
-from vit_jax.process import exit_status
+from vit_jax.process import console
 from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
 from vit_jax.training import start
@@ -330,7 +330,7 @@ def test_a_run_of_another_command_that_was_first_and_has_ended_is_no_failure(tmp
 
   def refused(*_):
     stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
-    return exit_status.WRONG_USAGE
+    return console.WRONG_USAGE
 
   children.call = refused
   assert execution.call(run, children) == ""
@@ -343,7 +343,7 @@ def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypat
   def call(*args):
     if len(ran.called) == 2:
       os.kill(os.getpid(), signal.SIGTERM)
-      return exit_status.STOPPED
+      return console.STOPPED
     return plain(*args)
 
   ran._call = call

@@ -14,7 +14,7 @@ from vit_jax.extras.experiments.studies import execution, jobs, plan, report, ru
 from vit_jax.extras.experiments.studies.runner import StudyRunner
 from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.extras.experiments.studies.study import Study
-from vit_jax.process import json_text
+from vit_jax.process import text
 
 HOW = ("plan", "commands", "slurm", "only", "jobs", "format")  # flags for a single start
 
@@ -108,7 +108,7 @@ def do(study_runner: StudyRunner, costs: dict, args: Namespace):
     rows = [dataclasses.asdict(line) for line in study_runner.results(costs)]
     folder = study_runner.store.folder
     if args.format == "json":
-      print(json_text.written(rows))
+      print(text.json_text(rows))
     else:
       print(report.text(folder, study_runner.study))
     print(f"Results: {folder / report.PAGE}", file=sys.stderr)

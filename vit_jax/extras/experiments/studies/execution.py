@@ -10,7 +10,7 @@ from vit_jax.config import RunError, Stopped
 from vit_jax.extras.experiments.runs import Children, Run
 from vit_jax.extras.experiments.studies.jobs import Cost, Job
 from vit_jax.extras.experiments.studies.store import RunStore
-from vit_jax.process import exit_status
+from vit_jax.process import console
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.base import UnreachableError
@@ -181,7 +181,7 @@ def call(run: Run, children: Children) -> str:
       files.make_folder(run.folder.parent)
       with files.log(log) as output:
         status = children.call([sys.executable, *run.arguments()], output)
-    waited = status == exit_status.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
+    waited = status == console.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
     if not waited:  # else another process was first, and may have ended meanwhile
       return ending(run, status, log, stopped=children.asked)
 
@@ -210,9 +210,9 @@ def in_use(folder: Path) -> bool:
 
 def ending(run: Run, status: int, log: Path, *, stopped: bool) -> str:
   """A sentence if a run that ended with `status` has failed, else ""."""
-  if stopped or status == exit_status.STOPPED:
+  if stopped or status == console.STOPPED:
     return ""
-  if status == exit_status.DONE and run.result():
+  if status == console.DONE and run.result():
     return ""
   if status < 0:  # what it printed last does not say why
     what = f"was killed by {signal.Signals(-status).name}; look whether memory ran out."

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
-from vit_jax.config import ConfigError, python_file, similar
+from vit_jax.config import ConfigError, recipe_file, similar
 from vit_jax.extras.experiments.studies.study import EPOCH, Cell, Score, Stage, Study
 from vit_jax.process.text import shown
 
@@ -40,7 +40,7 @@ def load(path: str, scale: str) -> Study:
   if scale not in scales:
     known = " and ".join(scales) or f"neither {' nor '.join(SCALES)}"
     raise ConfigError(f"{path} has no scale {scale!r}; it has {known}.")
-  with python_file.blaming(path):
+  with recipe_file.blaming(path):
     study = scales[scale]()
     if not isinstance(study, Study):
       raise ConfigError(
@@ -62,7 +62,7 @@ def functions(path: str) -> dict[str, Callable[[], Study]]:
     if others:
       nearest = f"; nearest: {similar(path, others)}"
     raise ConfigError(f"There is no study {path}{nearest}.")
-  names = python_file.run(path)
+  names = recipe_file.run(path)
   return {scale: names[scale] for scale in SCALES if callable(names.get(scale))}
 
 

@@ -8,7 +8,7 @@ from vit_jax.extras.experiments.studies import jobs
 from vit_jax.extras.experiments.studies.jobs import Cost, Job
 from vit_jax.extras.experiments.studies.runner import StudyRunner
 from vit_jax.extras.experiments.studies.study import Study
-from vit_jax.process import json_text
+from vit_jax.process import text as texts
 from vit_jax.process.text import aligned, duration
 
 # The paper's pre-trainings on JFT-300M took 32% (ViT-H/14) to 43% (ViT-L/16) of the peak of their
@@ -40,7 +40,7 @@ def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
   costs = runs.in_new_process(runner.checked_costs, plugins=plugins, measure=measure)
   estimates = lines(runner.study, costs)
   if form == "json":
-    return json_text.written([one._asdict() for one in estimates])
+    return texts.json_text([one._asdict() for one in estimates])
   return estimate_table(estimates)
 
 

@@ -13,7 +13,7 @@ from vit_jax.config import ConfigError, RunError
 from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, Option, trials_of_all
 from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.extras.experiments.studies.study import Cell, Stage, Study
-from vit_jax.process import csv_text
+from vit_jax.process import text as plain_text
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import read_bytes
@@ -237,7 +237,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     for number, line in enumerate(lines, 1):
       if None in line or None in line.values():
         raise ValueError(f"row {number} below the head has too many or too few cells")
-    return [{csv_text.plain(key): csv_text.plain(line[key]) for key in line} for line in lines]
+    return [
+      {plain_text.csv_plain(key): plain_text.csv_plain(line[key]) for key in line} for line in lines
+    ]
   except UnreachableError:
     raise
   except (OSError, ValueError, csv.Error) as error:

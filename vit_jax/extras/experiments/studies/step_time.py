@@ -11,9 +11,9 @@ from vit_jax.config import Config, Duration
 from vit_jax.config.resolve import resolve, with_value
 from vit_jax.extras.experiments import step_program, timing
 from vit_jax.extras.experiments.studies.jobs import Cost
-from vit_jax.process import memory
+from vit_jax.process import machine
 from vit_jax.training.facts import of_devices
-from vit_jax.training.memory import peak_bytes
+from vit_jax.training.pace import peak_bytes
 
 BUDGET = 60.0  # seconds, after which the remaining steps are estimated from their FLOPs
 MAX_FLOPS = {"cpu": 2e11}  # of a measured step; larger steps are measured on fewer images
@@ -104,11 +104,11 @@ def measured_speed(config: Config, cost: Cost) -> Speed | None:
     compiled = made.update.lower(*shapes).compile()
     compiling = time.monotonic() - began
     needed = peak_bytes(compiled.memory_analysis())
-    if jax.default_backend() == "cpu" and needed > memory.free():
+    if jax.default_backend() == "cpu" and needed > machine.free_memory():
       return None
     seconds = timing.median_seconds(step_program.stepper(made, compiled))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
-    if not memory.lacks_memory(error):
+    if not machine.lacks_memory(error):
       raise
     return None
   return Speed(compiling, seconds / images, cost.flops)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from vit_jax.data.device import normalize
+from vit_jax.data.batches import normalize
 
 LEVELS = 8  # of each channel
 WIDTH = 256 // LEVELS  # pixel values in one level

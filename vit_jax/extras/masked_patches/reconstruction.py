@@ -27,9 +27,12 @@ with epy.lazy_imports():
   import jax
   import jax.numpy as jnp
 
-  from vit_jax.data import by_label, datasets, sources, tiles
+  from vit_jax.data import by_label, datasets, sources
   from vit_jax.devices import mesh as meshes
-  from vit_jax.learning import corruption, masked_patches, objective, patch_targets
+  from vit_jax.evaluation import examples as pictures
+  from vit_jax.extras.masked_patches import corruption, targets
+  from vit_jax.extras.masked_patches import objective as masked_patches
+  from vit_jax.learning import objective
 
 SHOWN = 8  # images in the picture
 GREY = 128  # of masked patches
@@ -59,7 +62,7 @@ class Reconstruction(Dataset, EvaluationSpec):
 
   def names(self, config: Config) -> list[str]:
     """The loss, the best constant's, and the measure of the target."""
-    measure = patch_targets.TARGETS[config.objective.target].measure
+    measure = targets.TARGETS[config.objective.target].measure
     return [PREFIX + name for name in ("loss", "constant_loss", measure)]
 
   def check(self, key: str, config: Config):
@@ -120,8 +123,8 @@ class HeldOut(Evaluator):
       raise NothingCounts("no image counts")
     check_finite(totals["not_finite"], totals["images"], "the predictions")
     columns = [np.concatenate([x[column] for x in shown]) for column in COLUMNS]
-    picture = tiles.picture_table(*columns)
-    metrics = metrics_of(totals, patch_targets.TARGETS[target])
+    picture = pictures.picture_table(*columns)
+    metrics = metrics_of(totals, targets.TARGETS[target])
     dataset = datasets.in_words(self.settings)
     return Result(metrics, pictures={"patches": picture}, dataset=dataset)
 
@@ -145,7 +148,7 @@ def check_layer(params, model, target: str):
   Raises:
     NothingCounts: they do not.
   """
-  wanted = patch_targets.TARGETS[target].outputs(model.stride())
+  wanted = targets.TARGETS[target].outputs(model.stride())
   layers = params.get(objective.OBJECTIVE_PARAMS)
   if layers is None or layers["prediction"]["bias"].shape != (wanted,):
     raise NothingCounts(
@@ -160,7 +163,7 @@ def make_step(model, rate: float, target: str):
   `first` is the index of the batch's first image in the set. The corruption of an image depends on
   its index only, so it is the same for every batch size.
   """
-  masked = masked_patches.MaskedPatches(model, rate, patch_targets.TARGETS[target])
+  masked = masked_patches.MaskedPatches(model, rate, targets.TARGETS[target])
 
   def step(params, batch, first, rows):
     images = batch["image"]
@@ -191,19 +194,19 @@ def examples(
 ) -> dict[str, "jax.Array"]:
   """Images (B, S, S, 3) uint8: the originals, corrupted, and with predictions filled in."""
   side = masked.model.stride()
-  patches = patch_targets.in_patches(images, side)
+  patches = targets.in_patches(images, side)
   flat = patches.reshape(*patches.shape[:2], -1)
   predicted = masked.target.pictures(predictions, side)
   filled = corruption.filled(flat, chosen.patches, predicted.reshape(*predicted.shape[:2], -1))
   corrupted = corruption.corrupt(flat, chosen, jnp.full(flat.shape[-1], GREY))
 
   def joined(x):
-    return patch_targets.joined(x.reshape(patches.shape), images.shape[1:3])
+    return targets.joined(x.reshape(patches.shape), images.shape[1:3])
 
   return dict(original=images, corrupted=joined(corrupted), predicted=joined(filled))
 
 
-def metrics_of(totals: dict, target: "patch_targets.Target") -> dict[str, float]:
+def metrics_of(totals: dict, target: "targets.Target") -> dict[str, float]:
   """The metrics from sums over all images."""
   statistics = {
     name.removeprefix("statistics/"): x for name, x in totals.items() if "statistics/" in name

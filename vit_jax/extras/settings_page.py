@@ -6,8 +6,8 @@ import inspect
 import re
 
 from vit_jax.config.fields import AUTO, Group, group_in, is_auto, rule_of
+from vit_jax.config.resolve import of_kinds
 from vit_jax.config.run import Config
-from vit_jax.config.unused import of_kinds
 
 _BEGIN = """# Settings
 

@@ -13,9 +13,9 @@ with epy.lazy_imports():  # reading settings needs no JAX
   import jax
   import jax.numpy as jnp
 
-  from vit_jax.data import device
-  from vit_jax.learning import corruption, patch_targets
-  from vit_jax.models import Network, flops, layers
+  from vit_jax.data import batches
+  from vit_jax.extras.masked_patches import corruption, targets
+  from vit_jax.models import Network, layers, vit_costs
 
 _OWN_STREAM = 2**32 - 1  # folded into the key of the parameters
 
@@ -46,7 +46,7 @@ class Masked(ObjectiveSettings):
 
   def configured(self, config: Config, model) -> "MaskedPatches":
     """The objective of a run."""
-    return MaskedPatches(model, self.rate, patch_targets.TARGETS[self.target])
+    return MaskedPatches(model, self.rate, targets.TARGETS[self.target])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +66,7 @@ class MaskedPatches(Objective):
 
   model: "Network"
   rate: float
-  target: "patch_targets.Target"
+  target: "targets.Target"
 
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters without head, the mask embedding and the prediction layer."""
@@ -159,7 +159,7 @@ class MaskedPatches(Objective):
       rngs = {"dropout": key}
     outputs = self.model.apply(
       {"params": of_model},
-      device.normalize(images, self.model.dtype),
+      batches.normalize(images, self.model.dtype),
       drawn,
       own["mask_embedding"],
       train=train,
@@ -176,7 +176,7 @@ class MaskedPatches(Objective):
     model = self.model
     rows, columns = model.grid(image_size, image_size)
     predictions = corruption.count(self.rate, rows * columns) * model.width * self._outputs()
-    return flops.training_flops(model.encoder_macs(image_size, image_size) + predictions)
+    return vit_costs.training_flops(model.encoder_macs(image_size, image_size) + predictions)
 
   def _layer(self) -> "layers.Head":
     return layers.Head(self._outputs(), 0.0, self.model.dtype)
@@ -217,7 +217,7 @@ def check_patches(model: "Network", settings: Masked, name: str, side: int):
     name: of the model.
     side: of the images, pixels.
   """
-  least_side = patch_targets.TARGETS[settings.target].least_side
+  least_side = targets.TARGETS[settings.target].least_side
   try:
     rows, columns = model.grid(side, side)
   except ValueError as error:

@@ -14,8 +14,8 @@ from vit_jax.config import (
   Schedule,
   to_config_dict,
 )
-from vit_jax.evaluation.reconstruction import Reconstruction
-from vit_jax.learning.masked_patches import Masked
+from vit_jax.extras.masked_patches.objective import Masked
+from vit_jax.extras.masked_patches.reconstruction import Reconstruction
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
 from vit_jax.recipes.pretraining import DATASETS, IN_LOOP_PROBE, of_paper
