@@ -202,7 +202,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 def ending(tool: str) -> Iterator[None]:
   """Turns an error inside into one line on stderr and an exit status.
 
-  Variables that `process.variables` refuses are an error too. The status is 2 for a ConfigError
+  Variables that `process.program` refuses are an error too. The status is 2 for a ConfigError
   (wrong usage), 75 for a run that a signal stopped, 130 for Ctrl-C, and 1 for any other error of
   the data, the disk or the machine.
   """

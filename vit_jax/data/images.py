@@ -5,7 +5,7 @@ and palette images are expanded, transparency becomes white, 16 bits are scaled 
 converted, and the Exif orientation is applied.
 
 In all functions `image` is an encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3); an
-image of more than `max_pixels` pixels is refused; `resampling` is as in the module of that name;
+image of more than `max_pixels` pixels is refused; `resampling` is as in `crops.resized`;
 and results are uint8 RGB. `BadImage` is raised as by `decode`.
 """
 

@@ -60,7 +60,7 @@ def blend(of_labels: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array
 
   Args:
     of_labels: labels (B,) or (B, K) -> losses (B,).
-    batch: as `paired` or `mixing.cutmix` returns it.
+    batch: as `mixup` or `cutmix` returns it.
   """
   if "share" not in batch:
     return of_labels(batch["labels"])
@@ -92,7 +92,7 @@ _CHOICE = 2**32 - 3  # for the choice between MixUp and CutMix
 
 
 def cutmix(batch: dict, key: jax.Array, alpha: float) -> dict:
-  """The batch, with a rectangle of every image taken from its partner, as in `mixing.mixup`.
+  """The batch, with a rectangle of every image taken from its partner, as in `mixup`.
 
   An image whose partner is broken (mask 0) stays as it is.
 
@@ -120,7 +120,7 @@ def mixup_or_cutmix(
 ) -> dict:
   """The batch after MixUp or CutMix, each for half of the steps by chance, as in timm.
 
-  Arguments as for `mixing.mixup` and `paired`; with one alpha at 0, the other is always done.
+  Arguments as for `mixup` and `cutmix`; with one alpha at 0, the other is always done.
   """
   if not cutmix_alpha:
     return mixup(batch, key, mixup_alpha)

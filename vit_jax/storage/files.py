@@ -274,7 +274,7 @@ def write_text(path: Path, text: str):
 
 
 def write_csv(path: Path, rows: Iterable[Iterable]):
-  """Writes rows as CSV, by `csv_text`; escapes bytes that are not text."""
+  """Writes rows as CSV, by `csv_line`; escapes bytes that are not text."""
   with (
     atomic_write(path) as partial,
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
