@@ -125,6 +125,43 @@ def test_a_run_needs_few_modules():
   assert len(reachable("vit_jax.launch")) <= 110
 
 
+TRACED = """
+import sys, threading
+from vit_jax import main
+
+called, importing = set(), threading.local()
+
+def traced(frame, event, argument):
+  code = frame.f_code
+  if event != "call" or "/vit_jax/" not in code.co_filename:
+    return
+  if code.co_name == "hold":  # after the first step was dispatched
+    sys.setprofile(None)
+    print(*sorted(called), sep="\\n")
+    sys.stdout.flush()
+    import os
+    os._exit(0)
+  above = frame
+  while above and above.f_code.co_name != "<module>":
+    above = above.f_back
+  if code.co_flags & 1 and (above is None or "/vit_jax/" not in above.f_code.co_filename):
+    called.add(code.co_filename)
+
+threading.setprofile(traced)
+sys.setprofile(traced)
+main.run()
+"""
+
+
+def test_the_demo_calls_few_files(tmp_path):
+  """Files with a function that is called before the first step; class bodies and imports are not."""
+  command = ["--config=configs/vit_digits.py", f"--workdir={tmp_path / 'run'}"]
+  run = [sys.executable, "-c", TRACED, *command]
+  result = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
+  called = [line for line in result.stdout.splitlines() if line.startswith(str(ROOT))]
+  assert 40 < len(called) <= 75, (called, result.stderr)
+
+
 def test_an_install_has_what_is_no_python_file():
   listed = re.search(r"package_data=({.*?}),", (ROOT / "setup.py").read_text())[1]
   patterns = ast.literal_eval(listed)
