@@ -154,7 +154,7 @@ main.run()
 
 
 def test_the_demo_calls_few_files(tmp_path):
-  """Files with a function that is called before the first step; class bodies and imports are not."""
+  """Files with a function that is called up to the first step, imports and class bodies left out."""
   command = ["--config=configs/vit_digits.py", f"--workdir={tmp_path / 'run'}"]
   run = [sys.executable, "-c", TRACED, *command]
   result = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
@@ -163,7 +163,7 @@ def test_the_demo_calls_few_files(tmp_path):
 
 
 def test_an_install_has_what_is_no_python_file():
-  listed = re.search(r"package_data=({.*?}),", (ROOT / "setup.py").read_text())[1]
+  listed = re.search(r"package_data=({.*?}),\n", (ROOT / "setup.py").read_text(), re.DOTALL)[1]
   patterns = ast.literal_eval(listed)
   files = {path for of, some in patterns.items() for each in some for path in at(of).glob(each)}
   there = {path for path in (ROOT / "vit_jax").rglob("*") if path.is_file()}

@@ -141,13 +141,13 @@ class TestDuration:
 
 def test_a_missing_recipe_names_those_of_its_folder_and_of_the_projects(monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
-  message = c.missing_recipe("mine/rnu.py")
-  assert message.startswith("There is no recipe mine/rnu.py, nor any other in its folder")
+  missing = lambda path: suggestions.missing_recipe(path, tmp_path / "installed")
+  assert missing("mine/rnu.py") == "There is no recipe mine/rnu.py."
   for name in ("mine/run.py", "configs/vit_digits.py", "setup.py"):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
-  assert "nearest: mine/run.py" in c.missing_recipe("mine/rnu.py")
-  assert "nearest: configs/vit_digits.py" in c.missing_recipe("vit_digits")
+  assert "nearest: mine/run.py" in missing("mine/rnu.py")
+  assert "nearest: configs/vit_digits.py" in missing("vit_digits")
 
 
 AUTO_RECIPE = """
