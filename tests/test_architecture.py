@@ -154,7 +154,7 @@ main.run()
 
 
 def test_the_demo_calls_few_files(tmp_path):
-  """Files with a function that is called up to the first step, imports and class bodies left out."""
+  """Files with a function that is called up to the first step; imports are left out."""
   command = ["--config=configs/vit_digits.py", f"--workdir={tmp_path / 'run'}"]
   run = [sys.executable, "-c", TRACED, *command]
   result = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
