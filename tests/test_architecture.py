@@ -59,8 +59,15 @@ LAYERS = [
   *("data", "models", "devices", "config", "storage", "process", "registry"),
 ]
 EXTRAS = [
-  *("experiments", "report", "inspection", "plots", "duplicates preparation"),
-  *("prepared_cache verification", "formats", "sources", "buckets", "settings", "extras"),
+  *("experiments", "report", "inspection", "plots", "duplicates masked_patches preparation"),
+  *(
+    "prepared_cache verification",
+    "formats",
+    "sources",
+    "buckets",
+    "settings settings_page",
+    "extras",
+  ),
 ]
 
 
