@@ -34,6 +34,7 @@ NOWHERE = pathlib.Path("/none-such")
 
 
 NUMBERS = tuple("01234")
+UNNAMED = tuple(f"LABEL_{i}" for i in range(5))  # as Transformers counts classes without names
 
 
 def saved(tmp_path, params, name="w.npz", **card):
@@ -52,16 +53,8 @@ def data(classes=0):
 
 
 def configured(path, **changes):
-  """Settings of an evaluation that name the model and the size."""
-  return resolved.evaluation(
-    init_from=path, **(dict(model=MODEL, data=c.Data(image_size=16)) | changes)
-  )
-
-
-def unnamed(path, resize=c.AUTO, **changes):
   """Settings that take the model and the preparation of images from the weights."""
-  images = c.Data(image_size=c.AUTO, evaluate_resize=resize)
-  return configured(path, **(dict(model=c.Model(), data=images) | changes))
+  return resolved.evaluation(init_from=path, **(dict(model=c.Model()) | changes))
 
 
 def scored(config, evaluations, folder, named=frozenset(), *, average=True, devices=()):
@@ -69,22 +62,20 @@ def scored(config, evaluations, folder, named=frozenset(), *, average=True, devi
   return evaluated_model.read_evaluated(config, evaluations, folder, named, known, average=average)
 
 
-def read(path, classes=0, **model):
-  config = configured(path, model=dataclasses.replace(MODEL, **model))
-  return scored(config, data(classes), NOWHERE)
-
-
-@pytest.mark.parametrize("scan", [False, True])
-@pytest.mark.parametrize("family", ["vit", "representation"])
-def test_parameters_are_those_of_the_file(tmp_path, family, scan):
-  """The head and the representation layer come from the weights, not from the config."""
-  path = saved(tmp_path, families.params(family))
-  for classes in (0, 5):
-    result = read(path, classes, scan=scan)
+@pytest.mark.parametrize("family", ["vit", "representation", "gap", "2d", "hybrid", "axial", "bit"])
+def test_model_parameters_and_images_are_those_of_the_weights(tmp_path, family):
+  """For features alone, and for the head; stacked, where that is asked for and the model can."""
+  path = saved(tmp_path, families.params(family), image_size=32, resize=40, loss="sigmoid")
+  given = frozenset(["data.image_size", "model.scan"])
+  for classes, scan in ((0, False), (5, family != "bit")):
+    config = configured(path, model=c.Model(scan=scan), data=c.Data(image_size=16))
+    result = scored(config, data(classes), NOWHERE, given)
     families.assert_same_bits(unstack_blocks(result.params), families.params(family))
+    options = dict(scan=True) if scan else {}
+    assert result.model == families.module(family, attention="xla", **options)
     assert result.settings.model.num_classes == 5
-    assert result.model.representation_layer == (family == "representation")
-    assert result.model.scan == scan
+    assert result.settings.loss.kind == "sigmoid"
+    assert result.settings.data.evaluate_resize == 20  # as large a share is cut out
     assert result.origin == {"weights": path, "average": False}
 
 
@@ -92,7 +83,8 @@ def test_a_run_is_scored_by_its_own_names(tmp_path, monkeypatch):
   """Its `class_names` named the head of the weights that it began from; another file counts."""
   for name in ("first", "other"):
     (tmp_path / name).write_text("4 3 2 1 0".replace(" ", "\n"))
-  began = configured("w.npz", class_names=str(tmp_path / "first"))
+  images = c.Data(image_size=16)
+  began = configured("w.npz", model=MODEL, data=images, class_names=str(tmp_path / "first"))
   card = Card(image_size=16, class_names=NUMBERS)
   run = weights.Weights(families.params("vit"), card, c.to_dict(began))
   monkeypatch.setattr(evaluated_model.checkpoint, "available", lambda folder: [7])
@@ -129,59 +121,162 @@ def test_loss_and_type_are_those_of_the_run_where_the_command_line_is_silent(nam
   assert given.model.attention == "cudnn"
 
 
-def test_position_embeddings_are_resized(tmp_path):
-  path = saved(tmp_path, families.params("vit"))
-  config = resolved.evaluation(init_from=path, model=MODEL, data=c.Data(image_size=24))
-  table = scored(config, data(), NOWHERE).params["Transformer"]["posembed_input"]
-  assert table["pos_embedding"].shape == (1, 37, 32)
-
-
-def test_weights_without_a_head_do_for_features_alone(tmp_path):
-  params = families.params("vit")
-  del params["head"]
-  np.savez(tmp_path / "w.npz", **flatten(params))
-  path = str(tmp_path / "w.npz")
-  assert read(path).params["head"]["kernel"].shape == (32, 1)
-  with pytest.raises(c.ConfigError, match="these weights have no head, so"):
-    read(path, 5)
+# Settings of an evaluation that are refused, and what the message names.
+SIDE_18, SIDE_24 = c.Data(image_size=18), c.Data(image_size=24)
+TRAINING = dict(duration=c.Duration(steps=9), data=SIDE_24)
+DEEPER = resolved.model(depth=7, pool="gap")
 
 
 @pytest.mark.parametrize(
-  ("family", "model", "message"),
+  ("family", "changes", "named", "message"),
   [
-    ("vit", dict(name="ViT-B/8"), r"not of a ViT-B/8 .*: patch is 4 there and 8 here;"),
-    ("vit", dict(depth=3, pool="gap"), r"depth is 2 there and 3 here; pool is class_token there"),
-    ("gap", {}, r"pool is gap there and class_token here"),
-    ("2d", {}, r"positions is 2d there and 1d here"),
-    ("bit", {}, r"they are a ResNet there and a ViT here;"),
-    ("hybrid", {}, r"stem_width is 32 there and 0 here"),
+    ("vit", dict(model=c.Model("ViT-B/8")), "", "not of a ViT-B/8 .*: patch is 4 there and 8"),
+    (
+      "vit",
+      dict(model=dataclasses.replace(MODEL, depth=3, pool="gap")),
+      "",
+      "depth is 2 there and 3 here; pool is class_token there",
+    ),
+    ("gap", dict(model=MODEL), "", "pool is gap there and class_token here"),
+    ("2d", dict(model=MODEL), "", "positions is 2d there and 1d here"),
+    ("bit", dict(model=MODEL), "", "they are a ResNet there and a ViT here;"),
+    ("hybrid", dict(model=MODEL), "", "stem_width is 32 there and 0 here"),
+    (
+      "vit",
+      TRAINING | dict(model=c.Model("R50x1")),
+      "model.name",
+      "not of a R50x1 .*a ResNet here",
+    ),
+    ("vit", TRAINING | dict(model=DEEPER), "model.depth", "model.depth is 2 .*, but 7 was asked"),
+    ("vit", TRAINING | dict(model=DEEPER), "model.pool", "model.pool is class_token .*, but gap"),
+    ("vit", dict(data=SIDE_18), "data.image_size", "=18 is not divisible .*nearest: 16, 20"),
+    ("vit", dict(evaluate_step=7), "", r"w\.npz has no checkpoints to choose a step or a moving"),
+    ("no head", {}, "", "these weights have no head, so"),
   ],
 )
-def test_another_model(tmp_path, family, model, message):
-  path = saved(tmp_path, families.params(family))
-  with pytest.raises(c.ConfigError, match=rf"config\.init_from={path}: these weights.*{message}"):
-    read(path, 5, **model)
+def test_what_the_weights_are_not_is_refused(tmp_path, family, changes, named, message):
+  params = families.params("vit" if family == "no head" else family)
+  if family == "no head":
+    del params["head"]
+  path = saved(tmp_path, params)
+  expected = rf"config\.init_from={path}: .*{message}"
+  with pytest.raises(c.ConfigError, match=expected):
+    scored(configured(path, **changes), data(5), NOWHERE, frozenset([named]))
 
 
-def test_other_classes(tmp_path):
-  path = saved(tmp_path, families.params("vit"))
-  with pytest.raises(
-    c.ConfigError, match=r"set \(synthetic:9\) has other .*head has no class '5', '6', '7', '8'\."
-  ):
-    read(path, 9)
-  path = saved(tmp_path, families.params("vit"), class_names=("0", "1", "2", "x", "4"))
-  with pytest.raises(
-    c.ConfigError, match=r"w\.npz: .*set \(synthetic:5\) .* no class '3'.*class_names=FILE"
-  ):
-    read(path, 5)
+# Each case: what the command line names, the settings, and then size, resize, squeeze and filter.
+SQUEEZED = dict(resize=20, squeeze=True, resampling="pillow_bicubic")
+RECIPE = dict(image_size=24, evaluate_resize=36, resampling="torchvision_bilinear")
+NAMED_SIZE, NAMED_RESIZE = "data.image_size", "data.evaluate_resize"
+
+
+@pytest.mark.parametrize(
+  ("named", "changes", "expected"),
+  [
+    ("", {}, (16, 20, True, "pillow_bicubic")),
+    (NAMED_SIZE, dict(image_size=32), (32, 40, True, "pillow_bicubic")),  # as large a share
+    (NAMED_RESIZE, dict(evaluate_resize=24), (16, 24, False, "pillow_bicubic")),
+    (NAMED_RESIZE, dict(evaluate_resize=0), (16, 0, False, "pillow_bicubic")),
+    ("data.evaluate_squeeze", dict(evaluate_squeeze=False), (16, 20, False, "pillow_bicubic")),
+    ("data.resampling", dict(resampling="bilinear"), (16, 20, True, "bilinear")),
+    # A recipe with a published protocol; the nearest size below that patches of 4 tile.
+    ("", dict(image_size=24, evaluate_resize=24), (24, 24, False, "pillow_bicubic")),
+    ("", dict(image_size=26, evaluate_resize=0), (24, 0, False, "pillow_bicubic")),
+  ],
+)
+def test_what_is_named_goes_before_the_weights(tmp_path, named, changes, expected):
+  path = saved(tmp_path, families.params("vit"), **SQUEEZED)
+  config = configured(path, data=c.Data(**changes))
+  assert prepared(scored(config, data(5), NOWHERE, frozenset([named]))) == expected
+
+
+@pytest.mark.parametrize(
+  ("with_card", "named", "expected"),
+  [
+    (True, "", (16, 20, True, "pillow_bicubic")),
+    # Without a card, the recipe tells the part that is scored.
+    (False, "", (16, 24, False, "torchvision_bilinear")),
+    (False, NAMED_SIZE, (24, 36, False, "torchvision_bilinear")),
+  ],
+)
+def test_a_card_counts_more_than_the_recipe_of_a_training(tmp_path, with_card, named, expected):
+  """In all that it tells, the model and its positions too."""
+  params = families.params("vit")
+  path = saved(tmp_path, params, **SQUEEZED, position_resizing="bicubic")
+  if not with_card:
+    (tmp_path / "w.npz.json").unlink()
+  images, length = c.Data(**RECIPE), c.Duration(steps=9)
+  recipe = configured(path, model=c.Model("R50x1"), data=images, duration=length)
+  recipe = dataclasses.replace(recipe, position_resizing="bilinear_aligned")
+  found = scored(recipe, data(5 * with_card), NOWHERE, frozenset([named]))
+  assert prepared(found) == expected
+  assert found.model == families.module("vit", attention="xla")
+  assert found.settings.position_resizing == ("bicubic" if with_card else "bilinear_aligned")
+
+
+def prepared(found):
+  images = found.settings.data
+  return images.image_size, images.evaluate_resize, images.evaluate_squeeze, images.resampling
+
+
+def test_weights_without_a_card_tell_what_they_can(tmp_path):
+  path = str(tmp_path / "w.npz")
+  weights.save(path, families.params("vit"))
+  guessed = configured(path, class_names="data")
+  given = dataclasses.replace(guessed, data=c.Data(image_size=16, evaluate_resize=20))
+  for config, known in ((guessed, False), (given, True)):
+    found = scored(config, data(5), NOWHERE)
+    assert (found.settings.data.image_size, found.resizing_known) == (16, known)
+  for family in ("bit", "relative", "none"):
+    weights.save(path, families.params(family))
+    with pytest.raises(c.ConfigError, match=r"do not tell the size .*data\.image_size=224"):
+      scored(configured(path), data(), NOWHERE)
+    sized = configured(path, data=c.Data(image_size=16))
+    assert scored(sized, data(), NOWHERE, frozenset([NAMED_SIZE])).side == 0
+
+
+def test_settings_of_training_that_the_models_of_the_weights_lack_stand_in_no_way(tmp_path):
+  axial = saved(tmp_path, families.params("axial"), image_size=32)
+  model = c.Model("ViT-B/16", dropout=0.1, scan=True, compute_dtype="bfloat16")
+  recipe = configured(axial, model=model, duration=c.Duration(steps=9))
+  gpu = types.SimpleNamespace(platform="gpu", compute_capability="9.0")
+  assert scored(recipe, data(5), NOWHERE, devices=[gpu]).settings.model.attention == "cudnn"
+  bit = saved(tmp_path, families.params("bit"), image_size=32)
+  recipe = dataclasses.replace(recipe, init_from=bit)
+  recipe = with_value(recipe, "model.compute_dtype", "float32")
+  for named in ("", "model.representation_layer"):
+    found = scored(recipe, data(5), NOWHERE, frozenset([named]))
+    assert found.model == families.module("bit", attention="xla")
+
+
+def test_features_are_those_that_the_weights_are_trained_for(tmp_path):
+  """Weights without a head do for them."""
+  params = families.params("vit")
+  del params["head"]
+  sets = {"trained": Nearest(), "given": Nearest(representation="pre_logits")}
+  for representation in ("patches", "pre_logits"):
+    path = saved(tmp_path, params, class_names=(), representation=representation)
+    found = scored(configured(path, evaluate=sets), data(), NOWHERE).settings.evaluate
+    assert found["trained"].representation == representation
+    assert found["given"].representation == "pre_logits"
+
+
+def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path):
+  params, table = families.params("vit"), "Transformer/posembed_input/pos_embedding"
+  path = saved(tmp_path, params, position_resizing="bicubic_antialiased")
+  images, given = c.Data(image_size=8), frozenset([NAMED_SIZE])
+  for rule, expected in ((c.AUTO, "bicubic_antialiased"), ("bicubic", "bicubic")):
+    config = configured(path, data=images, position_resizing=rule)
+    found = scored(config, data(5), NOWHERE, given)
+    wanted = resize_table(flatten(params)[table], (4, 4), (2, 2), before=1, rule=expected)
+    np.testing.assert_array_equal(flatten(found.params)[table], wanted)
 
 
 @pytest.mark.parametrize(("names", "classes"), [("41230", 5), ("41230", 3), ("01234", 4)])
 def test_a_set_gets_the_labels_of_the_head_by_name(tmp_path, names, classes):
   """Also a set that lacks classes of the head."""
-  params = families.params("vit")
-  found = read(saved(tmp_path, params, class_names=tuple(names)), classes)
-  families.assert_same_bits(found.params, params)
+  path = saved(tmp_path, families.params("vit"), class_names=tuple(names))
+  found = scored(configured(path), data(classes), NOWHERE)
   (own,), (theirs,) = data(classes).heads(), data(classes).of_head(found.head.names).heads()
   assert "".join(theirs.source.class_names) == names
   for i in range(20):
@@ -190,87 +285,59 @@ def test_a_set_gets_the_labels_of_the_head_by_name(tmp_path, names, classes):
     assert theirs.source[i].labels == theirs.source.labels(i)
 
 
-@pytest.mark.parametrize("names", [(), tuple(f"LABEL_{i}" for i in range(5))])
-def test_classes_that_nothing_names_are_refused_until_the_order_is_given(tmp_path, names):
+@pytest.mark.parametrize(
+  ("names", "setting", "classes", "message"),
+  [
+    (NUMBERS, "", 9, "head has no class '5', '6', '7', '8'."),
+    ((*"012x4",), "", 5, r"set \(synthetic:5\) .* no class '3'.*class_names=FILE"),
+    ((), "", 5, "nothing names the 5 .*class_names=FILE .*=data"),
+    ((), "data", 4, "nothing names the 5 .*=data for the order of data"),
+    (UNNAMED, "", 5, "nothing names the 5 .*class_names=FILE .*=data"),
+  ],
+)
+def test_classes_that_the_head_does_not_have_or_name_are_refused(
+  tmp_path, names, setting, classes, message
+):
   path = saved(tmp_path, families.params("vit"), class_names=names)
-  with pytest.raises(c.ConfigError, match=r"nothing names the 5 .*class_names=FILE .*=data"):
-    read(path, 5)
-  read(path)  # features need no names
+  with pytest.raises(c.ConfigError, match=rf"w\.npz: .*{message}"):
+    scored(configured(path, class_names=setting), data(classes), NOWHERE)
+
+
+@pytest.mark.parametrize("names", [(), UNNAMED])
+def test_the_order_of_a_head_without_names_may_be_given(tmp_path, names):
+  path = saved(tmp_path, families.params("vit"), class_names=names)
   (tmp_path / "names.txt").write_text("\n".join("10234"))
-  for setting, first in (("data", 0), (str(tmp_path / "names.txt"), 1)):
-    config = configured(path, class_names=setting)
-    head = scored(config, data(5), NOWHERE).head
-    assert head.names[0] == str(first)
-  with pytest.raises(c.ConfigError, match=r"nothing names the 5 .*=data for the order of data"):
-    scored(configured(path, class_names="data"), data(4), NOWHERE)
-  assert scored(config, data(4), NOWHERE).head.names == tuple("10234")
+  of_file = str(tmp_path / "names.txt")
+  for setting, classes in (("data", 5), (of_file, 5), (of_file, 4)):
+    found = scored(configured(path, class_names=setting), data(classes), NOWHERE)
+    assert "".join(found.head.names) == ("01234" if setting == "data" else "10234")
+  scored(configured(path), data(), NOWHERE)  # features need no names
 
 
-FAMILIES = ("vit", "representation", "gap", "2d", "hybrid", "root_hybrid", "axial", "bit")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_model_and_images_come_from_the_weights(tmp_path, family):
-  path = saved(tmp_path, families.params(family), image_size=32, resize=40, loss="sigmoid")
-  found = scored(unnamed(path), data(5), NOWHERE)
-  assert found.model == families.module(family, attention="xla")
-  settings = found.settings
-  assert (settings.data.image_size, settings.data.evaluate_resize) == (32, 40)
-  assert settings.loss.kind == "sigmoid"
-
-
-@pytest.mark.parametrize(
-  ("given", "changes", "side", "resize"),
-  [
-    (("data.image_size",), dict(image_size=32), 32, 40),  # as large a share is cut out
-    (("data.evaluate_resize",), dict(image_size=c.AUTO, evaluate_resize=0), 16, 0),
-    (("data.image_size", "data.evaluate_resize"), dict(image_size=8, evaluate_resize=9), 8, 9),
-    ((), dict(image_size=24, evaluate_resize=24), 24, 24),  # a recipe with a published size
-    ((), dict(image_size=26, evaluate_resize=0), 24, 0),  # the nearest below that patches of 4 tile
-    ((), dict(image_size=c.AUTO), 16, 20),
-  ],
-)
-def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
-  path = saved(tmp_path, families.params("vit"), resize=20)
-  images = c.Data(**changes)
-  found = scored(unnamed(path, data=images), data(5), NOWHERE, frozenset(given)).settings.data
-  assert (found.image_size, found.evaluate_resize) == (side, resize)
-
-
-@pytest.mark.parametrize(
-  ("given", "changes", "expected"),
-  [
-    ((), dict(image_size=c.AUTO), (True, "pillow_bicubic")),
-    (("data.image_size",), dict(image_size=32), (True, "pillow_bicubic")),
-    (("data.evaluate_squeeze",), dict(evaluate_squeeze=False), (False, "pillow_bicubic")),
-    (
-      ("data.evaluate_resize",),
-      dict(image_size=c.AUTO, evaluate_resize=24),
-      (False, "pillow_bicubic"),
-    ),
-    (("data.resampling",), dict(image_size=c.AUTO, resampling="bilinear"), (True, "bilinear")),
-    ((), dict(image_size=24, evaluate_resize=24), (False, "pillow_bicubic")),  # a recipe's protocol
-  ],
-)
-def test_the_filter_is_that_of_the_weights(tmp_path, given, changes, expected):
-  card = dict(resize=20, squeeze=True, resampling="pillow_bicubic")
-  path = saved(tmp_path, families.params("vit"), **card)
-  config = unnamed(path, data=c.Data(**changes))
-  found = scored(config, data(5), NOWHERE, frozenset(given)).settings.data
-  assert (found.evaluate_squeeze, found.resampling) == expected
+def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run, tmp_path):
+  """Neither the newest step in place of the named one, nor the workdir's in place of a file."""
+  own = {"step": 5, "average": True}
+  score = lambda path, **step: scored(configured(path, **step), data(), NOWHERE)
+  assert score(str(tiny_run), evaluate_step=5).params
+  given = frozenset(["init_from"])
+  for path, named in (("other.npz", frozenset()), ("", given)):
+    assert scored(configured(path), data(), tiny_run, named).origin == own
+  with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=other\.npz; "):
+    scored(configured("other.npz"), data(), tiny_run, given)
+  with pytest.raises(c.ConfigError, match=r"has no checkpoint of step 4; its steps are 5"):
+    score(str(tiny_run), evaluate_step=4)
+  with pytest.raises(c.ConfigError, match=r"such has no checkpoint .*--config\.init_from=PATH"):
+    score("")
+  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*gone\.npz does not exist"):
+    score(str(tmp_path / "gone.npz"))
+  path = saved(tmp_path, families.params("vit"))
+  with pytest.raises(c.ConfigError, match="has no checkpoints to choose a step or a moving"):
+    scored(configured(path), data(), NOWHERE, average=False)
 
 
 # What counts in an evaluation, whose settings have a value at the end.
-COUNTS = (
-  "model.",
-  "loss.",
-  "mesh.",
-  "evaluate.",
-  "position",
-  "data.evaluate",
-  "data.im",
-  "data.res",
-)
+COUNTS = "model.", "loss.", "mesh.", "evaluate.", "position"
+COUNTS += "data.evaluate", "data.im", "data.res"
 TOLD = "model.num_classes", "loss.kind"  # by the weights themselves
 NAMED = {
   "data.image_size": 24,
@@ -330,52 +397,6 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
   assert config.model.num_classes == 5
 
 
-RECIPE = dict(image_size=24, evaluate_resize=36, resampling="torchvision_bilinear")
-
-
-def test_a_card_counts_more_than_the_recipe_of_a_training_in_all_that_it_tells(tmp_path):
-  card = dict(resize=20, squeeze=True, resampling="pillow_bicubic", position_resizing="bicubic")
-  path = saved(tmp_path, families.params("vit"), **card)
-  recipe = unnamed(path, data=c.Data(**RECIPE), duration=c.Duration(steps=9))
-  recipe = dataclasses.replace(recipe, position_resizing="bilinear_aligned")
-  found = scored(recipe, data(5), NOWHERE).settings
-  assert (found.data.image_size, found.data.evaluate_resize) == (16, 20)
-  assert (found.data.evaluate_squeeze, found.data.resampling) == (True, "pillow_bicubic")
-  assert found.position_resizing == "bicubic"
-
-
-@pytest.mark.parametrize(
-  ("named", "size", "resize"), [((), 16, 24), (("data.image_size",), 24, 36)]
-)
-def test_without_a_card_the_recipe_of_a_training_tells_the_part_that_is_scored(
-  tmp_path, named, size, resize
-):
-  weights.save(tmp_path / "w.npz", families.params("vit"))
-  recipe = unnamed(str(tmp_path / "w.npz"), data=c.Data(**RECIPE), duration=c.Duration(steps=9))
-  found = scored(recipe, data(), NOWHERE, frozenset(named)).settings.data
-  assert (found.image_size, found.evaluate_resize) == (size, resize)
-  assert found.resampling == "torchvision_bilinear"
-
-
-def test_settings_of_training_that_the_models_of_the_weights_lack_stand_in_no_way(tmp_path):
-  path = saved(tmp_path, families.params("bit"), image_size=32)
-  recipe = unnamed(path, duration=c.Duration(steps=9))
-  recipe = dataclasses.replace(recipe, model=c.Model("ViT-B/16", dropout=0.1, scan=True))
-  found = scored(recipe, data(5), NOWHERE)
-  assert found.model == families.module("bit", attention="xla")
-  gpu = types.SimpleNamespace(platform="gpu", compute_capability="9.0")
-  axial = saved(tmp_path, families.params("axial"), name="axial.npz", image_size=32)
-  recipe = dataclasses.replace(recipe, init_from=axial)
-  recipe = with_value(recipe, "model.compute_dtype", "bfloat16")
-  assert scored(recipe, data(5), NOWHERE, devices=[gpu]).settings.model.attention == "cudnn"
-
-
-def test_a_name_that_is_left_to_the_weights_is_theirs(tmp_path):
-  path = saved(tmp_path, families.params("vit"))
-  found = scored(unnamed(path), data(5), NOWHERE, frozenset(["model.name"])).settings
-  assert (found.model.depth, found.model.width) == (2, 32)
-
-
 def test_a_batch_that_nobody_gives_is_that_of_the_run_of_the_weights(tiny_run, tmp_path):
   run = json.loads((tiny_run / "config.json").read_text())["batch_size"]
   for place, given, expected in (
@@ -401,108 +422,16 @@ def test_what_a_training_derived_for_its_devices_is_derived_anew():
     assert (found.mesh.data, found.accumulation) == expected
 
 
-def test_features_are_those_that_the_weights_are_trained_for(tmp_path):
-  sets = {"trained": Nearest(), "given": Nearest(representation="pre_logits")}
-  for representation in ("patches", "pre_logits"):
-    path = saved(tmp_path, families.params("vit"), representation=representation)
-    found = scored(unnamed(path, evaluate=sets), data(5), NOWHERE).settings.evaluate
-    assert found["trained"].representation == representation
-    assert found["given"].representation == "pre_logits"
-
-
 def test_a_set_that_a_rule_resized_as_all_follows_what_the_command_line_asks_for(tmp_path):
   path = saved(tmp_path, families.params("vit"), resize=20)
   sets = {"all": Classification("x", resize=1.25), "own": Classification("y", resize=1.75)}
-  of_run = unnamed(path, data=c.Data(image_size=16, evaluate_resize=20), evaluate=sets)
+  of_run = configured(path, data=c.Data(image_size=16, evaluate_resize=20), evaluate=sets)
   of_run = dataclasses.replace(of_run, derived=("evaluate.all.resize",))
   of_run = with_value(of_run, "data.evaluate_resize", 24)
   named = frozenset(["data.evaluate_resize"])
   found = scored(evaluated_model.anew(of_run, named), data(5), NOWHERE, named).settings
   sides = {key: spec.resizing(found.data)["resize"] for key, spec in found.evaluate.items()}
   assert sides == {"all": 24, "own": 28}
-
-
-def test_positions_are_resized_by_the_rule_of_the_weights(tmp_path):
-  params, table = families.params("vit"), "Transformer/posembed_input/pos_embedding"
-  path = saved(tmp_path, params, position_resizing="bicubic_antialiased")
-  images, given = c.Data(image_size=8), frozenset(["data.image_size"])
-  for rule, expected in ((c.AUTO, "bicubic_antialiased"), ("bicubic", "bicubic")):
-    config = unnamed(path, data=images, position_resizing=rule)
-    found = scored(config, data(5), NOWHERE, given)
-    wanted = resize_table(flatten(params)[table], (4, 4), (2, 2), before=1, rule=expected)
-    np.testing.assert_array_equal(flatten(found.params)[table], wanted)
-
-
-def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
-  path = saved(tmp_path, families.params("vit"), resize=20)
-  images = c.Data(image_size=224, evaluate_resize=256)
-  recipe = configured(path, model=c.Model("R50x1"), data=images, duration=c.Duration(steps=9))
-  found = scored(recipe, data(5), NOWHERE)
-  assert found.model == families.module("vit", attention="xla")
-  assert (found.settings.data.image_size, found.settings.data.evaluate_resize) == (16, 20)
-  given = frozenset(["model.name"])
-  with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
-    scored(recipe, data(5), NOWHERE, given)
-  recipe = dataclasses.replace(recipe, model=resolved.model(depth=7, pool="gap"))
-  for setting, message in (
-    ("depth", "config.model.depth is 2 in these weights, but 7 was asked for"),
-    ("pool", "config.model.pool is class_token in these weights, but gap"),
-    ("representation_layer", ""),
-  ):
-    given = frozenset([f"model.{setting}"])
-    if message:
-      with pytest.raises(c.ConfigError, match=message):
-        scored(recipe, data(5), NOWHERE, given)
-    else:
-      scored(recipe, data(5), NOWHERE, given)
-
-
-def test_weights_without_a_card_tell_what_they_can(tmp_path):
-  weights.save(tmp_path / "w.npz", families.params("vit"))
-  path = str(tmp_path / "w.npz")
-  found = scored(unnamed(path, resize=20), data(), NOWHERE).settings.data
-  assert (found.image_size, found.evaluate_resize) == (16, 20)
-  for family in ("bit", "relative", "none"):
-    weights.save(tmp_path / "w.npz", families.params(family))
-    with pytest.raises(c.ConfigError, match=r"do not tell the size .*data\.image_size=224"):
-      scored(unnamed(path), data(), NOWHERE)
-    images = c.Data(image_size=16)
-    given = frozenset(["data.image_size"])
-    assert scored(unnamed(path, data=images), data(), NOWHERE, given).side == 0
-
-
-def test_a_size_that_the_patches_do_not_tile_is_refused(tmp_path):
-  path, given = saved(tmp_path, families.params("vit")), frozenset(["data.image_size"])
-  with pytest.raises(c.ConfigError, match=r"image_size=18 is not divisible .*nearest: 16, 20"):
-    scored(unnamed(path, data=c.Data(image_size=18)), data(), NOWHERE, given)
-
-
-@pytest.mark.parametrize(("step", "average"), [(7, True), (0, False)])
-def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, step, average):
-  path = saved(tmp_path, families.params("vit"))
-  with pytest.raises(
-    c.ConfigError, match=r"w\.npz has no checkpoints to choose a step or a moving"
-  ):
-    scored(unnamed(path, evaluate_step=step), data(), NOWHERE, average=average)
-
-
-def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run):
-  """Neither the newest step in place of the named one, nor the workdir's in place of a file."""
-  run = tiny_run
-  assert scored(unnamed(str(run), evaluate_step=5), data(), NOWHERE).params
-  with pytest.raises(c.ConfigError, match=r"has no checkpoint of step 4; its steps are 5"):
-    scored(unnamed(str(run), evaluate_step=4), data(), NOWHERE)
-  given = frozenset(["init_from"])
-  with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=other\.npz; "):
-    scored(unnamed("other.npz"), data(), run, given)
-  assert scored(unnamed("other.npz"), data(), run).origin == {
-    "step": 5,
-    "average": True,
-  }
-  assert scored(unnamed(""), data(), run, given).origin == {
-    "step": 5,
-    "average": True,
-  }
 
 
 def test_how_images_are_prepared_in_words():
@@ -520,20 +449,3 @@ def test_how_images_are_prepared_in_words():
     plain = c.Data(image_size=224, evaluate_resize=resize)
     words = evaluate.preparation_in_words(plain, Evaluations(), known=False)
     assert words == "256 x 256 px, centre of 224 px"
-
-
-def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
-  weights.save(tmp_path / "w.npz", families.params("vit"))
-  path = str(tmp_path / "w.npz")
-  images = c.Data(image_size=16, evaluate_resize=20)
-  named = unnamed(path, data=images, class_names="data")
-  guessed = unnamed(path, class_names="data")
-  known = lambda config: scored(config, data(5), NOWHERE).resizing_known
-  assert (known(named), known(guessed)) == (True, False)
-
-
-def test_nothing_to_score(tmp_path):
-  with pytest.raises(c.ConfigError, match=r"such has no checkpoint .*--config\.init_from=PATH"):
-    read("", 5)
-  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*gone\.npz does not exist"):
-    read(str(tmp_path / "gone.npz"), 5)

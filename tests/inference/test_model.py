@@ -1,6 +1,8 @@
 """Loads models from every source of weights."""
 
 import dataclasses
+import functools
+import operator
 
 import jax
 import numpy as np
@@ -93,80 +95,64 @@ def test_weights_without_a_head_have_one_of_zeros(family):
   assert not model.params["head"]["kernel"].any()
 
 
-@pytest.mark.parametrize(
-  ("array", "shape"), [("bias", (3,)), ("bias", None), ("kernel", (31, 5)), ("kernel", (32, 4))]
-)
-def test_a_head_whose_parameters_do_not_fit_together(tmp_path, array, shape):
-  params = families.params("vit")
-  if shape:
-    params["head"][array] = np.zeros(shape, np.float32)
-  else:
-    del params["head"][array]
-  np.savez(tmp_path / "w.npz", **flatten(params))
-  with pytest.raises(ValueError, match="head"):
-    load(tmp_path / "w.npz")
-
-
-def test_the_home_folder_may_be_a_tilde(tmp_path, monkeypatch):
-  monkeypatch.setenv("HOME", str(tmp_path))
-  np.savez(tmp_path / "w.npz", **flatten(families.params("vit")))
-  assert load("~/w.npz").has_head
-
-
 UNKNOWN = "do not belong to a known model"
+POSITIONS, NORM = "Transformer/posembed_input", "Transformer/encoder_norm"
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (3, 5)])
 @pytest.mark.parametrize(
-  ("family", "name"), [("vit", "head"), ("vit", "Transformer"), ("bit", "head"), ("bit", "resnet")]
+  ("family", "path", "given", "message"),
+  [
+    *((name, "head", shape, UNKNOWN) for name in ("vit", "bit") for shape in [(), (5,), (3, 5)]),
+    *(("vit", "Transformer", shape, UNKNOWN) for shape in [(), (5,), (3, 5)]),
+    *(("bit", "resnet", shape, UNKNOWN) for shape in [(), (5,), (3, 5)]),
+    ("vit", "head/bias", (3,), "head"),
+    ("vit", "head/bias", None, "head"),
+    ("vit", "head/kernel", (31, 5), "head"),
+    ("vit", "head/kernel", (32, 4), "head"),
+    ("vit", "head/kernel", (), UNKNOWN),
+    ("vit", POSITIONS, (1,), UNKNOWN),
+    ("vit", POSITIONS, (32,), UNKNOWN),
+    ("vit", f"{POSITIONS}/pos_embedding", (), UNKNOWN),
+    ("vit", f"{POSITIONS}/pos_embedding", (2, 17, 32), r"must be \(1, 17, 32\)"),
+    ("2d", f"{POSITIONS}/pos_embedding_row", (), UNKNOWN),
+    ("2d", f"{POSITIONS}/pos_embedding_row", (32,), r"_row is \(32,\) and must be"),
+    ("vit", "Transformer/encoderblock_0", (32,), UNKNOWN),
+    ("vit", "embedding/kernel", (32,), UNKNOWN),
+    ("vit", "embedding/kernel", (4, 4, 3, 1), "2 heads do not divide the width 1"),
+    ("no head", NORM, (1,), "encoder_norm/scale"),
+    ("no head", NORM, (32,), "encoder_norm/scale"),
+    ("no head", f"{NORM}/scale", (1, 32), "encoder_norm/scale"),
+    ("no head", NORM, None, "encoder_norm/scale"),
+    ("bit", "resnet/root_block", (3,), UNKNOWN),
+    ("bit", "resnet/block1/unit01/a/proj", (3,), "is not part of the model"),
+  ],
 )
-def test_an_array_where_several_belong(tmp_path, family, name, shape):
-  params = families.params(family) | {name: np.ones(shape, np.float32)}
+def test_arrays_that_are_missing_or_of_another_layout(family, path, given, message):
+  params = families.params("vit" if family == "no head" else family)
+  if family == "no head":
+    del params["head"]
+  *parents, last = path.split("/")
+  node = functools.reduce(operator.getitem, parents, params)
+  if given is None:
+    del node[last]
+  else:
+    node[last] = np.ones(given, np.float32)
+  with pytest.raises(ValueError, match=message):
+    of_weights(Weights(params, None)).at_size(16)
+
+
+def test_a_file_with_an_array_where_several_belong_is_named(tmp_path):
+  params = families.params("vit") | {"head": np.ones(5, np.float32)}
   np.savez(tmp_path / "w.npz", **flatten(params))
   card.write(tmp_path / "w.npz.json", CARD)
   with pytest.raises(ValueError, match=rf"w\.npz is not a model of this project: .* {UNKNOWN}"):
     read_model(tmp_path / "w.npz")
 
 
-@pytest.mark.parametrize("norm", [{}, {"scale": (1, 32)}, (1,), (32,)])
-def test_the_last_norm_of_weights_without_a_head(norm):
-  params = families.params("vit")
-  del params["head"]
-  params["Transformer"]["encoder_norm"] = jax.tree.map(
-    np.ones, norm, is_leaf=lambda x: type(x) is tuple
-  )
-  with pytest.raises(ValueError, match=r"do not fit the model .*encoder_norm/scale"):
-    of_weights(Weights(params, None)).at_size(16)
-
-
-@pytest.mark.parametrize(
-  ("family", "path", "shape", "message"),
-  [
-    ("vit", "Transformer/posembed_input", (1,), UNKNOWN),
-    ("vit", "Transformer/posembed_input", (32,), UNKNOWN),
-    ("vit", "Transformer/posembed_input/pos_embedding", (), UNKNOWN),
-    ("2d", "Transformer/posembed_input/pos_embedding_row", (), UNKNOWN),
-    ("2d", "Transformer/posembed_input/pos_embedding_row", (32,), r"_row is \(32,\) and must be"),
-    ("vit", "Transformer/encoderblock_0", (32,), UNKNOWN),
-    ("vit", "embedding/kernel", (32,), UNKNOWN),
-    ("vit", "embedding/kernel", (4, 4, 3, 1), "2 heads do not divide the width 1"),
-    ("vit", "Transformer/posembed_input/pos_embedding", (2, 17, 32), r"must be \(1, 17, 32\)"),
-    ("vit", "head/kernel", (), UNKNOWN),
-    ("bit", "resnet/root_block", (3,), UNKNOWN),
-    ("bit", "resnet/block1/unit01/a/proj", (3,), "is not part of the model"),
-  ],
-)
-def test_arrays_of_another_layout(family, path, shape, message):
-  params = families.params(family)
-  *parents, last = path.split("/")
-  node = params
-  for parent in parents:
-    node = node[parent]
-  node[last] = np.ones(shape, np.float32)
-  with pytest.raises(ValueError, match=message):
-    of_weights(Weights(params, None)).at_size(16)
-
-
-def test_nothing_is_there(tmp_path):
+def test_nothing_is_there(tmp_path, monkeypatch):
+  """The home folder may be a tilde."""
+  monkeypatch.setenv("HOME", str(tmp_path))
+  np.savez(tmp_path / "w.npz", **flatten(families.params("vit")))
+  assert load("~/w.npz").has_head
   with pytest.raises(ConfigError, match=r"none\.npz does not exist"):
     read_model(tmp_path / "none.npz")

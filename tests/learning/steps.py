@@ -39,12 +39,13 @@ def changed(config=CONFIG, **groups):
   )
 
 
-def batch(seed=0, size=16, masked=3):
+def batch(seed=0, size=16, masked=3, *, broken=None, side=16):
+  """Images, some of which are broken: `masked` that are drawn, or those of `broken`."""
   rng = np.random.default_rng(seed)
-  mask = np.ones(size, np.float32)
-  mask[rng.permutation(size)[:masked]] = 0
+  mask, drawn = np.ones(size, np.float32), rng.permutation(size)[:masked]
+  mask[drawn if broken is None else list(broken)] = 0
   return dict(
-    image=rng.integers(0, 256, (size, 16, 16, 3), np.uint8),
+    image=rng.integers(0, 256, (size, side, side, 3), np.uint8),
     labels=rng.integers(0, 5, size, np.int32),
     mask=mask,
   )

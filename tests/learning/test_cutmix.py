@@ -1,26 +1,19 @@
 """CutMix against NumPy; broken images affect no others; with MixUp, one of the two in each step."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.learning import steps
 from vit_jax.config import ConfigError
 from vit_jax.learning import mixing
 from vit_jax.learning.classification import Settings
 
 SIZE, SIDE, CLASSES = 12, 16, 5
-
-
-def batch(broken=(2, 3)):
-  rng = np.random.default_rng(0)
-  mask = np.ones(SIZE, np.float32)
-  mask[list(broken)] = 0
-  return dict(
-    image=rng.integers(0, 256, (SIZE, SIDE, SIDE, 3), np.uint8),
-    labels=rng.integers(0, CLASSES, SIZE, np.int32),
-    mask=mask,
-  )
+batch = functools.partial(steps.batch, size=SIZE, side=SIDE, broken=(2, 3))
 
 
 def keys(count=200):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests import resolved
+from tests.learning import steps
 from vit_jax import config as c
-from vit_jax import recipes
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import mixing, optim, train_step
 from vit_jax.learning.classification import Classification, Settings
@@ -24,6 +24,7 @@ CONFIG = resolved.config(
   loss=c.Loss(label_smoothing=0.1),
   objective=Settings(mixup=0.4),
 )
+batch = functools.partial(steps.batch, size=SIZE, side=2, broken=(2, 3, 9))
 KERNEL = np.random.default_rng(1).normal(size=(12, CLASSES)).astype(np.float32)
 
 
@@ -37,17 +38,6 @@ class Linear:
     return images.reshape(len(images), -1) @ variables["params"]["kernel"], {}
 
 
-def batch(seed=0, broken=(2, 3, 9)):
-  rng = np.random.default_rng(seed)
-  mask = np.ones(SIZE, np.float32)
-  mask[list(broken)] = 0
-  return dict(
-    image=rng.integers(0, 256, (SIZE, 2, 2, 3), np.uint8),
-    labels=rng.integers(0, CLASSES, SIZE, np.int32),
-    mask=mask,
-  )
-
-
 def step(config, one, *, at=7, devices=1):
   """Loss and kernel after update number `at` of a run."""
   optimizer, zero = optim.make(config.optimizer), jnp.zeros((), jnp.int32)
@@ -55,15 +45,8 @@ def step(config, one, *, at=7, devices=1):
     c.Mesh(), batch_size=SIZE, accumulation=config.accumulation, devices=jax.devices()[:devices]
   )
   params = jax.device_put({"kernel": KERNEL}, meshes.replicated(mesh))
-  first = train_step.TrainState(
-    step=jnp.int32(at),
-    params=params,
-    optimizer=optimizer.init(params),
-    ema=None,
-    extra={},
-    bad_examples=zero,
-    skipped=zero,
-  )
+  moments = optimizer.init(params)
+  first = train_step.TrainState(jnp.int32(at), params, moments, None, {}, zero, zero)
   update = update_of(config.objective, config.accumulation)
   after, metrics = update(first, jax.device_put(one, meshes.batch_sharding(mesh)))
   return np.array(metrics["loss"]), np.array(after.params["kernel"])
@@ -118,22 +101,6 @@ def test_a_step_against_numpy_however_it_is_divided(devices, accumulation):
   assert abs(loss - unmixed[0]) > 1e-3
 
 
-def test_nothing_of_a_broken_image_is_seen():
-  one = batch()
-  other = {name: np.copy(array) for name, array in one.items()}
-  other["image"][one["mask"] == 0] = 255
-  other["labels"][one["mask"] == 0] = 0
-  for a, b in zip(step(CONFIG, one), step(CONFIG, other), strict=True):
-    np.testing.assert_array_equal(a, b)
-
-
-def test_images_whose_partners_are_all_broken_are_not_blended():
-  one = batch(broken=range(8))
-  plain = step(dataclasses.replace(CONFIG, objective=Settings()), one)
-  for a, b in zip(step(CONFIG, one), plain, strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-6)
-
-
 def test_each_image_of_several_labels_has_its_share_whatever_their_number():
   several = np.random.default_rng(0).integers(0, 2, (SIZE, CLASSES), np.uint8)
   several[0] = 0
@@ -143,14 +110,6 @@ def test_each_image_of_several_labels_has_its_share_whatever_their_number():
   wanted = several @ np.arange(1.0, 6.0)
   wanted = share * wanted + (1 - share) * wanted[::-1]
   np.testing.assert_allclose(mixing.blend(of_labels, paired), wanted, rtol=1e-6)
-
-
-def test_one_share_a_batch_that_seed_and_step_alone_decide():
-  drawn = [share_of(CONFIG, at) for at in range(3)]
-  assert all(len(set(shares)) == 1 for shares in drawn)
-  assert len({shares[0] for shares in drawn}) == 3
-  np.testing.assert_array_equal(share_of(CONFIG, 1), drawn[1])
-  assert share_of(dataclasses.replace(CONFIG, seed=4), 1)[0] != drawn[1][0]
 
 
 def test_shares_never_change():
@@ -174,11 +133,6 @@ def test_without_mixup_the_batch_is_as_it_was():
   one = batch()
   assert mixing.mixup(one, jax.random.key(0), 0.0) is one
   assert mixing.mixed_images(one) is one["image"]
-
-
-def test_it_can_be_switched_off():
-  words = ["--config.objective.mixup=0"]
-  assert recipes.resolve("configs/vit_digits.py", words).objective == Settings()
 
 
 def test_every_label_of_a_blended_image_may_be_true():

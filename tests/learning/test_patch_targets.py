@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax.extras.masked_patches.targets import TARGETS, in_patches, joined, overlaps
+from vit_jax.extras.masked_patches.targets import TARGETS, in_patches, joined
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden" / "masked.json").read_text())
 
@@ -50,13 +50,6 @@ def test_classes_of_any_patch_size_against_numpy(side, cells):
   wanted = levels @ [64, 8, 1]
   found = TARGETS["mean_color" if cells == 1 else "down4"].of(patches, side)
   np.testing.assert_array_equal(found[:, 0], wanted.reshape(50, -1))
-
-
-def test_overlaps_cover_every_pixel_once():
-  for side, cells in [(4, 4), (14, 4), (7, 4), (9, 1)]:
-    found = overlaps(side, cells)
-    assert (found.sum(axis=0) == cells).all()
-    assert (found.sum(axis=1) == side).all()
 
 
 def test_patches_come_apart_and_together_in_raster_order():

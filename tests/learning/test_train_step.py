@@ -69,21 +69,15 @@ def test_with_few_kernels_as_on_gpus_the_steps_are_the_same():
 
 
 def test_fsdp_splits_parameters_moments_and_averages():
-  init = functools.partial(
-    train_step.init_state,
-    Classification(MODEL),
-    optim.make(CONFIG.optimizer),
-    seed=0,
-    image_size=16,
-    with_ema=True,
-  )
+  optimizer = optim.make(CONFIG.optimizer)
+  options = dict(seed=0, image_size=16, with_ema=True)
+  init = functools.partial(train_step.init_state, Classification(MODEL), optimizer, **options)
   current = train_step.create_state(init, train_step.abstract_state(init, mesh_of(1, 8)))
   adam = current.optimizer[1]
   for tree in (current.params, current.ema, adam.mu, adam.nu):
     kernel = tree["Transformer"]["encoderblock_0"]["MlpBlock_3"]["Dense_0"]["kernel"]
     assert kernel.addressable_shards[0].data.shape == (64, 32)
-    bias = tree["head"]["bias"]
-    assert bias.addressable_shards[0].data.shape == (5,)
+    assert tree["head"]["bias"].addressable_shards[0].data.shape == (5,)
 
 
 def test_metrics_and_update_against_plain_jax():
@@ -153,7 +147,7 @@ def test_the_corrected_average_weighs_the_parameters_after_each_update_alone():
     )
 
 
-@pytest.mark.parametrize("skipped", [1, 2, 5])
+@pytest.mark.parametrize("skipped", [1, 5])
 def test_the_corrected_average_begins_with_the_first_update_that_is_applied(skipped):
   current, step = (of(CORRECTED, CORRECTED_MESH) for of in (start, update))
   far = jax.tree.map(lambda x: np.full(x.shape, 1e6, x.dtype), current.ema)  # no weight: not seen
@@ -205,16 +199,15 @@ def test_what_is_left_of_the_initial_parameters(step):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_an_update_that_is_not_finite_is_left_out(value):
   first, step = (of(CORRECTED, CORRECTED_MESH) for of in (start, update))
-  broken = jax.tree.map(lambda x: x, first.params)
-  bias = np.array(broken["head"]["bias"])
+  params = jax.tree.map(lambda x: x, first.params)
+  bias = np.array(params["head"]["bias"])
   bias[0] = value
-  broken["head"]["bias"] = jax.device_put(bias, broken["head"]["bias"].sharding)
-  poisoned = dataclasses.replace(first, params=broken)
-  after, metrics = step(poisoned, BATCHES[0])
+  params["head"]["bias"] = jax.device_put(bias, params["head"]["bias"].sharding)
+  after, metrics = step(dataclasses.replace(first, params=params), BATCHES[0])
   assert not np.isfinite(metrics["loss"]) or not np.isfinite(metrics["grad_norm"])
   assert int(after.skipped) == int(metrics["skipped"]) == 1
   assert int(after.step) == 1
-  chex.assert_trees_all_equal(after.params, broken)
+  chex.assert_trees_all_equal(after.params, params)
   chex.assert_trees_all_equal(after.optimizer, first.optimizer)
   chex.assert_trees_all_equal(after.ema, first.ema)
   recovered, metrics = step(dataclasses.replace(after, params=first.params), BATCHES[1])
@@ -223,13 +216,8 @@ def test_an_update_that_is_not_finite_is_left_out(value):
 
 
 def test_an_update_that_was_left_out_has_no_norm():
-  first, step = start(CONFIG, ONE), update(CONFIG, ONE)
-  of_nan = lambda x: jax.device_put(np.full(x.shape, np.nan, x.dtype), x.sharding)
-  broken = dataclasses.replace(first, params=jax.tree.map(of_nan, first.params))
-  _, metrics = step(broken, BATCHES[0])
-  assert int(metrics["skipped"]) == 1
-  one = dict(BATCHES[0], mask=np.full(16, np.nan, np.float32))
-  after, metrics = step(first, one)
+  first, step = (of(CORRECTED, CORRECTED_MESH) for of in (start, update))
+  after, metrics = step(first, dict(BATCHES[0], mask=np.full(16, np.nan, np.float32)))
   assert int(metrics["skipped"]) == 1
   assert metrics["update_norm"] == 0
   chex.assert_trees_all_equal(after.params, first.params)

@@ -1,6 +1,7 @@
 """LAMB, Lion, Muon, schedule-free AdamW and layer-wise decay against NumPy in float64.
 
-Each rule also does to stacked blocks what it does to single ones, and leaves out what is frozen.
+Every rule that is registered also does to stacked blocks what it does to single ones, and leaves
+out what is frozen.
 """
 
 import dataclasses
@@ -25,10 +26,11 @@ from vit_jax.learning.optimizers.lion import Lion
 from vit_jax.learning.optimizers.muon import Muon
 from vit_jax.learning.optimizers.schedule_free import ScheduleFree
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
+from vit_jax.registry import OPTIMIZERS
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.training.checks import check_patterns
 
-RULES = [LAMB(), Lion(), Muon(), ScheduleFree()]
+RULES = [OPTIMIZERS[kind]() for kind in sorted(OPTIMIZERS)]
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
 STEPS, RATES, DECAY = 5, [0.0, 0.05, 0.1, 0.1, 0.02], 0.3
 ATTENTION, MLP = "MultiHeadDotProductAttention_1", "MlpBlock_3/Dense_0"

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests import modules, reference
-from vit_jax.models.attention import Attention, attend, relative_logits
+from vit_jax.models.attention import Attention, attend
 
 
 def draw(*shape, seed=0):
@@ -21,37 +19,19 @@ def run(module, params, *inputs):
   return jax.jit(module.apply)({"params": params}, *inputs)
 
 
-@pytest.mark.parametrize("relative", [False, True])
-@pytest.mark.parametrize(("tokens", "heads"), [(1, 2), (5, 4), (9, 1)])
-def test_values(tokens, heads, relative):
+@pytest.mark.parametrize(
+  ("tokens", "heads", "relative", "keys"),
+  [(1, 2, False, 0), (1, 3, False, 7), (5, 4, False, 0), (5, 4, True, 0), (9, 1, True, 0)],
+)
+def test_values(tokens, heads, relative, keys):
+  """With keys and values of another source, if `keys` says how many."""
   module = Attention(heads, jnp.float32, relative=relative)
-  x = draw(2, tokens, 12)
-  params = modules.parameters(module, x)
-  expected = reference.attention(jax.tree.map(np.float64, params), x.astype(float))
-  np.testing.assert_allclose(run(module, params, x), expected, atol=1e-5)
-
-
-def test_keys_and_values_of_another_source():
-  module = Attention(3, jnp.float32)
-  x, source = draw(2, 1, 12), draw(2, 7, 12, seed=1)
-  params = modules.parameters(module, x, source)
-  wide = jax.tree.map(np.float64, params)
-  expected = reference.attention(wide, x.astype(float), source.astype(float))
-  np.testing.assert_allclose(run(module, params, x, source), expected, atol=1e-5)
-
-
-@settings(max_examples=10)
-@given(st.integers(1, 7), st.integers(1, 3), st.integers(1, 5), st.integers(0, 10**6))
-def test_relative_logits_depend_on_query_and_offset(tokens, heads, size, seed):
-  query = draw(2, tokens, heads, size, seed=seed)
-  table = draw(2 * tokens - 1, heads, size, seed=seed + 1)
-  actual = relative_logits(jnp.asarray(query), jnp.asarray(table))
-  assert actual.shape == (2, heads, tokens, tokens)
-  for q in range(tokens):
-    for k in range(tokens):
-      vector = table[tokens - 1 + k - q].astype(float)
-      expected = (query[:, q] * vector).sum(axis=-1) / np.sqrt(size)
-      np.testing.assert_allclose(actual[:, :, q, k], expected, atol=1e-5)
+  inputs = [draw(2, tokens, 12)]
+  if keys:
+    inputs.append(draw(2, keys, 12, seed=1))
+  params = modules.parameters(module, *inputs)
+  expected = reference.attention(jax.tree.map(np.float64, params), *map(np.float64, inputs))
+  np.testing.assert_allclose(run(module, params, *inputs), expected, atol=1e-5)
 
 
 def test_relative_embeddings_are_one_vector_a_head_and_offset():
@@ -63,9 +43,8 @@ def test_relative_embeddings_are_one_vector_a_head_and_offset():
 
 def gradients64(query, key, value, bias, grad):
   """Output and gradients of softmax(q k^T / sqrt(D_h) + bias) v, float64, by the full Jacobian."""
-  query, key, value, bias, grad = (
-    np.asarray(x, np.float64) for x in (query, key, value, bias, grad)
-  )
+  bias = 0 if bias is None else bias
+  query, key, value, bias, grad = map(np.float64, (query, key, value, bias, grad))
   size = query.shape[-1]
   weights = reference.softmax(np.einsum("bqhd,bkhd->bhqk", query, key) / np.sqrt(size) + bias)
   jacobian = np.einsum("bhqk,kl->bhqkl", weights, np.eye(key.shape[1]))
@@ -105,20 +84,17 @@ def differentiated(function, *arrays, grad):
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 5), (6, 6), (4, 9)])
 @pytest.mark.parametrize("scale", [1, 30])  # 30: logits of thousands, all weight on one key
-def test_output_and_gradients_in_float32(queries, keys, scale):
-  *arrays, grad = operands(jnp.float32, queries, keys, scale)
-  expected = gradients64(*arrays, grad)
-  for actual, wanted in zip(differentiated(attend, *arrays, grad=grad), expected, strict=True):
-    np.testing.assert_allclose(actual, wanted, atol=2e-6 * max(1, np.abs(wanted).max()) * scale)
-
-
-def test_without_bias_as_with_one_of_zeros():
-  *arrays, bias, grad = operands(jnp.float32, 6, 6, 1)
-  with_zeros = differentiated(attend, *arrays, jnp.zeros_like(bias), grad=grad)
-  *without, none = differentiated(attend, *arrays, None, grad=grad)
-  assert none is None
-  for a, b in zip(without, with_zeros, strict=False):
-    np.testing.assert_allclose(a, b, atol=1e-6)
+@pytest.mark.parametrize("biased", [True, False])
+def test_output_and_gradients_in_float32(queries, keys, scale, biased):
+  *arrays, bias, grad = operands(jnp.float32, queries, keys, scale)
+  bias = bias if biased else None
+  *expected, of_bias = gradients64(*arrays, bias, grad)
+  *actual, found = differentiated(attend, *arrays, bias, grad=grad)
+  assert (found is None) == (not biased)
+  if biased:
+    actual, expected = [*actual, found], [*expected, of_bias]
+  for got, wanted in zip(actual, expected, strict=True):
+    np.testing.assert_allclose(got, wanted, atol=2e-6 * max(1, np.abs(wanted).max()) * scale)
 
 
 def test_in_bfloat16_errors_are_of_the_size_of_those_of_jax():

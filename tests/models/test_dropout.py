@@ -16,25 +16,15 @@ SHAPE = (64, 50, 128)
 COUNT = np.prod(SHAPE)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9, 0.99])
-def test_the_share_of_zeros_is_the_rate(rate):
-  zeros = np.asarray(dropout(jnp.ones(SHAPE), KEY, rate) == 0)
-  deviation = np.sqrt(COUNT * rate * (1 - rate))
-  assert abs(zeros.sum() - COUNT * rate) < 4 * deviation
-  for axis in range(3):  # and in no place more than in others
-    places = zeros.mean(axis=tuple({0, 1, 2} - {axis}))
-    per_place = COUNT / SHAPE[axis]
-    assert np.abs(places - rate).max() < 5 * np.sqrt(rate * (1 - rate) / per_place)
-
-
-def test_what_stays_is_scaled_so_that_the_mean_stays():
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.99])
+def test_what_stays_is_scaled_so_that_the_mean_stays(rate):
   x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
-  got = np.asarray(dropout(x, KEY, 0.1))
+  got = np.asarray(dropout(x, KEY, rate))
   kept = got != 0
-  lowest = round(0.1 * LEVELS)
+  lowest = round(rate * LEVELS)
   np.testing.assert_allclose(got[kept], np.float64(x)[kept] * LEVELS / (LEVELS - lowest), rtol=1e-6)
   np.testing.assert_array_equal(kept, np.asarray(draws(KEY, SHAPE)) >= lowest)
-  assert LEVELS / (LEVELS - lowest) == pytest.approx(1 / 0.9, rel=1e-5)
+  assert LEVELS / (LEVELS - lowest) == pytest.approx(1 / (1 - rate), rel=1e-3)
 
 
 def test_draws_are_uniform_and_their_quarters_independent():

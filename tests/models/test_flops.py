@@ -12,6 +12,7 @@ from vit_jax.devices.chips import chip
 from vit_jax.models import vit_costs
 
 SMALL = dict(depth=2, width=384, mlp_dim=1536, heads=6)
+LATER = dict(registers=3, qk_norm=True, layer_scale=True, positions="sincos2d")
 
 
 def counted(jaxpr) -> float:
@@ -36,6 +37,9 @@ STAGES = dict(stages=(1, 2, 1, 1))
     ("ViT-S/16", dict(SMALL, representation_layer=True), (64, 96)),
     ("ViT-S/16", dict(SMALL, pool="gap", positions="relative"), (64, 96)),
     ("ViT-S/16", dict(SMALL, pool="map", depth=1), (32, 32)),  # the pooling is a seventh of it
+    ("ViT-S/16", SMALL | LATER, (64, 96)),
+    ("ViT-S/16", SMALL | LATER | dict(pool="gap"), (64, 96)),
+    ("ViT-S/16", SMALL | LATER | dict(pool="map", depth=1), (32, 32)),
     ("R50x1", STAGES, (64, 96)),
     ("R50x1", STAGES, (223, 97)),
     ("R50x1+ViT-B/16", dict(SMALL, stages=(1, 2, 1)), (64, 96)),
@@ -89,10 +93,6 @@ def test_parameters_of_the_published_resnets(name, millions):
 def total(model, side):
   """The number of parameters."""
   return sum(vit_costs.by_part(model.parameter_shapes(side)).values())
-
-
-def test_training_costs_three_forward_passes():
-  assert vit_costs.training_flops(10) == 60
 
 
 def test_the_images_that_chips_take_in_the_documents():

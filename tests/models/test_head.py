@@ -32,9 +32,12 @@ def test_logits_are_matmuls_in_the_type_of_the_computation_added_up_in_float32(d
 def test_it_begins_at_zero_or_with_a_normal_distribution():
   y, key = jnp.ones((2, 512)), jax.random.key(0)
   for std in (0.0, 0.02):
-    kernel = Head(100, 0.0, jnp.float32, std).init(key, y)["params"]["kernel"]
+    logits, variables = Head(100, -3.0, jnp.float32, std).init_with_output(key, y)
+    kernel, bias = (variables["params"][name] for name in ("kernel", "bias"))
     assert kernel.std() == pytest.approx(std, rel=0.02)
     assert abs(kernel).max() >= 4 * std  # of 51,200 numbers
+    assert (bias == -3).all()
+    assert std or (logits == -3).all()
 
 
 def test_gradients_are_those_of_a_linear_map():
@@ -55,8 +58,3 @@ def test_gradients_are_matmuls_in_bfloat16_where_the_computation_is():
   text = str(jax.make_jaxpr(jax.grad(lambda p: head.apply({"params": p}, y).sum()))(params))
   matmuls = re.findall(r"(\w+)\[([\d,]+)\] = dot_general", text)
   assert matmuls == [("f32", "5,10"), ("bf16", "5,64"), ("bf16", "64,10")]
-
-
-def test_it_begins_with_the_bias_alone():
-  logits, _ = Head(10, -3.0, jnp.bfloat16).init_with_output(jax.random.key(0), jnp.ones((2, 64)))
-  np.testing.assert_array_equal(logits, np.full((2, 10), -3.0, np.float32))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests import modules, reference
-from tests.models.test_flops import counted
+from tests.models.test_positions import fixed_table
 from vit_jax import config, models
 from vit_jax.extras import inspection
-from vit_jax.models.encoder import Branches, PositionEmbedding, StochasticDepth
+from vit_jax.models.encoder import Branches, StochasticDepth
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 
 SMALL = dict(name="ViT-B/4", depth=3, width=32, mlp_dim=64, heads=2, num_classes=5)
@@ -28,62 +28,10 @@ def made(**options):
   return module, modules.parameters(module, IMAGES, train=False)
 
 
-def waves(count, width, divisor):
-  """sin(p / 10000^(i / divisor)) for all i, then the cosines, for the places p = 0, 1, ..."""
-  n = width // 2
-  rows = []
-  for p in range(count):
-    angles = [p / 10000 ** (i / divisor(n)) for i in range(n)]
-    rows.append([*map(math.sin, angles), *map(math.cos, angles)])
-  return np.array(rows)
-
-
-def fixed_table(kind, rows, columns, width):
-  """Row by row, the waves of the column, then those of the row."""
-  divisor = {"sincos2d": lambda n: n - 1, "sincos2d_mae": lambda n: n}[kind]
-  of_row, of_column = (waves(n, width // 2, divisor) for n in (rows, columns))
-  return np.array([[*of_column[j], *of_row[i]] for i in range(rows) for j in range(columns)])
-
-
-@pytest.mark.parametrize("before", [0, 2])
-@pytest.mark.parametrize("kind", ["sincos2d", "sincos2d_mae"])
-def test_fixed_positions(kind, before):
-  module = PositionEmbedding(kind, (4, 7), before, 24)
-  table = module.apply({})
-  assert (table.dtype, table.shape) == (jnp.float32, (1, before + 28, 24))
-  assert not table[:, :before].any()
-  np.testing.assert_allclose(table[0, before:], fixed_table(kind, 4, 7, 24), atol=1e-7)
-
-
-@pytest.mark.parametrize("pool", ["class_token", "gap"])
-@pytest.mark.parametrize("kind", ["1d", "sincos2d", "sincos2d_mae"])
-def test_outputs_are_those_of_the_formulas(pool, kind):
-  module, params = made(**ALL | dict(pool=pool, positions=kind))
-  assert ("posembed_input" in params["Transformer"]) == (kind == "1d")
-  logits, features = modules.run(module, params, IMAGES)
-  params = jax.tree.map(np.float64, params)
-  encoder, kernel = params["Transformer"], params["embedding"]["kernel"]
-  cut = IMAGES.astype(float).reshape(2, 2, 4, 3, 4, 3).swapaxes(2, 3).reshape(2, PATCHES, -1)
-  x = cut @ kernel.reshape(-1, 32) + params["embedding"]["bias"]
-  first = [params[name] for name in ("cls", "register_tokens") if name in params]
-  x = np.concatenate([*(np.repeat(tokens, 2, axis=0) for tokens in first), x], axis=1)
-  if kind == "1d":
-    x = x + encoder["posembed_input"]["pos_embedding"]
-  else:
-    x[:, -PATCHES:] += fixed_table(kind, *GRID, 32)
-  for i in range(3):
-    x = reference.encoder_block(encoder[f"encoderblock_{i}"], x)
-  x = reference.layer_norm(encoder["encoder_norm"], x)
-  np.testing.assert_allclose(features["patches"], x[:, -PATCHES:], atol=2e-5)
-  pooled = x[:, 0] if pool == "class_token" else x[:, -PATCHES:].mean(axis=1)
-  np.testing.assert_allclose(logits, reference.dense(params["head"], pooled), atol=2e-5)
-
-
-@pytest.mark.parametrize("remat", ["none", "everything"])
-def test_scan_and_remat_change_neither_outputs_nor_gradients(remat):
+def test_scan_and_remat_change_neither_outputs_nor_gradients():
   module, params = made(**ALL | dict(depth=2))
   expected, wanted = modules.logits_and_grads(module, params, IMAGES)
-  other = module.clone(scan=True, remat=remat)
+  other = module.clone(scan=True, remat="dots")
   actual, grads = modules.logits_and_grads(other, stack_blocks(params), IMAGES)
   np.testing.assert_allclose(actual, expected, atol=1e-5)
   modules.assert_close(unstack_blocks(grads), wanted)
@@ -167,14 +115,6 @@ def test_maps_are_those_of_the_normed_queries_and_keys():
   np.testing.assert_allclose(first, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("pool", ["class_token", "gap", "map"])
-def test_cost_is_counted(pool):
-  module, params = made(**ALL | dict(pool=pool))
-  forward = lambda p, x: module.apply({"params": p}, x, train=False)[0]
-  jaxpr = jax.make_jaxpr(forward)(params, jnp.zeros((1, 8, 12, 3))).jaxpr
-  assert 2 * module.macs(8, 12) == pytest.approx(counted(jaxpr), rel=1e-6)
-
-
 @pytest.mark.parametrize("positions", ["1d", "none", "sincos2d", "sincos2d_mae"])
 def test_parameters_tell_the_model_but_for_fixed_positions(positions):
   module, params = made(**ALL | dict(positions=positions, layer_scale_init=1e-4))
@@ -205,21 +145,6 @@ def test_position_tables_are_shown():
 def test_so400m_has_the_size_of_its_name():
   shapes = models.create("ViT-So400m/14", num_classes=1, pool="map").parameter_shapes(224)
   assert modules.count(shapes) == pytest.approx(428e6, rel=0.01)
-
-
-@pytest.mark.parametrize(
-  ("options", "message"),
-  [
-    (dict(positions="sincos2d", width=30), "width of ViT-B/4, 30, is not a multiple of 4"),
-    (dict(positions="sincos2d", width=4), "width of ViT-B/4, 4, is not"),
-    (dict(positions="sincos2d", position_place="every_layer"), "are added at the stem alone"),
-    (dict(name="Axial-ViT-B/4", stochastic_depth=0.1), "stochastic_depth=0.1 is drawn for whole"),
-    (dict(name="Axial-ViT-B/4", registers=2), "no place for tokens before the patches"),
-  ],
-)
-def test_what_does_not_go_together(options, message):
-  with pytest.raises(ValueError, match=message):
-    models.create(**SMALL | options)
 
 
 def test_settings_have_their_meaning_in_the_configuration():

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import modules, reference
+from tests import modules
+from tests.models.test_attention import gradients64
 from vit_jax import models
 from vit_jax.models import attention
 
@@ -89,25 +90,10 @@ def test_any_number_of_tokens(queries, keys, biased):
     y, pull = jax.vjp(lambda *a: attention.attend_by_cudnn(*a, keys), *inputs)
     return y, pull(slope)
 
-  expected, gradients = by_numpy(*arrays, bias, slope)
-  actual = both(*arrays, bias)
-  assert_near(actual, (expected, gradients if biased else gradients[:3]))
-
-
-def by_numpy(query, key, value, bias, slope):
-  """Attention in float64, and its gradients for all four inputs at the output's `slope`."""
-  query, key, value, slope = map(np.float64, (query, key, value, slope))
-  query = query / np.sqrt(query.shape[-1])
-  weights = reference.softmax(
-    np.einsum("bqhd,bkhd->bhqk", query, key) + (0 if bias is None else bias)
-  )
-  of_weights = np.einsum("bqhd,bkhd->bhqk", slope, value)
-  of_logits = weights * (of_weights - np.sum(weights * of_weights, axis=-1, keepdims=True))
-  of_query = np.einsum("bhqk,bkhd->bqhd", of_logits, key) / np.sqrt(query.shape[-1])
-  of_key = np.einsum("bhqk,bqhd->bkhd", of_logits, query)
-  of_value = np.einsum("bhqk,bqhd->bkhd", weights, slope)
-  output = np.einsum("bhqk,bkhd->bqhd", weights, value)
-  return output, (of_query, of_key, of_value, of_logits)
+  expected, *gradients, of_bias = gradients64(*arrays, bias, slope)
+  if biased:
+    gradients.append(of_bias)
+  assert_near(both(*arrays, bias), (expected, gradients))
 
 
 def test_numbers_of_tokens_that_are_relied_on():

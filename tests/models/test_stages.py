@@ -1,9 +1,8 @@
-"""The stages of a model, called one by one, equal the whole, and can be changed between."""
+"""The stages of a model, called one by one, equal the whole."""
 
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -21,16 +20,10 @@ MODELS = {
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (2, 32, 16, 3)).astype(np.float32)
 
 
-def start(kind):
-  """The model, and its variables as initialised for the whole model."""
-  model = models.create(**ENCODER | MODELS[kind])
-  return model, {"params": modules.parameters(model, IMAGES, train=False)}
-
-
-def in_turn(model, images, *, train, between=lambda x: x):
-  """All stages of a bound module, with `between` after the patch embedding."""
+def in_turn(model, images, *, train):
+  """All stages of a bound module."""
   grid = model.grid(*images.shape[1:3])
-  x = model.add_positions(between(model.embed(images)), grid, train=train)
+  x = model.add_positions(model.embed(images), grid, train=train)
   x = model.encode(x, grid, train=train)
   y = model.represent(x)
   return model.classify(y), {"patches": model.patches(x), "pre_logits": y}
@@ -38,7 +31,8 @@ def in_turn(model, images, *, train, between=lambda x: x):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_in_one_call_they_are_the_whole_with_its_dropout(kind):
-  model, variables = start(kind)
+  model = models.create(**ENCODER | MODELS[kind])
+  variables = {"params": modules.parameters(model, IMAGES, train=False)}
 
   @functools.partial(jax.jit, static_argnums=0)
   def run(method):
@@ -47,33 +41,3 @@ def test_in_one_call_they_are_the_whole_with_its_dropout(kind):
 
   for a, b in zip(jax.tree.leaves(run(in_turn)), jax.tree.leaves(run(None)), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
-
-
-def test_each_can_be_called_by_its_name():
-  model, variables = start("ViT")
-  call = functools.partial(model.apply, variables)
-  grid = model.grid(32, 16)
-  patches = call(IMAGES, method="embed")
-  tokens = call(patches, grid, train=False, method="add_positions")
-  encoded = call(tokens, grid, train=False, method="encode")
-  y = call(encoded, method="represent")
-  assert (grid, patches.shape, tokens.shape, y.shape) == ((4, 2), (2, 8, 16), (2, 9, 16), (2, 16))
-  logits, features = modules.run(model, variables["params"], IMAGES)
-  np.testing.assert_allclose(call(y, method="classify"), logits, rtol=1e-6, atol=3e-6)
-  np.testing.assert_allclose(model.patches(encoded), features["patches"], rtol=1e-6, atol=3e-6)
-
-
-def test_a_patch_that_is_hidden_after_its_embedding_is_seen_by_nobody():
-  model, variables = start("ViT")
-  hide = lambda x: x.at[:, 2].set(0.5)
-
-  @jax.jit
-  @jax.grad
-  def slopes(images):
-    logits, _ = model.apply(variables, images, train=False, between=hide, method=in_turn)
-    return jnp.sum(jnp.sin(logits))
-
-  # Patch 2 of a grid of 4 x 2 is the first of the second row.
-  of_patches = np.abs(slopes(IMAGES)).reshape(2, 4, 8, 2, 8, 3).max(axis=(2, 4, 5)).reshape(2, 8)
-  assert (of_patches[:, 2] == 0).all()
-  assert (np.delete(of_patches, 2, axis=1) > 0).all()

@@ -152,14 +152,7 @@ def test_cards_with_impossible_values_are_refused(tmp_path, settings, message):
 
 @pytest.mark.parametrize("family", families.FAMILIES)
 def test_parameters_tell_their_model(family):
-  told, module = module_of(families.params(family)), families.module(family)
-  differing = {
-    field.name: (getattr(told, field.name), getattr(module, field.name))
-    for field in dataclasses.fields(module)
-    if field.name not in ("parent", "name")
-    and getattr(told, field.name) != getattr(module, field.name)
-  }
-  assert not differing
+  assert module_of(families.params(family)) == families.module(family)
 
 
 def test_parameters_of_no_model():
@@ -181,12 +174,7 @@ def test_where_no_weights_are(tmp_path, path, message):
   with pytest.raises(ConfigError, match=message):
     weights.load(tmp_path / path)
   assert weights.trained_on(tmp_path / path) == ()
-
-
-def test_an_unknown_suffix_is_not_written(tmp_path):
-  with pytest.raises(
-    ConfigError, match=r"w\.pt is no name .* be written: .*w \(hugg.*w\.npz \(npz"
-  ):
+  with pytest.raises(ConfigError, match=r"w\.pt is no name .* written: .*w \(hugg.*w\.npz \(npz"):
     weights.save(tmp_path / "w.pt", families.params("vit"))
 
 

@@ -1,6 +1,7 @@
 """Damaged and hostile files: each is refused by name, quickly and in little memory."""
 
 import json
+import os
 import pickle
 import struct
 import time
@@ -121,18 +122,6 @@ def npy(header="{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", *fiel
 HEADER = npy.__defaults__[0]
 
 
-def bomb(path):
-  """Half a megabyte that expands to half a gigabyte."""
-  with (
-    zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-    archive.open("a.npy", "w", force_zip64=True) as file,
-  ):
-    header = {"descr": "<f4", "fortran_order": False, "shape": (2**27,)}
-    np.lib.format.write_array_header_1_0(file, header)
-    for _ in range(512):
-      file.write(bytes(2**20))
-
-
 # The entries of a zip; part of the message.
 ZIPS = {
   "huge claim": ([("a.npy", npy(HEADER, "<f4", (2**40,)))], r"claims shape \(1099511627776,\)"),
@@ -146,6 +135,7 @@ ZIPS = {
   "twice": ([("a.npy", npy()), ("a.npy", npy())], "same name"),
   "no array": ([("readme.txt", b"hello")], r"readme\.txt inside is not an array"),
   "many": ([(f"{i}.npy", b"") for i in range(5_001)], "5,001 arrays"),
+  "bomb": ([("a.npy", npy() + bytes(2**24))], "it expands from .* the most is 20 times its size"),
   "nested name": ([("a.npy", npy()), ("a/b.npy", npy())], "a/b lies inside"),
 }
 
@@ -154,85 +144,75 @@ ZIPS = {
 @pytest.mark.parametrize("kind", ZIPS)
 def test_zips(tmp_path, kind):
   entries, message = ZIPS[kind]
-  with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
+  with zipfile.ZipFile(tmp_path / "w.npz", "w", zipfile.ZIP_DEFLATED) as archive:
     for name, data in entries:
       archive.writestr(name, data)
   refused(tmp_path / "w.npz", message)
 
 
-def test_a_zip_that_expands_a_thousand_times(tmp_path):
-  bomb(tmp_path / "w.npz")
-  refused(tmp_path / "w.npz", "it expands from .* the most is 20 times its size")
+def claimed(length, header, data=b""):
+  """Bytes of a .safetensors with a header of any claimed length."""
+  return struct.pack("<Q", length) + header + data
+
+
+def described(*names, data=b"", **fields):
+  """The same, with the description of arrays that have these fields."""
+  header = json.dumps(dict.fromkeys(names, fields)).encode()
+  return claimed(len(header), header, data)
 
 
 TREE = flax.serialization.msgpack_serialize
-ONE, NO_TREE = TREE({"a": GOOD}), "does not hold a tree of arrays"
-# The bytes of a msgpack; part of the message.
-MESSAGES = {
-  "noise": (b"\xff" * 100, ""),
-  "list": (TREE([1, 2]), ""),
-  "empty list": (TREE([]), NO_TREE),
-  "leaf of text": (TREE({"a": "text"}), NO_TREE),
-  "no array": (TREE({}), "0 arrays"),
-  "more bytes": (ONE + b"\0", "content ends after"),
-  "complex number": (TREE({"a": 1j}), "is not an array"),
-  "scalar": (TREE({"a": np.float32(1)}), "is not an array"),
-  "equal names": (b"\x82" + ONE[1:] * 2, "two of its names are the same"),
-  "slash": (TREE({"a/b": GOOD, "a": {"b": GOOD}}), "two arrays have the same name"),
-  "nested": (b"\x81\xa1a" * 10_000 + b"\xc0", ""),
-  "nested lists": (b"\x91" * 100_000, ""),
-}
-
-
-@pytest.mark.parametrize("kind", MESSAGES)
-def test_msgpacks(tmp_path, kind):
-  data, message = MESSAGES[kind]
-  (tmp_path / "w.msgpack").write_bytes(data)
-  refused(tmp_path / "w.msgpack", message)
-
-
-def header(**fields):
-  text = json.dumps({"a": fields}).encode()
-  return struct.pack("<Q", len(text)) + text
-
-
-@pytest.mark.parametrize(
-  ("count", "message"),
-  [(5_001, "holds 5,001 arrays"), (300_000, "its header has 17,700,001 bytes; the most is")],
+ONE, NO_TREE, PICKLE = (
+  TREE({"a": GOOD}),
+  "does not hold a tree of arrays",
+  pickle.dumps({"a": GOOD}),
 )
-def test_many_arrays_of_safetensors(tmp_path, count, message):
-  empty = '"%07d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
-  text = ("{" + ",".join(empty % i for i in range(count)) + "}").encode()
-  (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
-  refused(tmp_path / "w.safetensors", message)
+NOTHING = dict(dtype="F32", shape=[0], data_offsets=[0, 0])
+MANY, FAR_TOO_MANY = ([f"{i:07d}" for i in range(count)] for count in (5_001, 300_000))
+# Whole files; part of the message.
+FILES = [
+  ("msgpack", b"\xff" * 100, ""),
+  ("msgpack", TREE([1, 2]), ""),
+  ("msgpack", TREE([]), NO_TREE),
+  ("msgpack", TREE({"a": "text"}), NO_TREE),
+  ("msgpack", TREE({}), "0 arrays"),
+  ("msgpack", ONE + b"\0", "content ends after"),
+  ("msgpack", TREE({"a": 1j}), "is not an array"),
+  ("msgpack", TREE({"a": np.float32(1)}), "is not an array"),
+  ("msgpack", b"\x82" + ONE[1:] * 2, "two of its names are the same"),
+  ("msgpack", TREE({"a/b": GOOD, "a": {"b": GOOD}}), "two arrays have the same name"),
+  ("msgpack", b"\x81\xa1a" * 10_000 + b"\xc0", ""),  # maps in maps
+  ("msgpack", b"\x91" * 100_000, ""),  # lists in lists
+  *((form, PICKLE, "") for form in ("npz", "msgpack", "safetensors")),
+  ("safetensors", described(*MANY, **NOTHING), "holds 5,001 arrays"),
+  ("safetensors", described(*FAR_TOO_MANY, **NOTHING), r"header has [\d,]+ bytes; the most is"),
+  ("safetensors", claimed(2**40, b"{}"), "header has 1,099,511,627,776 bytes; the most is"),
+  ("safetensors", described("a", **NOTHING | dict(shape=[2**40], data_offsets=[0, 2**42])), ""),
+  (
+    "safetensors",
+    described("a", dtype="I32", shape=[1], data_offsets=[0, 4], data=bytes(4)),
+    "holds I32",
+  ),
+  (
+    "safetensors",
+    described("a", dtype="F8_E5M2", shape=[1], data_offsets=[0, 1], data=b"\0"),
+    "a holds F8_E5M2",
+  ),
+  *(
+    (
+      "safetensors",
+      safetensors.numpy.save({"blocks.0.norm1.weight": GOOD}, {"vit_jax_heads": heads}),
+      "its metadata says .* attention heads",
+    )
+    for heads in ("-1", "x", "9" * 10**5, "10001")
+  ),
+]
 
 
-@pytest.mark.parametrize(
-  ("data", "message"),
-  [
-    (struct.pack("<Q", 2**40) + b"{}", "its header has 1,099,511,627,776 bytes; the most is"),
-    (header(dtype="F32", shape=[2**40], data_offsets=[0, 2**42]), ""),
-    (header(dtype="I32", shape=[1], data_offsets=[0, 4]) + bytes(4), "holds I32"),
-    (header(dtype="F8_E5M2", shape=[1], data_offsets=[0, 1]) + b"\0", "a holds F8_E5M2"),
-  ],
-)
-def test_headers_of_safetensors(tmp_path, data, message):
-  (tmp_path / "w.safetensors").write_bytes(data)
-  refused(tmp_path / "w.safetensors", message)
-
-
-@pytest.mark.parametrize("heads", ["-1", "x", "9" * 10**5, "10001"])
-def test_heads_of_safetensors(tmp_path, heads):
-  path, flat = tmp_path / "w.safetensors", {"blocks.0.norm1.weight": GOOD}
-  safetensors.numpy.save_file(flat, path, metadata={"vit_jax_heads": heads})
-  refused(path, "its metadata says .* attention heads")
-
-
-@pytest.mark.parametrize("form", ["npz", "msgpack", "safetensors"])
-def test_a_pickle(tmp_path, form):
-  path = tmp_path / f"w.{form}"
-  path.write_bytes(pickle.dumps({"a": np.zeros(3)}))
-  refused(path, "")
+@pytest.mark.parametrize(("form", "data", "message"), FILES, ids=range(len(FILES)))
+def test_whole_files(tmp_path, form, data, message):
+  (tmp_path / f"w.{form}").write_bytes(data)
+  refused(tmp_path / f"w.{form}", message)
 
 
 @pytest.mark.parametrize("suffix", ["npz", "msgpack", "safetensors"])
@@ -294,41 +274,47 @@ def test_every_flipped_byte_of_an_npz_is_refused_or_harmless(tmp_path):
     np.testing.assert_array_equal(next(iter(read.values())), params["a"])
 
 
-@pytest.fixture
-def folder(tmp_path):
-  """A Hugging Face folder."""
+def cut(path):
+  path.write_bytes(path.read_bytes()[:-1])
+
+
+def without_header(path):
+  path.write_bytes(b"\xff" * 8 + path.read_bytes()[8:])
+
+
+def zeros(path):
+  path.write_bytes(bytes(path.stat().st_size))
+
+
+def with_another_part(path):
+  arrays = safetensors.numpy.load_file(path)
+  safetensors.numpy.save_file(arrays | {"bert": GOOD}, path)
+
+
+def without_class_token(path):  # transformers would draw a new one
+  arrays = safetensors.numpy.load_file(path)
+  del arrays["vit.embeddings.cls_token"]
+  safetensors.numpy.save_file(arrays, path)
+
+
+@pytest.mark.parametrize(
+  ("file", "damage", "message"),
+  [
+    ("config.json", lambda path: path.write_text("[" * 100_000), "as JSON: it is nested too deep"),
+    ("config.json", lambda path: os.truncate(path, 2**27), "larger than 67,108,864 bytes"),
+    (
+      "model.safetensors",
+      lambda path: path.rename(path.with_name("pytorch_model.bin")),
+      "is pickled, and pickles are never read",
+    ),
+    ("model.safetensors", cut, r"weights \(safetensors\)"),
+    ("model.safetensors", without_header, r"weights \(safetensors\)"),
+    ("model.safetensors", zeros, r"weights \(safetensors\)"),
+    ("model.safetensors", with_another_part, "'bert' is not part of a ViT"),
+    ("model.safetensors", without_class_token, "no place for a model without class token"),
+  ],
+)
+def test_damaged_folders_of_hugging_face(tmp_path, file, damage, message):
   weights.write(tmp_path / "hf", weights.Weights(families.params("vit"), None))
-  return tmp_path / "hf"
-
-
-class TestHuggingFace:
-  """What else a folder can have: its settings, and arrays that are not those of the settings."""
-
-  def test_json_that_is_none_or_too_large(self, folder):
-    (folder / "config.json").write_text("[" * 100_000)
-    refused(folder, ".*as JSON: it is nested too deeply")
-    with (folder / "config.json").open("wb") as file:
-      file.truncate(2**27)
-    refused(folder, ".*larger than 67,108,864 bytes")
-
-  def test_pickles_are_never_looked_at(self, folder):
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    refused(folder, r".*is pickled, and pickles are never read")
-
-  @pytest.mark.parametrize("damage", ["cut", "header", "zeros"])
-  def test_damaged_arrays(self, folder, damage):
-    file = folder / "model.safetensors"
-    whole = file.read_bytes()
-    file.write_bytes(
-      {"cut": whole[:-1], "header": b"\xff" * 8 + whole[8:], "zeros": bytes(len(whole))}[damage]
-    )
-    refused(folder, r".*weights \(safetensors\)")
-
-  def test_arrays_of_another_model(self, folder):
-    flat = safetensors.numpy.load_file(folder / "model.safetensors")
-    bert = flat | {"bert": np.ones(3, np.float32)}
-    safetensors.numpy.save_file(bert, folder / "model.safetensors")
-    refused(folder, ".*'bert' is not part of a ViT")
-    del flat["vit.embeddings.cls_token"]  # transformers would draw a new one
-    safetensors.numpy.save_file(flat, folder / "model.safetensors")
-    refused(folder, ".*no place for a model without class token")
+  damage(tmp_path / "hf" / file)
+  refused(tmp_path / "hf", f".*{message}")

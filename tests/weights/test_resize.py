@@ -1,5 +1,7 @@
 """Compares resized position embeddings with scipy, torch and plain float64 formulas."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -7,81 +9,17 @@ import scipy.ndimage
 from vit_jax.config import POSITION_RESIZING
 from vit_jax.weights.fit import PUBLISHED, resize_axis, resize_table
 
-
-def bilinear(grid, new):
-  """Bilinear interpolation with aligned corners, one place at a time, in float64."""
-  grid = np.float64(grid)
-  result = np.zeros((*new, grid.shape[-1]))
-  for i in range(new[0]):
-    for j in range(new[1]):
-      places = []
-      for index, size, old in ((i, new[0], grid.shape[0]), (j, new[1], grid.shape[1])):
-        place = index * (old - 1) / (size - 1) if size > 1 else 0.0
-        low = min(int(place), old - 1)
-        places.append((low, min(low + 1, old - 1), place - low))
-      (top, bottom, down), (left, right, along) = places
-      upper = (1 - along) * grid[top, left] + along * grid[top, right]
-      lower = (1 - along) * grid[bottom, left] + along * grid[bottom, right]
-      result[i, j] = (1 - down) * upper + down * lower
-  return result
-
-
-@pytest.mark.parametrize("before", [1, 0, 5])
-@pytest.mark.parametrize(
-  ("old", "new"),
-  [
-    ((14, 14), (32, 32)),  # 224 / 16 to 512 / 16
-    ((16, 16), (37, 37)),  # 224 / 14 to 518 / 14
-    ((14, 14), (24, 24)),  # 224 / 16 to 384 / 16
-    ((14, 14), (7, 7)),
-    ((3, 5), (7, 4)),
-    ((1, 1), (3, 2)),
-    ((4, 4), (1, 1)),
-    ((6, 6), (6, 6)),
-  ],
-)
-def test_against_scipy_and_a_plain_formula(old, new, before):
-  rng = np.random.default_rng(0)
-  table = rng.standard_normal((1, before + old[0] * old[1], 8)).astype(np.float32)
-  resized = resize_table(table, old, new, before=before, rule=PUBLISHED)
-  assert resized.dtype == np.float32
-  assert resized.shape == (1, before + new[0] * new[1], 8)
-  np.testing.assert_array_equal(resized[:, :before], table[:, :before])
-  grid = table[0, before:].reshape(*old, 8)
-  got = resized[0, before:].reshape(*new, 8)
-  np.testing.assert_allclose(got, bilinear(grid, new), atol=1e-6, rtol=0)
-  if min(*old, *new) > 1:
-    zoomed = scipy.ndimage.zoom(grid, (new[0] / old[0], new[1] / old[1], 1), order=1)
-    np.testing.assert_allclose(got, zoomed, atol=1e-6, rtol=0)
-
-
-def test_the_corners_stay():
-  table = np.random.default_rng(0).standard_normal((1, 14 * 14, 4)).astype(np.float32)
-  old, new = (
-    table.reshape(14, 14, 4),
-    resize_table(table, (14, 14), (37, 23), before=0, rule=PUBLISHED),
-  )
-  new = new.reshape(37, 23, 4)
-  for i in (0, -1):
-    for j in (0, -1):
-      np.testing.assert_array_equal(new[i, j], old[i, j])
-
-
-def test_one_axis_is_a_column_of_the_table():
-  rows = np.random.default_rng(0).standard_normal((14, 6)).astype(np.float32)
-  as_table = resize_table(rows[None], (14, 1), (32, 1), before=0, rule=PUBLISHED)
-  np.testing.assert_array_equal(resize_axis(rows, 32, PUBLISHED), as_table[0])
-
-
-RULES = POSITION_RESIZING[1:]
 GRIDS = [
+  ((14, 14), (32, 32)),  # 224 / 16 to 512 / 16
+  ((16, 16), (37, 37)),  # 224 / 14 to 518 / 14
   ((37, 37), (16, 16)),  # DINOv2: 518 / 14 to 224 / 14
-  ((14, 14), (24, 24)),
+  ((14, 14), (24, 24)),  # 224 / 16 to 384 / 16
   ((14, 14), (7, 7)),
   ((3, 5), (7, 4)),
   ((1, 1), (3, 2)),
   ((4, 4), (1, 1)),
   ((9, 2), (2, 9)),
+  ((6, 6), (6, 6)),
 ]
 
 
@@ -96,6 +34,9 @@ def keys(x, a):
 def line(values, new, rule):
   """One axis, one place at a time, in float64: (old, D) -> (new, D)."""
   old, result = len(values), []
+  if rule == PUBLISHED:  # with aligned corners
+    places = np.linspace(0, old - 1, new)
+    return np.stack([np.interp(places, range(old), column) for column in values.T], axis=1)
   step = old / (new + 0.1) if rule == "bicubic_offset" else old / new
   for i in range(new):
     place, total, weights = (i + 0.5) * step - 0.5, 0.0, 0.0
@@ -113,20 +54,26 @@ def line(values, new, rule):
   return np.stack(result)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", POSITION_RESIZING)
 @pytest.mark.parametrize(("old", "new"), GRIDS)
-def test_bicubic_rules_against_a_plain_formula_and_torch(old, new, rule):
+def test_every_rule_against_a_plain_formula_scipy_and_torch(old, new, rule):
   rng = np.random.default_rng(0)
   table = rng.standard_normal((1, 5 + old[0] * old[1], 8)).astype(np.float32)
   resized = resize_table(table, old, new, before=5, rule=rule)
   assert resized.dtype == np.float32
+  assert resized.shape == (1, 5 + new[0] * new[1], 8)
   np.testing.assert_array_equal(resized[:, :5], table[:, :5])
+  patches = resize_table(table[:, 5:], old, new, before=0, rule=rule)
+  np.testing.assert_array_equal(patches, resized[:, 5:])
   grid, got = table[0, 5:].reshape(*old, 8), resized[0, 5:].reshape(*new, 8)
-  rows = line(grid, new[0], rule)
-  plain = line(rows.swapaxes(0, 1), new[1], rule).swapaxes(0, 1)
-  np.testing.assert_allclose(got, plain, atol=1e-6, rtol=0)
-  one = resize_axis(grid[:, 0], new[0], rule)
-  np.testing.assert_allclose(one, line(grid[:, 0], new[0], rule), atol=1e-6, rtol=0)
+  near = functools.partial(np.testing.assert_allclose, atol=1e-6, rtol=0)
+  rows = np.stack([line(column, new[0], rule) for column in grid.swapaxes(0, 1)], axis=1)
+  near(got, np.stack([line(row, new[1], rule) for row in rows]))
+  near(resize_axis(grid[:, 0], new[0], rule), line(grid[:, 0], new[0], rule))
+  if rule == PUBLISHED:
+    if min(*old, *new) > 1:
+      near(got, scipy.ndimage.zoom(grid, (new[0] / old[0], new[1] / old[1], 1), order=1))
+    return
   torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
   size = dict(size=new)
   if rule == "bicubic_offset":  # as DINOv2's own code calls it
