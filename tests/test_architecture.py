@@ -260,7 +260,7 @@ def test_every_package_has_its_place_in_the_map():
     assert f"`{name}/`" in text, name
 
 
-# Where whole configs are made, compared and taken apart (docs/decisions/settings-in-groups.md).
+# Where whole configs are made, compared and taken apart (docs/decisions/settings.md).
 OF_CONFIGS = (
   *("config", "recipes", "learning", "evaluation", "training", "main", "launch"),
   *("extras.report", "extras.experiments", "extras.masked_patches"),

@@ -2,7 +2,7 @@
 
 LayerNorm, GELU and the head have gradients written by hand. With JAX's own gradient of LayerNorm,
 XLA on the CPU recomputes the residual chain of unrolled blocks for every use; the closed form
-halves the time of a training step there (docs/decisions/layer-norm.md). The gradient of GELU needs
+halves the time of a training step there (docs/decisions/layers.md). The gradient of GELU needs
 only its input, the largest array of a block; JAX's own keeps several arrays of this size.
 """
 
