@@ -13,7 +13,7 @@ from vit_jax.process import console
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAPER = ROOT / "configs" / "studies" / "paper"
-SIDES = (224, 384)  # pixels
+SIDE = 224  # pixels
 CLASSES = 1000
 
 BEGIN = """# Models
@@ -25,11 +25,13 @@ them. This page is made by `python tools/models.py --output docs/models.md`.
 
 ## Size, cost and accuracy
 
-- **Parameters** include a head for 1,000 classes, at 224 pixels, without representation layer.
+At 224 pixels; `python tools/cost.py --model ViT-B/16 --image-size 384` computes other sizes.
+
+- **Parameters** include a head for 1,000 classes, and no representation layer.
 - **GFLOPs** of one image forward (a multiply-add is two); training takes three times as many.
-- **Tokens** include the class token. With patches of 14 pixels, 384 stands for 378.
-- **From**: the paper's top-1 on ImageNet after pre-training on this dataset and fine-tuning (Tables
-  5 and 6; the longest training on JFT-300M). None was repeated here.
+- **Tokens** include the class token.
+- **The last three columns** are the paper's top-1 on ImageNet after pre-training on this dataset
+  and fine-tuning (Tables 5 and 6; the longest training on JFT-300M). None was repeated here.
 - `b` is half as wide as `B` (Figure 4). `R50x1+ViT-B/16` is a hybrid, `R50x1` a ResNet (BiT) of 50
   layers and width 1. `R+ViT-Ti/16` is a published name; its patches have 32 pixels. `So400m` is
   from Alabdulmohsin et al. (2023).
@@ -50,8 +52,8 @@ def page() -> str:
   """The page as Markdown."""
   from vit_jax import models  # imports JAX
 
-  sizes = ("parameters", *(f"{what} {side}" for what in ("GFLOPs", "tokens") for side in SIDES))
-  accuracies = [f"from {data}" for data in ("ImageNet", "ImageNet-21k", "JFT-300M")]
+  sizes = "parameters", "GFLOPs", "tokens"
+  accuracies = "ImageNet", "ImageNet-21k", "JFT-300M"
   accuracy = published_accuracies()
   rows = [size_row(name, accuracy) for name in models.names()]
   published = [[cell and f"`{cell}`" for cell in row[2:]] for row in published_weights()]
@@ -81,13 +83,13 @@ def size_row(name: str, accuracies: dict[str, list[str]]) -> list[str]:
   module = models.create(name, num_classes=CLASSES)
   if hasattr(module, "scan"):
     module = models.create(name, num_classes=CLASSES, scan=True)  # is traced in a tenth of the time
-  sides = [family.largest_side(module, side, name) for side in SIDES]
-  parameters = sum(vit_costs.by_part(module.parameter_shapes(sides[0])).values())
-  gflops = [f"{2 * module.macs(side, side) / 1e9:,.1f}" for side in sides]
-  tokens = [""] * len(sides)
+  side = family.largest_side(module, SIDE, name)
+  parameters = sum(vit_costs.by_part(module.parameter_shapes(side)).values())
+  gflops = 2 * module.macs(side, side) / 1e9
+  tokens = ""
   if hasattr(module, "depth"):
-    tokens = [f"{tokens_of(module, side):,}" for side in sides]
-  return [name, f"{parameters:,}", *gflops, *tokens, *accuracies.get(name, ["", "", ""])]
+    tokens = f"{tokens_of(module, side):,}"
+  return [name, f"{parameters:,}", f"{gflops:,.1f}", tokens, *accuracies.get(name, ["", "", ""])]
 
 
 def tokens_of(module, side: int) -> int:
