@@ -13,44 +13,38 @@ from vit_jax.process import console
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAPER = ROOT / "configs" / "studies" / "paper"
-SIDES = (224, 384)  # pixels
+SIDE = 224  # pixels
 CLASSES = 1000
 
 BEGIN = """# Models
 
-This page is made by `python tools/models.py --output docs/models.md`; do not edit it here.
-
-`--config.model.name=NAME` selects a model of this table, or a variant of one: any patch size
-(`ViT-B/20`), any width factor of a ResNet (`R101x2`), or larger patches on the map of a hybrid
-(`R50x1+ViT-B/16p2`). `models.names()` lists the names in Python. A name of timm or
-Transformers, such as `vit_base_patch16_224`, [is translated](from-timm.md#names-of-models).
+`--config.model.name=NAME` selects a model of this table, or a variant: any patch size (`ViT-B/20`),
+any width of a ResNet (`R101x2`), larger patches on the map of a hybrid (`R50x1+ViT-B/16p2`), or
+[a name of timm or Transformers](from-timm.md#names-of-models). In Python, `models.names()` lists
+them. This page is made by `python tools/models.py --output docs/models.md`.
 
 ## Size, cost and accuracy
 
-- **Parameters** are counted with a head for 1,000 classes, at 224 pixels, without a
-  representation layer.
-- **GFLOPs**: the forward pass of one image takes this many times 10^9 operations; a multiply-add
-  counts as two. Training takes three times as many.
-- **Tokens** are those of the encoder, with the class token. Patches of 14 pixels do not tile 384
-  pixels, so the columns for 384 have 378 pixels for these models.
-- The last three columns are the paper's top-1 accuracy on ImageNet, in percent, after
-  pre-training on the dataset that is named and fine-tuning on ImageNet (Tables 5 and 6; the
-  longest training on JFT-300M in Table 6). None of these runs was repeated here.
-- `Ti`, `S`, `B`, `L` and `H` are the sizes of the encoder, and `b` is half as wide as `B` (Figure
-  4). The number after the slash is the side of a patch in pixels (`R+ViT-Ti/16` is a published
-  name, of a model whose patches have 32). `R50x1+ViT-B/16` is a hybrid: its patches come from a
-  ResNet. `R50x1` is a ResNet of 50 layers and width factor 1 (BiT).
-  `So400m` is the shape that Alabdulmohsin et al. found in 2023; the paper does not have it.
+At 224 pixels; `python tools/cost.py --model ViT-B/16 --image-size 384` computes other sizes.
+
+- **Parameters** include a head for 1,000 classes, and no representation layer.
+- **GFLOPs** of one image forward (a multiply-add is two); training takes three times as many.
+- **Tokens** include the class token.
+- **The last three columns** are the paper's top-1 on ImageNet after pre-training on this dataset
+  and fine-tuning (Tables 5 and 6; the longest training on JFT-300M). None was repeated here.
+- `b` is half as wide as `B` (Figure 4). `R50x1+ViT-B/16` is a hybrid, `R50x1` a ResNet (BiT) of 50
+  layers and width 1. `R+ViT-Ti/16` is a published name; its patches have 32 pixels. `So400m` is
+  from Alabdulmohsin et al. (2023).
 """
 
 WEIGHTS = """
 ## Published weights
 
-The address of a file of Google is `https://storage.googleapis.com/vit_models/NAME.npz`. On the
-Hugging Face Hub, weights of timm are in the repository `timm/NAME`, and those of Transformers in
-`NAME`. All were pre-trained on ImageNet-21k. The accuracy is the published top-1 on ImageNet, in
-percent, after fine-tuning at 384 pixels. [Move weights in and out](weights.md) says how weights
-are read. No file could be downloaded here: tests load files with the same names and shapes.
+Download Google's from `https://storage.googleapis.com/vit_models/NAME.npz`, timm's from `timm/NAME`
+on the Hugging Face Hub and those of Transformers from `NAME`. Then [fine-tune](fine-tuning.md) or
+[convert](weights.md) them. All were pre-trained on ImageNet-21k. Accuracy is the published top-1 on
+ImageNet, in percent, after fine-tuning at 384 pixels. No file could be downloaded here: tests load
+files with the same names and shapes.
 """
 
 
@@ -58,8 +52,8 @@ def page() -> str:
   """The page as Markdown."""
   from vit_jax import models  # imports JAX
 
-  sizes = ("parameters", *(f"{what} {side}" for what in ("GFLOPs", "tokens") for side in SIDES))
-  accuracies = [f"from {data}" for data in ("ImageNet", "ImageNet-21k", "JFT-300M")]
+  sizes = "parameters", "GFLOPs", "tokens"
+  accuracies = "ImageNet", "ImageNet-21k", "JFT-300M"
   accuracy = published_accuracies()
   rows = [size_row(name, accuracy) for name in models.names()]
   published = [[cell and f"`{cell}`" for cell in row[2:]] for row in published_weights()]
@@ -89,13 +83,13 @@ def size_row(name: str, accuracies: dict[str, list[str]]) -> list[str]:
   module = models.create(name, num_classes=CLASSES)
   if hasattr(module, "scan"):
     module = models.create(name, num_classes=CLASSES, scan=True)  # is traced in a tenth of the time
-  sides = [family.largest_side(module, side, name) for side in SIDES]
-  parameters = sum(vit_costs.by_part(module.parameter_shapes(sides[0])).values())
-  gflops = [f"{2 * module.macs(side, side) / 1e9:,.1f}" for side in sides]
-  tokens = [""] * len(sides)
+  side = family.largest_side(module, SIDE, name)
+  parameters = sum(vit_costs.by_part(module.parameter_shapes(side)).values())
+  gflops = 2 * module.macs(side, side) / 1e9
+  tokens = ""
   if hasattr(module, "depth"):
-    tokens = [f"{tokens_of(module, side):,}" for side in sides]
-  return [name, f"{parameters:,}", *gflops, *tokens, *accuracies.get(name, ["", "", ""])]
+    tokens = f"{tokens_of(module, side):,}"
+  return [name, f"{parameters:,}", f"{gflops:,.1f}", tokens, *accuracies.get(name, ["", "", ""])]
 
 
 def tokens_of(module, side: int) -> int:

@@ -1,7 +1,7 @@
 """Draws images of two classes into the folder it is started in, with the standard library alone.
 
 photos/cat, photos/dog and more_photos hold discs and squares; unsorted and the files a.png
-and b.png are of both.
+and b.png are of both. my.jpg is a PNG: files are read by their content.
 """
 
 import pathlib
@@ -24,6 +24,7 @@ def main():
     write(pathlib.Path("unsorted", f"{i}.png"), picture(name, draw))
   write(pathlib.Path("a.png"), picture("cat", draw))
   write(pathlib.Path("b.png"), picture("dog", draw))
+  write(pathlib.Path("my.jpg"), picture("cat", draw))
 
 
 def picture(name: str, draw: random.Random) -> list[bytes]:
