@@ -1,21 +1,32 @@
 """Installs vit_jax; `make` calls it. Why each package is needed: docs/decisions/dependencies.md."""
 
 import pathlib
+import re
 
 import setuptools
 
-README = pathlib.Path(__file__).with_name("README.md")
+ROOT = pathlib.Path(__file__).parent
+README = ROOT / "README.md"
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "vit_jax" / "__init__.py").read_text())[1]
 
 setuptools.setup(
   name="vit_jax",
-  version="0.2.0.dev0",
+  version=VERSION,
   description="Vision Transformer (arXiv 2010.11929): pre-training and fine-tuning in JAX and Flax",
   long_description=README.read_text(encoding="utf-8"),
   long_description_content_type="text/markdown",
   license="Apache-2.0",
-  package_data={"vit_jax.extras.formats": ["*.csv"], "vit_jax.extras.report": ["*.jinja"]},
+  package_data={
+    "vit_jax": ["py.typed"],
+    "vit_jax.extras.formats": ["*.csv"],
+    "vit_jax.extras.report": ["*.jinja"],
+  },
   python_requires=">=3.11",
-  packages=setuptools.find_packages(include=["vit_jax", "vit_jax.*"]),
+  packages=[
+    *setuptools.find_packages(include=["vit_jax", "vit_jax.*"]),
+    *("vit_jax.configs", "vit_jax.configs.studies"),
+  ],
+  package_dir={"vit_jax.configs": "configs"},
   install_requires=[
     "absl-py>=2.1",
     "array-record>=0.8",

@@ -23,34 +23,17 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [
-    ([DIGITS + ":7"], r"get_config\(\) takes 0 positional"),
-    (
-      [DIGITS, "--workdir=az://bucket/run"],
-      r"az://bucket/run is a URL, and only .* folders of this",
-    ),
+    ([DIGITS, "--workdir=az://bucket/run"], r"az://bucket/run is a URL, .* folders of this"),
     ([DIGITS, "--config.init_from=http://b/w.npz"], r"http://b/w\.npz is a URL"),
     ([DIGITS, "--workdir=gs://"], r"gs: names no bucket; give gs://BUCKET/FOLDER"),
     ([DIGITS, "--mode=test"], r"mode=test.*train\|evaluate"),
-    (
-      [DIGITS, "--config.batch_sise=3"],
-      r"config\.batch_sise is not a setting; nearest: config\.batch_size",
-    ),
-    ([DIGITS, "--config.batch_size=0"], r"config\.batch_size=0 is too small"),
-    ([DIGITS, "--config.data.image_size=17"], r"image_size=17 is not divisible into the patches"),
     ([DIGITS, "--config.model.num_classes=9"], r"num_classes=9, but digits has 10 classes"),
     ([DIGITS, "--config.data.train.split=dev"], r"\"train\" and \"test\", not \"dev\""),
     (
       [DIGITS, "--config.batch_size=1400", "--config.duration.epochs=2"],
       r"warmup is 100 steps, longer than the run of 2 .*batch_size=1400 and 1437 training images",
     ),
-    (
-      ["--config=configs/vit_b16_i1k.py"],
-      r"imagenet2012.*prepare_data\.py build imagenet2012`",
-    ),
-    (
-      ["--config=configs/vit_l16_jft.py", "--config.data.train.source=folder:/none-such"],
-      r"/none-such",
-    ),
+    (["--config=configs/vit_b16_i1k.py"], r"imagenet2012.*prepare_data\.py build imagenet2012`"),
   ],
 )
 def test_wrong_usage(tmp_path, arguments, message):
@@ -62,18 +45,17 @@ def test_wrong_usage(tmp_path, arguments, message):
   assert not (tmp_path / "run").exists()
 
 
-def test_what_depends_on_devices_or_parameters_is_wrong_usage_too(tmp_path):
-  arguments = [DIGITS, "--config.mesh.fsdp=3", "--config.batch_size=64"]
-  result = programs.run(command(tmp_path, *arguments), devices=4)
-  assert result.returncode == 2
-  said = r"vit_jax: config\.mesh: .*fsdp=3 x model=1 does not match the 4 devices.*\n"
-  assert re.fullmatch(said, result.stderr)
-  result = programs.run(command(tmp_path, DIGITS, "--config.batch_size=30"), devices=4)
-  assert result.returncode == 2
-  assert "batch_size=30 cannot be split over 4 devices" in result.stderr
-  result = programs.run(command(tmp_path, DIGITS, "--config.optimizer.decay_rules=()"))
-  assert result.returncode == 2
-  assert "No rule of config.optimizer.decay_rules matches" in result.stderr
+@pytest.mark.parametrize(
+  ("flag", "devices", "message"),
+  [
+    ("--config.batch_size=30", 4, "batch_size=30 cannot be split over 4 devices"),
+    ("--config.optimizer.decay_rules=()", 1, "No rule of config.optimizer.decay_rules matches"),
+  ],
+)
+def test_what_depends_on_devices_or_parameters_is_wrong_usage_too(tmp_path, flag, devices, message):
+  result = programs.run(command(tmp_path, DIGITS, flag), devices=devices)
+  assert result.returncode == 2, result.stderr
+  assert message in programs.message(result)
   assert not (tmp_path / "run").exists()
 
 
@@ -97,20 +79,6 @@ def test_help_is_quick_and_names_the_flags():
   assert "--config" in result.stdout
   assert "--workdir" in result.stdout
   assert "75" in result.stdout
-
-
-def test_the_process_has_no_tensorflow(tmp_path):
-  code = (
-    "import sys\n"
-    "from vit_jax import weights\n"
-    "from vit_jax.evaluation import evaluate\n"
-    "from vit_jax import launch\n"
-    "from vit_jax.data.sources import tfds\n"
-    "assert 'jax' in sys.modules\n"
-    "assert not any(name.split('.')[0] == 'tensorflow' for name in sys.modules)\n"
-  )
-  result = programs.run([programs.MAIN[0], "-c", code])
-  assert result.returncode == 0, result.stderr
 
 
 def test_the_settings_of_a_command_line_are_written_as_a_recipe(tmp_path):

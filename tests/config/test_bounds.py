@@ -11,7 +11,6 @@ import pytest
 from tests import resolved
 from vit_jax import config as c
 from vit_jax.config.fields import MAX_ITEMS, MAX_TEXT
-from vit_jax.data.sources import digits
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
@@ -24,6 +23,7 @@ from vit_jax.training import run as runs
 from vit_jax.training import steps
 
 SECONDS = 20
+SIZES = "patch", "depth", "width", "mlp_dim", "heads"
 PAIR = c.Dataset("digits", "train", subset=200), c.Dataset("digits", "test")
 GOOD = resolved.config(
   duration=c.Duration(steps=10),
@@ -85,9 +85,7 @@ def test_what_is_out_of_bounds_is_refused():
 
 
 @pytest.mark.parametrize("path", NUMERIC, ids=".".join)
-def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
-  loaded = functools.cache(digits._load)
-  monkeypatch.setattr(digits, "_load", loaded)
+def test_the_bounds_are_accepted_or_refused_within_seconds(path):
   part = lambda group, key: group[key] if isinstance(group, dict) else getattr(group, key)
   group = functools.reduce(part, path[:-1], GOOD)
   field = next(field for field in dataclasses.fields(group) if field.name == path[-1])
@@ -107,15 +105,11 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
 @pytest.mark.parametrize(
   ("path", "value", "message"),
   [
-    ("objective.mixup", 1e-300, r"mixup=1e-300 is too small .*; the least is 0\.001, or 0\.$"),
-    ("objective.mixup", 1e300, r"mixup=1e\+300 is too large .*; the most is 1000\.0, or 0\.$"),
-    ("data.threads", 99999999, "threads=99999999 is too large .*; the most is 1024"),
-    ("model.depth", 100000, "depth=100000 is too large .*; the most is 256"),
-    *(
-      (f"model.{key}", 0, f"model\\.{key}=0 leaves nothing of ViT-Ti/16; give at least 1, or auto")
-      for key in ("patch", "depth", "width", "mlp_dim", "heads")
-    ),
-    ("model.name", "ViT-Ti/999999999", "name='ViT-Ti/999999999' is no model"),
+    ("objective.mixup", 1e-300, r"mixup=1e-300 .* least is 0\.001, or 0\.$"),
+    ("objective.mixup", 1e300, r"mixup=1e\+300 .* most is 1000\.0, or 0\.$"),
+    ("data.threads", 99999999, "threads=99999999 .* most is 1024"),
+    ("model.depth", 100000, "depth=100000 .* most is 256"),
+    *((f"model.{key}", 0, f"{key}=0 .* ViT-Ti/16; give at least 1, or auto") for key in SIZES),
     ("model", dict(name="ViT-Ti/9999"), r"image_size=32 is not divisible .*; nearest: none"),
     ("optimizer.decay_rules", ((".*", math.nan),), "a factor in 0 to 10000"),
     ("data.crop_aspect", (1e-9, 1.0), r"0\.01 <= least <= largest <= 100"),

@@ -57,7 +57,9 @@ RECIPES = [*(f"configs/train.py:{argument}" for argument in ARGUMENTS), *PATHS, 
 
 
 def test_no_two_recipes_have_one_folder():
+  pathlib.Path("workdirs").mkdir()
   folders = [default(recipe) for recipe in RECIPES]
+  assert [default_folder(recipe) for recipe in RECIPES] == [(folder, "") for folder in folders]
   assert len({*folders}) == len(RECIPES)
   assert all(folder.parent == default_workdir.FOLDER for folder in folders)
   assert all(folder.name.strip(".") and len(os.fsencode(folder.name)) <= 200 for folder in folders)
@@ -102,9 +104,3 @@ def test_a_run_that_does_not_say_its_recipe_goes_on_in_its_plain_folder(content)
   begin("workdirs/vit_digits")
   pathlib.Path("workdirs/vit_digits/starts.jsonl").write_text(f"{content}\n")
   assert default_folder("configs/vit_digits.py") == (pathlib.Path("workdirs/vit_digits"), "")
-
-
-def test_new_runs_say_nothing():
-  pathlib.Path("workdirs").mkdir()
-  for recipe in RECIPES:
-    assert default_folder(recipe) == (default(recipe), "")

@@ -95,32 +95,21 @@ def test_every_setting_with_a_condition_is_above():
 
 
 @pytest.mark.parametrize(
-  ("words", "message"),
+  ("words", "reason", "given", "default"),
   [
-    (
-      "schedule.drops=0.25",
-      "config.schedule.drops=(0.25,) has no effect with config.schedule.decay='cosine'; give "
-      "--config.schedule.decay=steps, or leave config.schedule.drops at ().",
-    ),
-    (
-      "new_head=true",
-      "config.new_head=True has no effect without config.init_from; give --config.init_from too, "
-      "or leave config.new_head at False.",
-    ),
-    (
-      "optimizer.decay_kind=coupled",
-      "config.optimizer.decay_kind='coupled' has no effect without config.optimizer.weight_decay; "
-      "give --config.optimizer.weight_decay too, or leave config.optimizer.decay_kind at "
-      "'decoupled'.",
-    ),
+    ("schedule.drops=0.25", "with config.schedule.decay='cosine'", "schedule.decay=steps", "()"),
+    ("new_head=true", "without config.init_from", "init_from too", "False"),
     (
       f"model.head_bias=-1 {MASKED}",
-      "config.model.head_bias=-1.0 has no effect with config.objective.kind='masked_patches'; give "
-      "--config.objective.kind=classification, or leave config.model.head_bias at 0.0.",
+      "with config.objective.kind='masked_patches'",
+      "objective.kind=classification",
+      "0.0",
     ),
   ],
 )
-def test_the_message_says_what_to_do(words, message):
+def test_the_message_says_what_to_do(words, reason, given, default):
   with pytest.raises(c.ConfigError) as refused:
     check(words)
-  assert str(refused.value) == message
+  key = words.partition("=")[0]
+  advice = f"no effect {reason}; give --config.{given}, or leave config.{key} at {default}."
+  assert str(refused.value).endswith(advice)

@@ -21,14 +21,10 @@ def test_columns_are_as_wide_as_their_widest_cell():
 
 
 def test_a_cell_is_one_line():
-  assert aligned([["a\nvit_jax: Done"], ["\x1b[2J\u202e"]]).splitlines() == [
-    "a\\nvit_jax: Done",
-    "\\x1b[2J\\u202e",
-  ]
-
-
-def test_what_is_printable_stays():
-  assert printable("Zürich 東京 😀\n\t\x07", "\n\t") == "Zürich 東京 😀\n\t\\x07"
+  rows = [["a\nvit_jax: Done"], ["\x1b[2J\u202e"], ["Zürich 東京 😀"]]
+  shown = ["a\\nvit_jax: Done", "\\x1b[2J\\u202e", "Zürich 東京 😀"]
+  assert aligned(rows).splitlines() == shown
+  assert printable("東京\n\t\x07", "\n\t") == "東京\n\t\\x07"
 
 
 @pytest.mark.parametrize("word", [ODD, "", "plain", "it's", "--x=a b", "\n"])

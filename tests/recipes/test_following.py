@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import graphlib
+import re
 import types
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 
 from tests import resolved
 from vit_jax import models, recipes
-from vit_jax.config import AUTO, Data, Duration, Model, recipe_file
+from vit_jax.config import AUTO, Duration, Model, recipe_file
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.fields import FACTS, Labels, Rule, is_auto
 from vit_jax.config.model import ARCHITECTURE
@@ -213,168 +214,105 @@ def test_settings_that_are_resolved_stay_as_they_are(recipe):
   assert resolve(final, others) == final
 
 
-STEPS = lambda number: Duration(steps=number)
 MANY = Labels("abcd", multi_label=True)
 SCRATCH, WITH_CARD = "train.py:digits", "finetune.py:w.npz,digits"
 STRAIGHT = dict(card=Card(image_size=384))  # images are resized straight to the square
+HUNDRED = "duration.steps=100"
+FOR_DIGITS = f"""
+batch_size=64 duration.epochs=120 log_every.steps=50 evaluate_every.epochs=12
+checkpoint.every.epochs=12 schedule.warmup.epochs=6 schedule.learning_rate=3e-3
+optimizer.ema={round(1 - 1 / (120 * 5000 / 64 / 50), 6)} loss.kind=softmax
+model.name=ViT-Ti/8 model.depth=4 model.num_classes=3 model.compute_dtype=float32
+model.attention=cudnn data.image_size=64 data.crop_area=(0.5,1.0) data.train_resize_ratio=0.0
+data.flip=false data.evaluate_resize=0 data.evaluate_squeeze=false data.resampling=bilinear
+position_resizing=bilinear_aligned mesh.data=8 accumulation=2
+"""
+FOR_FINE_TUNING = """
+batch_size=512 duration.steps=500 log_every.steps=5 evaluate_every.steps=50
+checkpoint.every.steps=50 schedule.warmup.steps=100 schedule.learning_rate=0.01
+optimizer.ema=0.0 model.name=ViT-B/16 data.image_size=384 data.crop_area=(0.5,1.0)
+data.train_resize_ratio=0.0 data.flip=true data.evaluate_resize=438 data.evaluate_squeeze=true
+data.resampling=pillow_bicubic position_resizing=bicubic
+"""
+FOR_MANY = """
+batch_size=256 duration.epochs=60 schedule.learning_rate=1e-3 data.crop_area=(0.3,1.0)
+model.depth=12
+"""
+FOR_4000 = """
+schedule.warmup.steps=200 evaluate_every.steps=400 checkpoint.every.steps=400 log_every.steps=40
+optimizer.ema=0.9875
+"""
+FOR_6 = """
+schedule.warmup.steps=1 evaluate_every.steps=1 checkpoint.every.steps=1 log_every.steps=1
+optimizer.ema=0.0
+"""
+FOR_STRAIGHT = f"""
+data.crop_area=(0.05,1.0) data.train_resize_ratio={448 / 384} data.evaluate_resize=0
+data.evaluate_squeeze=false
+"""
+FOR_100 = "schedule.warmup.steps=20 evaluate_every.steps=10 log_every.steps=1"
 # (recipe, settings that are replaced, facts that are otherwise, what follows)
 FOLLOWS = [
-  (
-    SCRATCH,
-    "",
-    {},
-    {
-      "batch_size": 64,
-      "duration": Duration(epochs=120),
-      "log_every": STEPS(50),
-      "evaluate_every": Duration(epochs=12),
-      "checkpoint.every": Duration(epochs=12),
-      "schedule.warmup": Duration(epochs=6),
-      "schedule.learning_rate": 3e-3,
-      "optimizer.ema": round(1 - 1 / (120 * 5000 / 64 / 50), 6),
-      "model.name": "ViT-Ti/8",
-      "model.depth": 4,
-      "model.num_classes": 3,
-      "model.compute_dtype": "float32",
-      "model.attention": "cudnn",
-      "loss.kind": "softmax",
-      "data.image_size": 64,
-      "data.crop_area": (0.5, 1.0),
-      "data.train_resize_ratio": 0.0,
-      "data.flip": False,
-      "data.evaluate_resize": 0,
-      "data.evaluate_squeeze": False,
-      "data.resampling": "bilinear",
-      "position_resizing": "bilinear_aligned",
-      "mesh.data": 8,
-      "accumulation": 2,
-    },
-  ),
-  (
-    SCRATCH,
-    "",
-    dict(images=200_000),
-    {
-      "batch_size": 256,
-      "duration": Duration(epochs=60),
-      "schedule.learning_rate": 1e-3,
-      "data.crop_area": (0.3, 1.0),
-      "model.depth": 12,
-    },
-  ),
-  (SCRATCH, "", dict(images=100), {"batch_size": 16, "model.positions": "sincos2d"}),
-  (
-    SCRATCH,
-    "",
-    dict(side=300),
-    {"model.name": "ViT-Ti/16", "data.image_size": 224, "data.flip": True},
-  ),
-  (SCRATCH, "", dict(labels=MANY), {"loss.kind": "sigmoid", "model.num_classes": 4}),
-  (SCRATCH, "", dict(device=GPU), {"model.compute_dtype": "bfloat16"}),
-  (SCRATCH, "mesh.fsdp=2", dict(devices=6), {"mesh.data": 3}),
-  (SCRATCH, "", dict(parts=(3, "")), {"accumulation": 3}),
-  (
-    SCRATCH,
-    "duration.steps=4000",
-    {},
-    {
-      "schedule.warmup": STEPS(200),
-      "evaluate_every": STEPS(400),
-      "checkpoint.every": STEPS(400),
-      "log_every": STEPS(40),
-      "optimizer.ema": 0.9875,
-    },
-  ),
-  (
-    SCRATCH,
-    "duration.steps=6",
-    {},
-    {
-      "schedule.warmup": STEPS(1),
-      "evaluate_every": STEPS(1),
-      "checkpoint.every": STEPS(1),
-      "log_every": STEPS(1),
-      "optimizer.ema": 0.0,
-    },
-  ),
-  (SCRATCH, "batch_size=1200", {}, {"optimizer.ema": 0.98, "log_every": STEPS(5)}),
-  (SCRATCH, "optimizer.kind=sgd", {}, {"optimizer.ema": 0.0}),
-  (SCRATCH, "model.name=ViT-S/20", {}, {"model.depth": 12, "data.image_size": 60}),
-  (SCRATCH, "model.patch=9", {}, {"model.depth": 4, "data.image_size": 63}),
-  (SCRATCH, "data.image_size=128", {}, {"model.name": "ViT-Ti/16", "model.patch": 16}),
-  (
-    WITH_CARD,
-    "",
-    {},
-    {
-      "batch_size": 512,
-      "duration": STEPS(500),
-      "log_every": STEPS(5),
-      "evaluate_every": STEPS(50),
-      "checkpoint.every": STEPS(50),
-      "schedule.warmup": STEPS(100),
-      "schedule.learning_rate": 0.01,
-      "optimizer.ema": 0.0,
-      "model.name": "ViT-B/16",
-      "data.image_size": 384,
-      "data.crop_area": (0.5, 1.0),
-      "data.train_resize_ratio": 0.0,
-      "data.flip": True,
-      "data.evaluate_resize": 438,
-      "data.evaluate_squeeze": True,
-      "data.resampling": "pillow_bicubic",
-      "position_resizing": "bicubic",
-    },
-  ),
-  (WITH_CARD, "", dict(images=10**6), {"duration": STEPS(20_000), "schedule.warmup": STEPS(500)}),
-  (WITH_CARD, "duration.epochs=2", dict(images=51_200), {"schedule.warmup": STEPS(40)}),
-  (WITH_CARD, "data.image_size=192", {}, {"data.evaluate_resize": 219}),
-  (WITH_CARD, "data.evaluate_resize=0", {}, {"data.evaluate_squeeze": False}),
-  (
-    WITH_CARD,
-    "",
-    STRAIGHT,
-    {
-      "data.crop_area": (0.05, 1.0),
-      "data.train_resize_ratio": 448 / 384,
-      "data.evaluate_resize": 0,
-      "data.evaluate_squeeze": False,
-    },
-  ),
-  (WITH_CARD, "data.crop_area=(0.3,1)", STRAIGHT, {"data.train_resize_ratio": 0.0}),
-  (WITH_CARD, "data.train_resize=400", STRAIGHT, {"data.train_resize_ratio": 0.0}),
-  (WITH_CARD, "data.train_pad=4", STRAIGHT, {"data.train_resize_ratio": 0.0}),
-  (WITH_CARD, "", dict(card=Card(image_size=0)), {"data.image_size": 224}),
-  (WITH_CARD, "model.name=ViT-S/20", {}, {"model.depth": 12, "data.image_size": 384}),
-  ("hyperrule.py:R50x1,9,small", "new_head=false", {}, {"schedule.warmup": STEPS(25)}),
-  *(
-    (
-      recipe,
-      "duration.steps=100",
-      {},
-      {"schedule.warmup": STEPS(20), "evaluate_every": STEPS(10), "log_every": STEPS(1)},
-    )
-    for recipe in ("finetune.py:ViT-B/16,cifar10", "hyperrule.py:R50x1,cifar10", WITH_CARD)
-  ),
-  ("vtab.py:ViT-B/16,pets", "duration.steps=100", {}, {"schedule.warmup": STEPS(20)}),
-  ("vtab.py:ViT-B/16,pets", "duration.steps=100", {}, {"checkpoint.every": STEPS(20)}),
+  (SCRATCH, "", {}, FOR_DIGITS),
+  (SCRATCH, "", dict(images=200_000), FOR_MANY),
+  (SCRATCH, "", dict(images=100), "batch_size=16 model.positions=sincos2d"),
+  (SCRATCH, "", dict(side=300), "model.name=ViT-Ti/16 data.image_size=224 data.flip=true"),
+  (SCRATCH, "", dict(images=30, side=28), "model.name=ViT-Ti/4 data.image_size=28 batch_size=4"),
+  (SCRATCH, "", dict(side=65), "model.name=ViT-Ti/8 data.image_size=64"),
+  (SCRATCH, "", dict(images=400_000), "batch_size=256"),
+  (SCRATCH, "", dict(images=2_000_000, side=230), "model.name=ViT-S/16 batch_size=1024"),
+  (SCRATCH, "", dict(labels=MANY), "loss.kind=sigmoid model.num_classes=4"),
+  (SCRATCH, "", dict(device=GPU), "model.compute_dtype=bfloat16"),
+  (SCRATCH, "mesh.fsdp=2", dict(devices=6), "mesh.data=3"),
+  (SCRATCH, "", dict(parts=(3, "")), "accumulation=3"),
+  (SCRATCH, "duration.steps=4000", {}, FOR_4000),
+  (SCRATCH, "duration.steps=6", {}, FOR_6),
+  (SCRATCH, "batch_size=1200", {}, "optimizer.ema=0.98 log_every.steps=5"),
+  (SCRATCH, "optimizer.kind=sgd", {}, "optimizer.ema=0.0"),
+  (SCRATCH, "model.name=ViT-S/20", {}, "model.depth=12 data.image_size=60"),
+  (SCRATCH, "model.patch=9", {}, "model.depth=4 data.image_size=63"),
+  (SCRATCH, "data.image_size=128", {}, "model.name=ViT-Ti/16 model.patch=16"),
+  (WITH_CARD, "", {}, FOR_FINE_TUNING),
+  (WITH_CARD, "", dict(images=10**6), "duration.steps=20000 schedule.warmup.steps=500"),
+  (WITH_CARD, "duration.epochs=2", dict(images=51_200), "schedule.warmup.steps=40"),
+  (WITH_CARD, "data.image_size=192", {}, "data.evaluate_resize=219"),
+  (WITH_CARD, "data.evaluate_resize=0", {}, "data.evaluate_squeeze=false"),
+  (WITH_CARD, "", STRAIGHT, FOR_STRAIGHT),
+  (WITH_CARD, "data.crop_area=(0.3,1)", STRAIGHT, "data.train_resize_ratio=0.0"),
+  (WITH_CARD, "data.train_resize=400", STRAIGHT, "data.train_resize_ratio=0.0"),
+  (WITH_CARD, "data.train_pad=4", STRAIGHT, "data.train_resize_ratio=0.0"),
+  (WITH_CARD, "", dict(card=Card(image_size=0)), "data.image_size=224"),
+  (WITH_CARD, "model.name=ViT-S/20", {}, "model.depth=12 data.image_size=384"),
+  (WITH_CARD, HUNDRED, {}, FOR_100),
+  ("finetune.py:ViT-B/16,cifar10", HUNDRED, {}, FOR_100),
+  ("hyperrule.py:R50x1,cifar10", HUNDRED, {}, FOR_100),
+  ("hyperrule.py:R50x1,9,small", "new_head=false", {}, "schedule.warmup.steps=25"),
+  ("vtab.py:ViT-B/16,pets", HUNDRED, {}, "schedule.warmup.steps=20 checkpoint.every.steps=20"),
   # What recipes take from tables of their own.
-  ("resnet_sgd.py:R50x1,jft", "batch_size=256", {}, {"schedule.learning_rate": 0.03}),
-  ("mae_finetune.py:B", "batch_size=512", {}, {"schedule.learning_rate": 1e-3}),
-  ("deit3.py:B", "data.image_size=96", {}, {"data.evaluate_resize": 96}),
-  ("augreg.py", "data.image_size=112", {}, {"data.evaluate_resize": 128}),
-  ("hyperrule.py:R50x1,cifar10", "data.image_size=64", {}, {"data.train_resize": 80}),
+  ("resnet_sgd.py:R50x1,jft", "batch_size=256", {}, "schedule.learning_rate=0.03"),
+  ("mae_finetune.py:B", "batch_size=512", {}, "schedule.learning_rate=1e-3"),
+  ("deit3.py:B", "data.image_size=96", {}, "data.evaluate_resize=96"),
+  ("augreg.py", "data.image_size=112", {}, "data.evaluate_resize=128"),
+  ("hyperrule.py:R50x1,cifar10", "data.image_size=64", {}, "data.train_resize=80"),
 ]
 
 
-@pytest.mark.parametrize(("recipe", "words", "changes", "values"), FOLLOWS)
-def test_what_is_derived_follows(recipe, words, changes, values):
-  config = found(recipe, *words.split(), **changes)
-  assert {key: value_of(config, key) for key in values} == values
+def keys_of(given):
+  """The settings that are given; a length by its name without the unit."""
+  names = (word.partition("=")[0] for word in given.split())
+  return [re.sub(r"\.(steps|epochs)$", "", name) for name in names]
+
+
+@pytest.mark.parametrize(("recipe", "words", "changes", "expected"), FOLLOWS)
+def test_what_is_derived_follows(recipe, words, changes, expected):
+  """As if the command line gave it, with the other settings that it gives."""
+  config, given = found(recipe, *words.split(), **changes), asked(recipe, *expected.split())
+  for key in keys_of(expected):
+    assert value_of(config, key) == value_of(given, key), key
 
 
 def test_every_rule_is_above():
-  assert {key for *_, values in FOLLOWS for key in values} >= {
+  assert {key for *_, expected in FOLLOWS for key in keys_of(expected)} >= {
     key for key in RULES if key.removeprefix("model.") not in ARCHITECTURE
   }
 
@@ -439,16 +377,6 @@ def test_what_the_command_line_gives_is_never_changed(recipe, key):
     assert dict(resolve(asks, known()).origins).get(key, "") in ("", recipe_file.GIVEN)
 
 
-def test_the_command_line_has_the_last_word():
-  config = found("train.py:digits", "duration.steps=4000", "schedule.warmup.steps=7")
-  assert config.schedule.warmup == Duration(steps=7)
-  config = recipe_file.replaced(
-    Config(data=Data(image_size=224, evaluate_resize=256)),
-    {"data.image_size": "112", "data.evaluate_resize": "120"},
-  )
-  assert config.data.evaluate_resize == 120
-
-
 def test_auto_leaves_a_setting_of_a_recipe_to_its_rule():
   words = "schedule.warmup=auto", "evaluate_every=auto", "schedule.learning_rate=auto"
   config = found("vit_b16_jft.py", "duration.steps=2000", *words)
@@ -457,14 +385,11 @@ def test_auto_leaves_a_setting_of_a_recipe_to_its_rule():
   assert config.schedule.learning_rate == 3e-3
 
 
-def test_other_data_and_other_weights_are_followed_by_all_that_they_decide():
+def test_other_data_is_followed_by_all_that_it_decides():
   config = resolved.with_data(asked(SCRATCH, "data.train.subset=100"))
   assert (config.batch_size, config.model.positions) == (16, "sincos2d")
   config = resolved.with_data(asked(SCRATCH, "data.train.source=synthetic:8", "data.train.split="))
   assert config.model.num_classes == 8
-  other = found(WITH_CARD, "init_from=v.npz")
-  assert (other.model.name, other.data.image_size) == ("ViT-S/32", 256)
-  assert (other.data.evaluate_resize, other.data.resampling) == (0, "torchvision_bicubic")
 
 
 def test_rules_that_read_one_another_in_a_circle_are_refused():
@@ -511,6 +436,13 @@ def test_a_recipe_that_is_written_resolves_to_the_same(recipe, key, tmp_path):
   again = resolve(recipes.load(str(path)), known())
   same = lambda config: dataclasses.replace(config, origins=(), derived=())
   assert same(again) == same(config)
+
+
+@pytest.mark.parametrize("recipe", BASES)
+def test_a_recipe_that_is_written_leaves_to_rules_what_was_left_to_them(recipe, tmp_path):
+  path = tmp_path / "mine.py"
+  path.write_text(as_recipe(asked(recipe), {}, "Mine."))
+  assert recipes.load(str(path)) == dataclasses.replace(asked(recipe), origins=())
 
 
 def test_a_recipe_that_is_written_leaves_to_other_devices_what_follows_from_them(tmp_path):

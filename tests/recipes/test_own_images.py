@@ -1,6 +1,5 @@
 """A user's own images: what is chosen from them, and that it trains, fine-tunes and evaluates."""
 
-import dataclasses
 import json
 import re
 
@@ -9,19 +8,16 @@ import numpy as np
 import pytest
 
 from tests import programs, resolved
-from tests.data.tfds_fixture import write_single_label_tfds
+from tests.data import tfds_fixture
 from tests.recipes.paper import load
 from vit_jax import launch, recipes
-from vit_jax.config import AUTO, ConfigError, Data, scales
-from vit_jax.config.as_recipe import as_recipe
-from vit_jax.data import sample, sources
+from vit_jax.config import ConfigError, scales
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import evaluations
 from vit_jax.process.console import StopRequest
 from vit_jax.recipes import loading, own_images
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
-SMALL = ("--config.model.depth=1",)
 
 
 def draw(folder, *, classes="ab", images=20, side=12):
@@ -42,22 +38,20 @@ def run(recipe, folder, *words, mode="train"):
 
 
 @pytest.mark.usefixtures("one_device")
-def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
-  photos, workdir = draw(tmp_path / "photos"), tmp_path / "run"
-  assert run(f"configs/train.py:{photos}", workdir, *SHORT, *SMALL)
+def test_one_line_fine_tunes_and_evaluates(tiny_run, tmp_path, capsys):
+  """Training and its table are in tests/test_walk.py."""
+  photos, tuned = draw(tmp_path / "photos"), tmp_path / "tuned"
+  assert run(f"configs/finetune.py:{tiny_run},{photos}", tuned, *SHORT)
   printed = capsys.readouterr().out
-  assert "model.name              ViT-Ti/4" in printed
-  assert "duration                3 steps" in printed
-  assert re.search(r"model\.positions +sincos2d +36 training images", printed)
-  assert printed.count("the command line") == 3  # the length, the warm-up and the depth
+  assert re.search(r"duration +3 steps", printed)
+  assert re.search(rf"data\.image_size +16 +{tiny_run}", printed)
+  assert printed.count("the command line") == 2  # the length and the warm-up
   assert "held_out: top-1" in printed
-  assert run(f"configs/finetune.py:{workdir},{photos}", tmp_path / "tuned", *SHORT)
-  assert re.search(rf"data\.image_size +16 +{workdir}", capsys.readouterr().out)
   others = draw(tmp_path / "others", classes="ba")
-  run(f"configs/evaluate.py:{workdir},{others}", tmp_path / "scores", mode="evaluate")
+  run(f"configs/evaluate.py:{tuned},{others}", tmp_path / "scores", mode="evaluate")
   assert json.loads((tmp_path / "scores/evaluation.json").read_text())["own/top1"] <= 1
   with pytest.raises(ConfigError, match=r"36 images .* in common"):
-    run(f"configs/evaluate.py:{workdir},{photos}", tmp_path / "more", mode="evaluate")
+    run(f"configs/evaluate.py:{tuned},{photos}", tmp_path / "more", mode="evaluate")
 
 
 def test_folders_called_train_and_test_are_parts(tmp_path):
@@ -129,9 +123,12 @@ def test_small_models_have_the_shapes_of_small_recipes():
 
 def test_a_tenth_of_a_dataset_of_tfds_is_none_of_each_class(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  name = write_single_label_tfds(tmp_path, num_examples=40, num_classes=2, seed=0)
-  monkeypatch.setattr(sources, "named_parts", lambda spec: {"train": (spec, "train")})
-  config = own_images.train(f"tfds:{name}")
+  kinds = tfds_fixture.tfds.features
+  features = {"image": kinds.Image(encoding_format="jpeg"), "label": kinds.ClassLabel(names="ab")}
+  rng = np.random.default_rng(0)
+  examples = [{"image": tfds_fixture.jpeg_of(rng), "label": i % 2} for i in range(40)]
+  tfds_fixture.write(tmp_path, "mine", features, {"train": examples})
+  config = own_images.train("tfds:mine")
   assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
 
 
@@ -151,46 +148,6 @@ def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):
   assert (scored.source, scored.label_key) == (f"csv:{table}", "site")
   with pytest.raises(ConfigError, match=r"label_key='spcies': there is no such column.*name them"):
     recipes.load(f"configs/finetune.py:w.npz,{table},label_key=spcies")
-
-
-def test_the_model_may_have_the_name_of_another_library(tmp_path):
-  config = recipes.load(f"configs/train.py:{draw(tmp_path, images=6)},vit_small_patch16_224")
-  assert (config.model.name, config.model.depth) == ("ViT-S/16", AUTO)
-  config = resolved.with_data(config)
-  model = config.model
-  assert (model.name, model.depth, model.activation) == ("ViT-S/16", 12, "gelu")
-  assert model.positions == "1d"
-  assert config.data.image_size == 224
-  told = dict(config.origins)
-  assert told["model.name"] == "the architecture of vit_small_patch16_224, without its weights"
-  assert told["model.activation"] == told["data.image_size"] == "vit_small_patch16_224"
-
-
-@pytest.mark.parametrize(
-  ("images", "side", "model", "size", "batch"),
-  [
-    (30, 28, "ViT-Ti/4", 28, 4),
-    (9000, 65, "ViT-Ti/8", 64, 64),
-    (9000, 700, "ViT-Ti/16", 224, 64),
-    (400_000, 250, "ViT-Ti/16", 224, 256),
-    (2_000_000, 230, "ViT-S/16", 224, 1024),
-  ],
-)
-def test_the_model_suits_the_images(images, side, model, size, batch):
-  config = resolved.without_data(own_images.train("digits"), images=images, side=side)
-  assert (config.model.name, config.data.image_size) == (model, size)
-  assert config.batch_size == batch
-  named = resolved.without_data(own_images.train("digits", "ViT-H/14"), images=images, side=side)
-  assert named.model.name == "ViT-H/14"
-  assert named.data.image_size == size // 14 * 14
-
-
-def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
-  folder = draw(tmp_path, images=3)
-  for path in folder.glob("*/*.png"):
-    path.write_bytes(path.read_bytes()[:20])
-  source = sources.open_source(f"folder:{folder}")
-  assert sample.median_side(source, max_pixels=Data().max_pixels) == 224
 
 
 @pytest.mark.parametrize(
@@ -214,11 +171,3 @@ def test_what_is_not_there_is_named(tmp_path, recipe, message):
   draw(tmp_path, images=2)
   with pytest.raises(ConfigError, match=message):
     resolved.with_data(recipes.load(f"configs/{recipe.format(tmp_path, tmp_path)}"))
-
-
-@pytest.mark.parametrize("recipe", ["vit_b16_jft", "masked_fashion", "resnet_sgd", "vtab", "train"])
-def test_a_written_recipe_is_the_same(tmp_path, recipe):
-  config = recipes.load(f"configs/{recipe}.py")
-  path = tmp_path / "mine.py"
-  path.write_text(as_recipe(config, {}, "Mine."))
-  assert recipes.load(str(path)) == dataclasses.replace(config, origins=())

@@ -24,6 +24,7 @@ from vit_jax.weights.card import Card
 
 DATASETS = {"JFT-300M": "jft", "ImageNet-21k": "i21k", "ImageNet": "i1k"}
 EXAMPLES = {"JFT-300M": 303_000_000, "ImageNet-21k": 12_400_000, "ImageNet": 1_281_167}
+RESNETS = ("resnet", "resnet_sgd")
 SHAPES = ("depth", "width", "mlp", "patch", "all")  # and base, the default
 
 
@@ -122,7 +123,8 @@ def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
   + [("finetune", f"{model},{task}") for model in ("ViT-H/14", "R50x1") for task in TASKS]
   + [("finetune", "imagenet"), ("finetune", "ViT-B/16,pets,inception"), ("vtab", "ViT-B/16,dmlab")]
   + [("hyperrule", "R50x1,9,small"), ("fashion_halves", "second,ViT-64/7")]
-  + [("deit3", "B,finetune"), ("train", "digits,ViT-S/8")],
+  + [*{(row["recipe"], row["argument"]): None for row in table("from_scratch.csv")}]
+  + [("train", "digits,ViT-S/8")],
 )
 def test_no_setting_of_a_recipe_is_refused(name, argument):
   config = load(name, argument)
@@ -136,7 +138,8 @@ def test_no_setting_of_a_recipe_is_refused(name, argument):
 @pytest.mark.parametrize(
   ("name", "argument"),
   [(path.stem, "") for path in sorted(CONFIGS.glob("*.py")) if path.stem != "evaluate"]
-  + [("vit_shape_jft", shape) for shape in SHAPES],
+  + [("vit_shape_jft", shape) for shape in SHAPES]
+  + [("deit3", "B,finetune"), ("augreg", "ViT-S/16,medium2,regularised")],
 )
 def test_shapes_of_a_whole_step(name, argument):
   labels = Labels("0123456789")  # counted where the recipe does not say how many
@@ -229,57 +232,58 @@ def test_no_recipe_scores_what_it_trains_on(name, argument):
   assert datasets.shared_images(*wrong).images == 100
 
 
-@pytest.mark.parametrize(
-  ("name", "argument", "message"),
-  [
-    ("vtap", "", r"no recipe .*/vtap\.py; nearest: .*/vtab\.py, "),
-    ("none/vtab", "", r"no recipe .*/none/vtab\.py; nearest: configs/.*\.py, "),
-    ("vit_digits", "3", r"vit_digits\.py:3 cannot be run: .*takes 0 positional arguments"),
-    ("vit_l16_jft", "8", "'8' is none of 7, 14"),
-    ("vit_shape_jft", "heads", "'heads' is none of base, depth, width, mlp, patch, all"),
-    ("evaluate", "imagnet", "'imagnet' is none of imagenet, real"),
-    ("evaluate", "a,ViT-X", "ViT-X"),
-    ("finetune", "ViT-B/16", r"'ViT-B/16' is not \[MODEL,\]TASK"),
-    (
-      "finetune",
-      "ViT-B/16,birds",
-      r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers",
-    ),
-    ("finetune", "ViT-B/16,pets,test", r"'test' is none of development, inception, real"),
-    ("finetune", "ViT-B/16,pets,inception,inception", r"words inception, inception hold one twice"),
-    ("finetune", "ViT-B/16,pets,real", r"ReaL has new labels for the validation split of imagenet"),
-    ("finetune", "ViT-B/16,imagenet,real,development", r"leave real out for .* development"),
-    ("finetune", "ViT-X/16,pets", r"model cannot be used: .*ViT-X/16"),
-    ("hyperrule", "R50x1", r"'R50x1' is neither MODEL,TASK.* nor MODEL,EXAMPLES,SIZE"),
-    ("hyperrule", "R50x1,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
-    ("hyperrule", "R50x1,0,small", r"EXAMPLES '0' is not a number of training images"),
-    ("hyperrule", "R50x1,1e5,small", r"EXAMPLES '1e5'"),
-    ("hyperrule", "R50x1,pets,test", r"'test' is none of development, real"),
-    ("hyperrule", "R50x1,9,tiny", r"'tiny' is none of small, large"),
-    ("resnet", "R50x1", "'R50x1' is not MODEL,DATASET"),
-    ("resnet", "R50x1,cifar", "'cifar' is none of .*imagenet"),
-    ("resnet", "ViT-B/16,imagenet", "'ViT-B/16' is no ResNet; give one such as R50x1"),
-    ("resnet", "R51x1,imagenet", "model cannot be used: .*R51x1"),
-    ("resnet_sgd", "R50x1", "'R50x1' is not MODEL,DATASET"),
-    ("resnet_sgd", "R50x1,cifar", "'cifar' is none of .*imagenet"),
-    ("resnet_sgd", "ViT-B/16,imagenet", "'ViT-B/16' is no ResNet; give one such as R50x1"),
-    ("resnet_sgd", "R51x1,imagenet", "model cannot be used: .*R51x1"),
-    ("vtab", "ViT-B/16", "is not MODEL,TASK"),
-    ("vtab", "ViT-B/16,birds", "'birds' is none of caltech101"),
-    ("vtab", "ViT-B/16,dtd,test", "'test' is none of all, development, smoke"),
-    ("vtab", "ViT-Q/16,dtd", "model cannot be used"),
-    ("jft_subsets", "ViT-B/32", "'ViT-B/32' is not MODEL,SUBSET"),
-    ("jft_subsets", "ViT-B/32,9", "'9' is none of 9M, 30M, 90M, all"),
-    ("jft_subsets", "ViT-H/14,9M", "'ViT-H/14' is none of ViT-b/32"),
-    ("masked_vit_b16_jft", "2m", "'2m' is none of 1m, 100k"),
-    ("masked_vit_b16_jft", "1m,colour", "'colour' is none of mean_color, down4, pixels"),
-    ("masked_vit_b16_jft", "1m,pixels,0.3", r"'0.3' is none of 0.5, 0.15"),
-    ("masked_vit_b16_jft", "1m,pixels,0.5,9", r"is not LENGTH\[,TARGET\[,RATE\]\]"),
-    ("fashion_halves", "first", r"The recipe's argument"),
-    ("fashion_halves", "third,ViT-64/7", r"The recipe's argument"),
-    ("fashion_halves", "first,ViT-B/16", r"The recipe's argument"),
-  ],
-)
+TASK_NAMES = r"imagenet, cifar100, cifar10, pets, flowers"
+# (recipe, argument, what the message names)
+WRONG = [
+  ("vtap", "", r"no recipe .*/vtap\.py; nearest: .*/vtab\.py, "),
+  ("none/vtab", "", r"no recipe .*/none/vtab\.py; nearest: configs/.*\.py, "),
+  ("vit_digits", "3", r"vit_digits\.py:3 cannot be run: .*takes 0 positional arguments"),
+  ("vit_l16_jft", "8", "'8' is none of 7, 14"),
+  ("vit_shape_jft", "heads", "'heads' is none of base, depth, width, mlp, patch, all"),
+  ("evaluate", "imagnet", "'imagnet' is none of imagenet, real"),
+  ("evaluate", "a,ViT-X", "ViT-X"),
+  ("finetune", "ViT-B/16", r"'ViT-B/16' is not \[MODEL,\]TASK"),
+  ("finetune", "ViT-B/16,birds", f"'birds' is none of {TASK_NAMES}"),
+  ("finetune", "ViT-B/16,pets,test", r"'test' is none of development, inception, real"),
+  ("finetune", "ViT-B/16,pets,inception,inception", r"inception, inception hold one twice"),
+  ("finetune", "ViT-B/16,pets,real", r"ReaL has new labels for the validation split of imagenet"),
+  ("finetune", "ViT-B/16,imagenet,real,development", r"leave real out for .* development"),
+  ("finetune", "ViT-X/16,pets", r"model cannot be used: .*ViT-X/16"),
+  ("hyperrule", "R50x1", r"'R50x1' is neither MODEL,TASK.* nor MODEL,EXAMPLES,SIZE"),
+  ("hyperrule", "R50x1,birds", f"'birds' is none of {TASK_NAMES}"),
+  ("hyperrule", "R50x1,0,small", r"EXAMPLES '0' is not a number of training images"),
+  ("hyperrule", "R50x1,1e5,small", r"EXAMPLES '1e5'"),
+  ("hyperrule", "R50x1,pets,test", r"'test' is none of development, real"),
+  ("hyperrule", "R50x1,9,tiny", r"'tiny' is none of small, large"),
+  *((name, "R50x1", "'R50x1' is not MODEL,DATASET") for name in RESNETS),
+  *((name, "R50x1,cifar", "'cifar' is none of .*imagenet") for name in RESNETS),
+  *((name, "ViT-B/16,imagenet", "'ViT-B/16' is no ResNet; .* R50x1") for name in RESNETS),
+  *((name, "R51x1,imagenet", "model cannot be used: .*R51x1") for name in RESNETS),
+  ("vtab", "ViT-B/16", "is not MODEL,TASK"),
+  ("vtab", "ViT-B/16,birds", "'birds' is none of caltech101"),
+  ("vtab", "ViT-B/16,dtd,test", "'test' is none of all, development, smoke"),
+  ("vtab", "ViT-Q/16,dtd", "model cannot be used"),
+  ("jft_subsets", "ViT-B/32", "'ViT-B/32' is not MODEL,SUBSET"),
+  ("jft_subsets", "ViT-B/32,9", "'9' is none of 9M, 30M, 90M, all"),
+  ("jft_subsets", "ViT-H/14,9M", "'ViT-H/14' is none of ViT-b/32"),
+  ("masked_vit_b16_jft", "2m", "'2m' is none of 1m, 100k"),
+  ("masked_vit_b16_jft", "1m,colour", "'colour' is none of mean_color, down4, pixels"),
+  ("masked_vit_b16_jft", "1m,pixels,0.3", r"'0.3' is none of 0.5, 0.15"),
+  ("masked_vit_b16_jft", "1m,pixels,0.5,9", r"is not LENGTH\[,TARGET\[,RATE\]\]"),
+  *(("fashion_halves", words, "argument") for words in ("first", "third,ViT-64/7")),
+  ("fashion_halves", "first,ViT-B/16", r"The recipe's argument"),
+  ("simple_vit_s16_i1k", "100", "'100' is none of 90, 150, 300"),
+  ("augreg", "ViT-S/16", r"'ViT-S/16' is not MODEL,LEVEL\[,regularised\]"),
+  ("augreg", "ViT-S/16,heavy", "'heavy' is none of none, light1"),
+  ("augreg", "ViT-S/16,none,dropout", "'dropout' is none of regularised"),
+  ("deit3", "Ti", "'Ti' is none of S, B, L, H"),
+  ("deit3", "S,finetune", "'S' is none of B, L, H"),
+  ("deit3", "B,384", "'384' is none of finetune"),
+  ("mae_finetune", "S", "'S' is none of B, L, H"),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "message"), WRONG)
 def test_what_is_no_recipe(name, argument, message):
   with pytest.raises(c.ConfigError, match=message):
     load(name, argument)

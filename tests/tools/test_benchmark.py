@@ -18,28 +18,19 @@ def test_what_could_not_be_measured_says_why():
   assert benchmark.table(rows).splitlines()[1].split() == ["a", "8", "no", "torch"]
 
 
-def test_the_batch_is_the_largest_that_fits(monkeypatch):
-  def run(_, function, case, batch):
-    if batch > 64:
-      return {"error": "XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory"}
-    return {"images_per_second": 7.0, "flops": 1}
-
-  monkeypatch.setattr(accelerator, "in_process", run)
-  found = accelerator._largest(None, accelerator.cases()[0], largest=1024)
-  assert found == {"batch": 64, "images_per_second": 7.0, "flops": 1}
+def measured_with(monkeypatch, answer):
+  """The first case with the largest batch that fits; `answer` takes the place of a measurement."""
+  monkeypatch.setattr(accelerator, "in_process", lambda _, function, case, batch: answer(batch))
+  return accelerator._largest(None, accelerator.cases()[0], largest=1024)
 
 
-def test_another_error_ends_the_case_at_once(monkeypatch):
-  tried = []
-
-  def run(_, function, case, batch):
-    tried.append(batch)
-    return {"error": "ImportError: no timm"}
-
-  monkeypatch.setattr(accelerator, "in_process", run)
-  found = accelerator._largest(None, accelerator.cases()[0], largest=1024)
-  assert found == {"batch": 1024, "error": "ImportError: no timm"}
-  assert tried == [1024]
+def test_the_batch_is_the_largest_that_fits_and_another_error_ends_the_case(monkeypatch):
+  too_large = {"error": "XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory"}
+  measured = {"images_per_second": 7.0, "flops": 1}
+  found = measured_with(monkeypatch, lambda batch: too_large if batch > 128 else measured)
+  assert found == measured | {"batch": 128}
+  failed = {"error": "ImportError: no timm"}
+  assert measured_with(monkeypatch, lambda _: failed) == failed | {"batch": 1024}
 
 
 def test_figures_are_of_the_device_and_beside_torch_on_the_same_model(monkeypatch):
@@ -83,11 +74,6 @@ def test_a_case_is_a_training_step_of_the_model_it_names(monkeypatch):
   assert losses[1] != losses[0]
 
 
-def test_the_rate_of_a_device_is_that_of_a_product(monkeypatch):
-  monkeypatch.setattr(timing, "median_seconds", lambda product, **_: [product(), 0.25][1])
-  assert accelerator._device() == dict(platform="cpu", flops_per_second=2 * 512**3 / 0.25)
-
-
 def test_a_step_is_compared_with_torch_and_with_the_matmul_of_its_round(monkeypatch):
   """Steps of 1, 2 and 4 s on a machine of 1 TFLOP/s that is half as fast in the last two rounds."""
   speeds = iter([1.0, 0.5, 0.5])
@@ -111,20 +97,13 @@ def test_a_step_is_compared_with_torch_and_with_the_matmul_of_its_round(monkeypa
     step.measure()
 
 
-def test_the_matmul_and_the_flops_of_an_image(monkeypatch):
-  monkeypatch.setattr(step, "MATMUL", 8)
+def test_rates_are_those_of_a_product(monkeypatch):
   monkeypatch.setattr(timing, "median_seconds", lambda product, **_: [product(), 0.25][1])
+  assert accelerator._device() == dict(platform="cpu", flops_per_second=2 * 512**3 / 0.25)
+  monkeypatch.setattr(step, "MATMUL", 8)
   found = step.matmul_rate()
   assert found["flops_per_second"] == 2 * 8**3 / 0.25
   assert found["flops"] == pytest.approx(27.6e9, rel=0.01)  # 4.6 GMACs forward
-
-
-def fail():
-  raise ValueError("two\nlines")
-
-
-def end():
-  raise SystemExit(3)
 
 
 def test_a_thread_that_ends_while_cpu_time_is_read_has_no_children():
@@ -147,22 +126,32 @@ def test_a_thread_that_ends_while_cpu_time_is_read_has_no_children():
   assert times == sorted(times)
 
 
-def test_a_process_that_fails_is_an_answer():
+@pytest.mark.parametrize(
+  ("code", "error"),
+  [("raise ValueError('two\\nlines')", "ValueError: two"), ("exit(3)", "its process ended")],
+)
+def test_a_process_that_fails_is_an_answer(code, error):
   context = multiprocessing.get_context("spawn")
-  assert processes.in_process(context, fail) == {"error": "ValueError: two"}
-  assert processes.in_process(context, end) == {"error": "its process ended"}
+  assert processes.in_process(context, exec, code) == {"error": error}
+
+
+@pytest.fixture
+def no_data_yet(monkeypatch, tmp_path):
+  """No data set and no index is there; the variables that a benchmark sets are taken back."""
+  for name in ("TFDS_DATA_DIR", "STORAGE_EMULATOR_HOST"):
+    monkeypatch.setenv(name, "")
+  monkeypatch.setattr(webdataset, "INDICES", tmp_path)
 
 
 OTHERS = formats.FORMATS.keys() - {"hf:"}
 
 
+@pytest.mark.usefixtures("no_data_yet")
 @pytest.mark.parametrize("names", [OTHERS, {"folder:", "hf:"}], ids=["others", "hf"])
-def test_every_format_is_measured(monkeypatch, tmp_path, names):
+def test_every_format_is_measured(monkeypatch, names):
   if "hf:" in names:
     pytest.importorskip("datasets", reason="datasets is not installed (extra `hf`)")
   assert {"folder:", "csv:", "wds:", "tfds:"} < OTHERS
-  monkeypatch.setenv("TFDS_DATA_DIR", "")  # restored at the end
-  monkeypatch.setattr(webdataset, "INDICES", tmp_path)
   some = {name: make for name, make in formats.FORMATS.items() if name in names}
   monkeypatch.setattr(formats, "FORMATS", some)
   rows = formats.measure(rounds=1, seconds=0.01, batch_size=2, files=12)
@@ -172,13 +161,10 @@ def test_every_format_is_measured(monkeypatch, tmp_path, names):
   assert "CPU us/image" in benchmark.table(rows)
 
 
-def test_buckets_are_measured_beside_the_disk(monkeypatch, tmp_path):
-  for name in ("TFDS_DATA_DIR", "STORAGE_EMULATOR_HOST"):
-    monkeypatch.setenv(name, "")  # restored at the end
-  monkeypatch.setattr(webdataset, "INDICES", tmp_path)
-  rows = {
-    row["name"]: row for row in bucket.measure(rounds=1, seconds=0.01, batch_size=2, count=12)
-  }
+@pytest.mark.usefixtures("no_data_yet")
+def test_buckets_are_measured_beside_the_disk():
+  measured = bucket.measure(rounds=1, seconds=0.01, batch_size=2, count=12)
+  rows = {row["name"]: row for row in measured}
   places = ("disk", "0 ms", "10 ms", "50 ms")
   assert rows.keys() == {f"{name}, {place}" for name in bucket.NAMES for place in places}
   assert all(rows[f"{name}, disk"]["ratio"] == 1 for name in bucket.NAMES)

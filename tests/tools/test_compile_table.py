@@ -12,10 +12,9 @@ from compiled import compiled_on_gpus, compiled_recipes, gpu_targets
 from compiled.platform import known
 from compiled.table import ROOT
 from tests.pages.blocks import blocks, split
+from tests.recipes.paper import table
 from vit_jax import recipes
 from vit_jax.extras.experiments import step_program
-
-PAPER = pathlib.Path(__file__).parents[1] / "paper"
 
 
 def loaded():
@@ -23,8 +22,7 @@ def loaded():
 
 
 def test_every_model_of_table_3_and_of_table_6_is_in_it():
-  rows = csv.DictReader((PAPER / "table6_scaling.csv").read_text().splitlines())
-  large = {row["model"] for row in rows}
+  large = {row["model"] for row in table("table6_scaling.csv")}
   pretraining = [config for config in loaded() if config.batch_size == 4096]
   assert large <= {config.model.name for config in pretraining}
   assert {config.model.num_classes for config in pretraining} == {18_291, 21_843, 1000}

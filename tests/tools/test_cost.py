@@ -2,17 +2,15 @@
 
 import csv
 import json
-import pathlib
 
 import pytest
 
-from tests import programs, resolved
+from tests import resolved
+from tests.recipes.paper import CONFIGS, table
 from tools import cost as tool
 from vit_jax import config as c
 from vit_jax.recipes import cost
 
-TABLE6 = pathlib.Path(__file__).parents[1] / "paper" / "table6_scaling.csv"
-CONFIGS = programs.ROOT / "configs"
 TYPES = dict(
   model=str,
   epochs=float,
@@ -42,7 +40,7 @@ def table6():
 
 
 def test_the_papers_figures_are_table_6():
-  rows = csv.DictReader(TABLE6.read_text().splitlines())
+  rows = table("table6_scaling.csv")
   assert [((row["model"], int(row["epochs"])), int(row["exaFLOPs"])) for row in rows] == list(
     cost.PAPER.items()
   )
@@ -78,12 +76,9 @@ def test_a_row_by_hand():
   )
 
 
-def test_json_has_every_key_in_its_type(table6):
+def test_json_has_every_key_in_its_type_and_csv_the_same_values(table6):
   for row in json.loads(tool.as_json(table6)):
     assert {key: type(value) for key, value in row.items()} == TYPES
-
-
-def test_csv_has_the_values_of_json(table6):
   rows = table6 + rows_of(f"--config={CONFIGS / 'vit_digits.py'}")
   read = [
     {key: TYPES[key](value) if value else None for key, value in row.items()}
@@ -111,24 +106,22 @@ def test_the_papers_figure_is_for_the_papers_run_only(option, size):
   (row,) = rows_of("--model=ViT-B/16", option)
   assert (row["paper_exaflops"], row["ratio"]) == (None, None)
   assert (row["params"] > 100_455_027) == (size > 224)
-
-
-def test_epochs_choose_the_row_of_table_6():
   (row,) = rows_of("--model=ViT-L/16", "--epochs=14")
   assert row["paper_exaflops"] == 1567
 
 
-def test_examples_are_those_of_the_recipes_dataset_or_given():
-  recipe = f"--config={CONFIGS / 'vit_b16_i1k.py'}"
-  (row,) = rows_of(recipe)
+@pytest.mark.parametrize(
+  ("flags", "images"),
+  [
+    ([], 1_281_167),
+    (["--num-classes=18291"], 1_281_167),  # another head, the same images
+    (["--examples=1000"], 1000),
+  ],
+)
+def test_examples_are_those_of_the_recipes_dataset_or_given(flags, images):
+  (row,) = rows_of(f"--config={CONFIGS / 'vit_b16_i1k.py'}", *flags)
   assert (row["model"], row["epochs"]) == ("ViT-B/16", 300)
-  assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * 1_281_167 / 1e9)
-  (row,) = rows_of(recipe, "--num-classes=18291")  # another head, the same images
-  assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * 1_281_167 / 1e9)
-  (row,) = rows_of(f"--config={CONFIGS / 'vit_digits.py'}")
-  assert row.items() >= MISSING.items()
-  (row,) = rows_of(recipe, "--examples=1000")
-  assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * 1000 / 1e9)
+  assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * images / 1e9)
 
 
 def test_a_recipe_of_another_shape_is_not_called_by_the_name_alone():
@@ -138,16 +131,10 @@ def test_a_recipe_of_another_shape_is_not_called_by_the_name_alone():
   assert row["exaflops"] > 0
 
 
-@pytest.mark.parametrize(
-  ("duration", "images"),
-  [
-    (c.Duration(steps=10), 640),
-    (c.Duration(examples=999), 999),
-    (c.Duration(epochs=2), 200),
-  ],
-)
-def test_images_of_a_training(duration, images):
-  assert cost.training_images(resolved.config(batch_size=64, duration=duration), 100) == images
+def test_images_of_a_training():
+  units = dict(steps=10), dict(examples=999), dict(epochs=2)
+  configs = [resolved.config(batch_size=64, duration=c.Duration(**unit)) for unit in units]
+  assert [cost.training_images(config, 100) for config in configs] == [640, 999, 200]
 
 
 @pytest.mark.parametrize(

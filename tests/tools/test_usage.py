@@ -16,8 +16,11 @@ from vit_jax import weights
 from vit_jax.config import ConfigError, RunError, Stopped, tool_flags
 from vit_jax.config.tool_flags import ending, folder
 from vit_jax.process import machine
-from vit_jax.storage import files
 
+PREDICT = "--source {}/w.npz --images {}/i.png"
+PETS = "--model ViT-B/16 --task pets"
+PAIR = "--development a.py --final b.py"
+DIGITS = "--config configs/vit_digits.py --config.data"
 TOOLS = sorted(path.stem for path in (programs.ROOT / "tools").glob("*.py"))
 
 
@@ -38,7 +41,7 @@ def data(tmp_path, monkeypatch):
 def run(tool, arguments, monkeypatch, capfd):
   """Status and stderr of a tool that is run in this process."""
   monkeypatch.setattr(sys, "argv", [tool, *arguments])
-  monkeypatch.setattr(machine, "ask_for_huge_pages", lambda: None)  # would start pytest again
+  monkeypatch.setenv("GLIBC_TUNABLES", "")  # or the tool would start pytest again
   with pytest.raises(SystemExit) as left:
     runpy.run_path(str(programs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
   return left.value.code, capfd.readouterr().err
@@ -63,13 +66,8 @@ def run(tool, arguments, monkeypatch, capfd):
     ("report", "{}/run --output {}/d.npz", 2, "d.npz is a folder"),
     ("report", "{}/run --output /dev/null/r.html", 2, "cannot be made"),
     ("predict", "--source {}/w.npz --images {}/none", 2, "none"),
-    (
-      "predict",
-      "--source {}/w.npz --images {}/i.png --output /dev/null/o.csv",
-      2,
-      "cannot be made",
-    ),
-    ("predict", "--source {}/w.npz --images {}/i.png --image-size -4", 2, "'-4' is not a whole"),
+    ("predict", f"{PREDICT} --output /dev/null/o.csv", 2, "cannot be made"),
+    ("predict", f"{PREDICT} --image-size -4", 2, "'-4' is not a whole"),
     ("dedup", "--train folder:{}/none --test digits --output {}/o", 2, "none"),
     ("dedup", "--train digits train --test digits test --output /dev/null/o", 2, "cannot be made"),
     ("dedup", "--train digits a b --test digits --output {}/o", 2, "more than a source and a spl"),
@@ -80,39 +78,24 @@ def run(tool, arguments, monkeypatch, capfd):
     ("prepare_data", "convert {}/none", 2, "holds no dataset_info.json"),
     ("prepare_data", "build nonsense", 2, "has no dataset 'nonsense'"),
     ("visualize", "mistakes --source {} --output {}/o --split test", 2, "go with --images"),
-    (
-      "sweep",
-      "--model ViT-B/16 --task pets --source a.npz --config.init_from=b.npz",
-      2,
-      "is what --source sets; leave out one",
-    ),
+    ("sweep", f"{PETS} --source a.npz --config.init_from=b.npz", 2, "is what --source sets"),
     ("cost", "--modle R50x1", 2, "'--modle' is not a flag; nearest: --model,"),
     ("architecture", "--output /dev/null/x.svg", 2, "cannot be made"),
     ("models", "--output /dev/null/x.md", 2, "cannot be made"),
     ("settings", "", 2, "The following arguments are required: --output"),
     ("settings", "--output /dev/null/x.md", 2, "cannot be made"),
-    ("cache", "--config configs/vit_digits.py --config.seed=1", 2, "config.data.cache is empty"),
-    (
-      "cache",
-      "--config configs/vit_digits.py --config.data.cache=x --config.data.cache_side=4",
-      2,
-      "cache_side=4 is smaller",
-    ),
-    ("cache", "--config configs/vit_digits.py --config.data.cache=/dev/null", 2, "cannot be made"),
+    ("cache", f"{DIGITS}.threads=1", 2, "config.data.cache is empty"),
+    ("cache", f"{DIGITS}.cache=x --config.data.cache_side=4", 2, "cache_side=4 is smaller"),
+    ("cache", f"{DIGITS}.cache=/dev/null", 2, "cannot be made"),
     ("compile_check", "--config configs/none.py", 2, "no recipe configs/none.py"),
     ("vtab", "--source http://b/w.npz", 2, "http://b/w.npz is a URL"),
     ("cost", "--image-size 99999999999", 2, "image_size=99999999999"),
     ("compile_table", "--topologies v9", 2, "v9 is none of"),
     ("benchmark", "nonsense", 2, "invalid choice"),
-    ("sweep", "--model ViT-B/16 --task pets --final a.py", 2, "Give either --model and --task"),
-    ("sweep", "--development a.py --final b.py", 2, "--learning-rates is missing"),
-    ("sweep", "--development a.py --final b.py --real", 2, "--real goes with --model and"),
-    (
-      "sweep",
-      "--development a.py --final b.py --learning-rates 1 --hyperrule",
-      2,
-      "--hyperrule goes with",
-    ),
+    ("sweep", f"{PETS} --final a.py", 2, "Give either --model and --task"),
+    ("sweep", PAIR, 2, "--learning-rates is missing"),
+    ("sweep", f"{PAIR} --real", 2, "--real goes with --model and"),
+    ("sweep", f"{PAIR} --learning-rates 1 --hyperrule", 2, "--hyperrule goes with"),
     ("study", "--study=configs/studies/head.py --workdir=", 2, "--workdir: the path is empty"),
     ("sweep", "--model x --task pets --config.seed", 2, "'--config.seed' is not a flag"),
     ("visualize", "filters --source {}/w.npz --output /dev/null/o", 2, "cannot be made"),
@@ -186,7 +169,7 @@ def test_the_flags_of_a_command_on_a_page_are_accepted(tool, arguments, monkeypa
   monkeypatch.setattr(
     sys, "argv", [tool, *shlex.split(arguments.removesuffix(" ..."), comments=True)]
   )
-  monkeypatch.setattr(machine, "ask_for_huge_pages", lambda: None)
+  monkeypatch.setenv("GLIBC_TUNABLES", "")  # or the tool would start pytest again
   with pytest.raises(Parsed):
     runpy.run_path(str(programs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
 
@@ -218,14 +201,8 @@ def test_how_a_tool_ends(error, status, said, capsys):
   assert capsys.readouterr().err == said + "\n"
 
 
-def refused(path):
-  raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-
-def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_to(tmp_path):
   assert folder(tmp_path / "a" / "b", "--x").is_dir()
-  monkeypatch.setattr(files, "check_writable", refused)
-  with pytest.raises(ConfigError, match=r"--x: the folder .* cannot be written to"):
-    folder(tmp_path, "--x")
-  with pytest.raises(ConfigError, match="cannot be made"):
-    folder("a\0b", "--x")
+  for path, reason in (("/proc/self", "cannot be written to"), ("a\0b", "cannot be made")):
+    with pytest.raises(ConfigError, match=rf"--x: the folder .* {reason}"):
+      folder(path, "--x")

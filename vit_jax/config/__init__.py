@@ -33,7 +33,7 @@ from vit_jax.config.run import (
   Mesh,
   Profile,
 )
-from vit_jax.config.suggestions import missing_recipe, similar
+from vit_jax.config.suggestions import similar
 from vit_jax.process.errors import ConfigError, RunError, Stopped, StorageError
 
 __all__ = [
@@ -68,7 +68,6 @@ __all__ = [
   "View",
   "Weighted",
   "from_dict",
-  "missing_recipe",
   "similar",
   "to_config_dict",
   "to_dict",

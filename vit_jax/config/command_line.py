@@ -12,7 +12,11 @@ from vit_jax.process import console
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.paths import path_of
 
-_RECIPE = flags.DEFINE_string("config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG.")
+_RECIPE = flags.DEFINE_string(
+  "config",
+  None,
+  "The recipe: NAME or NAME:ARG of this project, or a path, such as configs/NAME.py:ARG.",
+)
 
 _HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 from vit_jax.config.command_line import value_of
+from vit_jax.config.recipe_file import path_of_recipe
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import files, workdir
 from vit_jax.storage.workdir import CHECKPOINTS, STARTS
@@ -73,6 +74,8 @@ def readable(recipe: str) -> str:
 def _identity(recipe: str) -> tuple[str, str]:
   """The file of a recipe, as seen from the current folder, and its argument."""
   path, _, argument = recipe.partition(":")
+  if path_of_recipe(path) != path:
+    path = f"configs/{path}.py"
   return os.path.relpath(path or "."), argument
 
 

@@ -6,6 +6,8 @@ import dataclasses
 import functools
 import inspect
 import os
+import pathlib
+import re
 import runpy
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +26,32 @@ from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import listed, one_line, shown
 from vit_jax.storage import files
 
+_PACKAGE = pathlib.Path(__file__).parents[1]
+# The recipes of an installed package, or of a clone.
+INSTALLED = _PACKAGE / "configs"
+if not INSTALLED.is_dir():
+  INSTALLED = _PACKAGE.parent / "configs"
+_NAME = re.compile(r"\w+")
+
+
+def path_of_recipe(name: str, folder: str = "") -> str:
+  """The file of a recipe: `name` itself, or NAME.py in configs/ if it is a NAME alone.
+
+  Args:
+    name: a path, or the name of a recipe of this project.
+    folder: below configs/.
+
+  Returns:
+    A path in configs/ of the current folder, or else of the installed package.
+  """
+  if not _NAME.fullmatch(name) or os.path.exists(name):
+    return name
+  here = pathlib.Path("configs", folder, f"{name}.py")
+  installed = INSTALLED / folder / here.name
+  if here.exists() or not installed.exists():
+    return str(here)
+  return str(installed)
+
 
 def run(path: str) -> dict[str, Any]:
   """The names that a file defines.
@@ -37,7 +65,7 @@ def run(path: str) -> dict[str, Any]:
 
 
 def load(recipe: str, texts: Mapping[str, str] | None = None) -> Config:
-  """The config of a recipe, given as configs/NAME.py or configs/NAME.py:ARG.
+  """The config of a recipe, given as NAME, configs/NAME.py, NAME:ARG or configs/NAME.py:ARG.
 
   Args:
     recipe: its path and argument.
@@ -46,9 +74,10 @@ def load(recipe: str, texts: Mapping[str, str] | None = None) -> Config:
   Raises:
     ConfigError: there is no such recipe, it fails with this argument, or a setting is wrong.
   """
-  path, _, argument = recipe.partition(":")
+  name, _, argument = recipe.partition(":")
+  path = path_of_recipe(name)
   if not os.path.exists(path):
-    raise ConfigError(missing_recipe(path))
+    raise ConfigError(missing_recipe(name, INSTALLED))
   replace = functools.partial(replaced, texts=texts or {})
   return replace(from_dict(settings_of(path, argument, replace).to_dict()))
 

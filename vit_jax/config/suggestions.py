@@ -101,16 +101,18 @@ def alike(word: str, names, cutoff: float, part=str) -> list[str]:
   return [name for like in close for name in names if part(name).lower() == like]
 
 
-def missing_recipe(path: str) -> str:
-  """One sentence about a missing recipe; suggests recipes from its folder and from configs/."""
+def missing_recipe(path: str, installed: pathlib.Path) -> str:
+  """One sentence about a missing recipe; suggests others.
+
+  Args:
+    path: as it was given.
+    installed: the folder of this project's recipes.
+  """
   folders = pathlib.Path(path).parent, pathlib.Path("configs")
   others = {str(other) for folder in folders for other in folder.glob("*.py")}
-  if others:
-    return f"There is no recipe {path}; nearest: {similar(path, others)}."
-  return (
-    f"There is no recipe {path}, nor any other in its folder or in configs; run from the project's "
-    "root, or give the recipe's whole path."
-  )
+  others |= {other.stem for other in installed.glob("*.py")}
+  nearest = f"; nearest: {similar(path, others)}" if others else ""
+  return f"There is no recipe {path}{nearest}."
 
 
 def _dotted(values: Mapping[str, Any], path: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 
 import pytest
 
@@ -30,13 +31,15 @@ def test_the_largest_batch_is_found_and_twice_that_was_refused(most, first):
 
 
 class Device:
-  """Takes the place of a device on which `most` images fit, at 100 images/s."""
+  """Takes the place of a device on which `most` images fit, at 100 images/s, for some trials."""
 
-  def __init__(self, folder, most, error="", name="a device"):
-    self.calls, self.most, self.error = [], most, error
+  def __init__(self, folder, most=20, error="", name="a device", trials=math.inf):
+    self.calls, self.most, self.error, self.left = [], most, error, trials
     self.survey = Survey(folder, name, 8, self._run)
 
   def _run(self, case, batch):
+    if len(self.calls) == self.left:
+      raise KeyboardInterrupt
     self.calls.append((case.what, batch))
     if batch > self.most:
       return {"error": self.error} if self.error else dict(fits=False, seconds=None)
@@ -45,32 +48,24 @@ class Device:
 
 def test_a_survey_goes_on_where_it_was_stopped(tmp_path):
   """Stopped after each trial in turn, all trials are made once."""
-  whole = Device(tmp_path / "whole", most=20)
+  whole = Device(tmp_path / "whole")
   assert whole.survey.do(CASES) == []
   assert whole.calls == [(what, n) for what in ("inference", "training") for n in (8, 16, 32)]
   path, parts = tmp_path / "parts", []
   for _ in whole.calls:
-    part = Device(path, most=20)
-    stopping = part.survey.run
-
-    def once(case, batch, part=part, stopping=stopping):
-      if part.calls:
-        raise KeyboardInterrupt
-      return stopping(case, batch)
-
-    object.__setattr__(part.survey, "run", once)
+    part = Device(path, trials=1)
     with contextlib.suppress(KeyboardInterrupt):
       part.survey.do(CASES)
     parts += part.calls
   assert parts == whole.calls
   assert part.survey.trials() == whole.survey.trials()
-  again = Device(path, most=20)
+  again = Device(path)
   assert again.survey.do(CASES) == []
   assert again.calls == []
 
 
 def test_results_are_those_of_the_trials(tmp_path):
-  device = Device(tmp_path, most=20)
+  device = Device(tmp_path)
   device.survey.do(CASES[:1])
   results.write(tmp_path, device.survey.trials(), "Measured on a device.", "a command")
   (line,) = results.lines(device.survey.trials())
@@ -86,7 +81,7 @@ def test_results_are_those_of_the_trials(tmp_path):
 
 def test_what_was_not_measured_is_not_reported(tmp_path):
   """A trial that fails for another reason than memory says nothing about memory."""
-  device = Device(tmp_path, most=20, error="RuntimeError: the cable")
+  device = Device(tmp_path, error="RuntimeError: the cable")
   (first, second) = device.survey.do(CASES)
   assert first == "ViT-B/16, 224 px, inference, 32 images failed: RuntimeError: the cable."
   assert "training" in second
@@ -102,14 +97,14 @@ def test_what_was_not_measured_is_not_reported(tmp_path):
 
 
 def test_figures_of_two_devices_are_not_mixed(tmp_path):
-  Device(tmp_path, most=20).survey.do(CASES[:1])
+  Device(tmp_path).survey.do(CASES[:1])
   with pytest.raises(ConfigError, match="has results of a device, and these would be of another"):
-    Device(tmp_path, most=20, name="another").survey.do(CASES)
+    Device(tmp_path, name="another").survey.do(CASES)
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_the_first_trial(tmp_path):
   (tmp_path / "file").touch()
-  device = Device(tmp_path / "file", most=20)
+  device = Device(tmp_path / "file")
   with pytest.raises(RunError, match="cannot be written to"):
     device.survey.do(CASES)
   assert device.calls == []
@@ -145,3 +140,15 @@ def test_the_tool_prints_what_was_measured_and_says_what_failed(tmp_path, monkey
   said = output.err.splitlines()[-1]
   assert said.startswith("speed: ViT-Ti/16, 32 px, training, 1 images failed: RuntimeError: the")
   assert "Measured on 1 x cpu, 2 GiB." in (tmp_path / "results.md").read_text()
+
+
+def test_the_command_on_the_page_is_for_all_that_was_tried():
+  tried = [("ViT-B/32", "224"), ("R50x1", "128"), ("ViT-B/32", "128")]
+  trials = [dict(model=model, image_size=side) for model, side in tried]
+  words = tool.flags().parse_args(["--model", "R50x1", "--topology=v3:2x2"])
+  found = tool.flags().parse_args(tool.asked(words, trials))
+  assert (found.model, found.image_size) == (["ViT-B/32", "R50x1"], [128, 224])
+  assert (found.topology, found.workdir) == ("v3:2x2", None)
+  here = tool.flags().parse_args(["--memory=2", "--workdir=w"])
+  first, *_, last = tool.asked(here, trials)
+  assert (first, last) == ("--memory=2", "--workdir=w")

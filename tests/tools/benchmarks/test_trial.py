@@ -78,14 +78,14 @@ def test_the_compiler_of_tpus_estimates_what_fits_and_refuses_the_rest(monkeypat
 
 
 def test_a_refusal_of_the_compiler_is_a_lack_of_memory_and_nothing_else_is(monkeypatch):
-  case, said = small.Small("inference", "ViT-Ti/16", 32), []
+  def estimated(said):
+    def program(*_):
+      raise jax.errors.JaxRuntimeError(said)
 
-  def program(*_):
-    raise jax.errors.JaxRuntimeError(said[-1])
+    monkeypatch.setattr(compilation, "program", program)
+    return trial.estimated(small.Small("inference", "ViT-Ti/16", 32), 64, jax.devices())
 
-  monkeypatch.setattr(compilation, "program", program)
-  said.append("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20G of 16G hbm.")
-  assert trial.estimated(case, 64, jax.devices()) == dict(fits=False, seconds=None)
-  said.append("INTERNAL: the compiler failed")
+  too_large = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20G of 16G hbm."
+  assert estimated(too_large) == dict(fits=False, seconds=None)
   with pytest.raises(jax.errors.JaxRuntimeError, match="the compiler failed"):
-    trial.estimated(case, 64, jax.devices())
+    estimated("INTERNAL: the compiler failed")

@@ -36,23 +36,6 @@ def flops_of(name):
   return collections.Counter({part.category: part.flops for part in breakdown(text(name), V3)})
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_categories_add_up_to_the_whole_step(name):
-  assert sum(part.cycles for part in parts(name).values()) == program_text.cycles(text(name))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_category_takes_less_than_its_bound(name):
-  for part in parts(name).values():
-    assert 0 <= part.bound_seconds <= part.cycles / V3.clock_hz
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_little_is_left_over(name):
-  other = parts(name).get("other")
-  assert not other or other.cycles < 0.005 * program_text.cycles(text(name))
-
-
 @pytest.mark.parametrize(
   ("name", "without"),
   [
@@ -62,8 +45,13 @@ def test_little_is_left_over(name):
     ("resnet", {"accumulation", "dropout", "attention, forward", "attention, backward"}),
   ],
 )
-def test_a_step_has_the_categories_of_its_model(name, without):
-  assert set(CATEGORIES) - {"other", "moving average"} - set(parts(name)) == without
+def test_the_categories_of_a_step_add_up_to_it_and_little_is_left_over(name, without):
+  found, whole = parts(name), program_text.cycles(text(name))
+  assert set(CATEGORIES) - {"other", "moving average"} - set(found) == without
+  assert sum(part.cycles for part in found.values()) == whole
+  for part in found.values():
+    assert 0 <= part.bound_seconds <= part.cycles / V3.clock_hz
+  assert "other" not in found or found["other"].cycles < 0.005 * whole
 
 
 @pytest.mark.parametrize("name", NAMES)

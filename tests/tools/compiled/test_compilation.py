@@ -12,6 +12,7 @@ import pytest
 
 from compiled import compilation, platform, platforms, program_text, tpus
 from tests import programs, resolved
+from tests.tools.compiled.made import GIB, PROGRAM
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.config.resolve import resolve
@@ -24,65 +25,40 @@ from vit_jax.training.facts import of_devices
 from vit_jax.training.run import OpenedData
 
 
-@pytest.mark.parametrize(
-  ("message", "size"),
-  [
-    (
-      "Ran out of memory on HBM, the total memory required for HLO temporaries (131.25G) exceeds "
-      "available HBM (15.48G).",
-      int(131.25 * 2**30),
-    ),
-    ("HLO temporaries (512.00M) exceeds available HBM", 2**29),
-    ("another complaint", None),
-  ],
-)
-def test_what_a_refusal_says(message, size):
-  assert tpus.refused_bytes(message) == size
+def test_what_a_refusal_says():
+  said = "total memory required for HLO temporaries ({}) exceeds available HBM (15.48G)."
+  assert tpus.refused_bytes(said.format("131.25G")) == int(131.25 * 2**30)
+  assert tpus.refused_bytes(said.format("512.00M")) == 2**29
+  assert tpus.refused_bytes("another complaint") is None
 
 
-@pytest.mark.parametrize(
-  ("cost", "seconds"),
-  [({"optimal_seconds": 0.025}, 0.025), ({"optimal_seconds": -38996.3}, None), ({}, None)],
-)
-def test_an_estimate_below_zero_is_none(cost, seconds):
-  assert compilation.optimal_seconds(cost) == seconds
-
-
-def test_an_unknown_device():
-  with pytest.raises(c.RunError, match="'TPU v99' is not known"):
-    platform.known("TPU v99")
+def test_an_estimate_below_zero_is_none():
+  assert compilation.optimal_seconds({"optimal_seconds": 0.025}) == 0.025
+  for cost in ({"optimal_seconds": -38996.3}, {}):
+    assert compilation.optimal_seconds(cost) is None
 
 
 # Multiply-adds in a cycle of one device's matrix units: their number times rows times columns.
-@pytest.mark.parametrize(
-  ("kind", "multiplied"),
-  [
-    ("TPU v2", 1 * 128**2),
-    ("TPU v3", 2 * 128**2),
-    ("TPU v4", 2 * 4 * 128**2),
-    ("TPU v5 lite", 4 * 128**2),
-    ("TPU v5", 2 * 4 * 128**2),
-    ("TPU v6 lite", 4 * 256**2),
-  ],
-)
+MULTIPLIED = {
+  "TPU v2": 1 * 128**2,
+  "TPU v3": 2 * 128**2,
+  "TPU v4": 2 * 4 * 128**2,
+  "TPU v5 lite": 4 * 128**2,
+  "TPU v5": 2 * 4 * 128**2,
+  "TPU v6 lite": 4 * 256**2,
+}
+
+
+@pytest.mark.parametrize(("kind", "multiplied"), MULTIPLIED.items())
 def test_clocks_agree_with_the_peak_rates(kind, multiplied):
+  with pytest.raises(c.RunError, match="'TPU v99' is not known"):
+    platform.known("TPU v99")
   clock = platform.known(kind).clock_hz
   assert 2 * multiplied * clock == pytest.approx(platform.known(kind).peak_flops, rel=0.03)
 
 
-REFUSED = compilation.Program(
-  devices=32,
-  groups=32,
-  device_kind="TPU v3",
-  usable_bytes=16 * 2**30,
-  argument_bytes=4 * 2**30,
-  temporary_bytes=60 * 2**30,
-  peak_bytes=64 * 2**30,
-  fits=False,
-  flops=None,
-  step_seconds=None,
-  optimal_seconds=None,
-  collectives={},
+REFUSED = dataclasses.replace(
+  PROGRAM, devices=32, groups=32, argument_bytes=4 * GIB, temporary_bytes=60 * GIB, fits=False
 )
 
 
@@ -91,7 +67,7 @@ def configured(**fields):
   return dataclasses.replace(resolved.config(**fields), mesh=c.Mesh())
 
 
-def tried(config, program, split=REFUSED):
+def tried(config, program=REFUSED, split=REFUSED):
   """The settings tried for a program that does not fit; `split` is the program with fsdp."""
   made = lambda overrides: program if "accumulation" in overrides else split
   return [overrides for overrides, _ in compilation.smaller(config, program, made)]
@@ -99,7 +75,7 @@ def tried(config, program, split=REFUSED):
 
 def test_remedies_are_settings_that_keep_the_batch():
   config = configured(batch_size=4096)
-  found = tried(config, REFUSED)
+  found = tried(config)
   remedies = [compilation.overridden(config, overrides) for overrides in found]
   assert all(remedy.batch_size == 4096 for remedy in remedies)
   assert len(remedies) == len(set(map(repr, remedies)))
@@ -109,33 +85,33 @@ def test_remedies_are_settings_that_keep_the_batch():
   assert [remedy.mesh.fsdp for remedy in remedies] == [1] * 6 + [32] * 9
   assert [remedy.model.remat for remedy in remedies[-3:]] == ["none", "dots", "everything"]
   half = compilation.overridden(config, {"accumulation": 2})
-  assert [o["accumulation"] for o in tried(half, REFUSED)[:2]] == [8, 16]
+  assert [o["accumulation"] for o in tried(half)[:2]] == [8, 16]
   last = {"accumulation": 128, "mesh.fsdp": 32, "model.remat": "dots"}
   only = {"mesh.fsdp": 32, "accumulation": 128, "model.remat": "everything"}
-  assert tried(compilation.overridden(config, last), REFUSED) == [only]
+  assert tried(compilation.overridden(config, last)) == [only]
 
 
 def test_what_is_too_large_for_any_accumulation_is_split_before_anything_is_computed_twice():
   config = configured(batch_size=64)
-  assert tried(config, REFUSED)[:2] == [
+  assert tried(config)[:2] == [
     {"mesh.fsdp": 32},
     {"mesh.fsdp": 32, "model.remat": "dots", "accumulation": 2},
   ]
   # What splitting leaves over is divided by accumulation, though before that was not enough.
-  smaller = dataclasses.replace(REFUSED, temporary_bytes=20 * 2**30)
+  smaller = dataclasses.replace(REFUSED, temporary_bytes=20 * GIB)
   both = {"mesh.fsdp": 32, "accumulation": 2}
   assert tried(config, REFUSED, split=smaller)[:2] == [{"mesh.fsdp": 32}, both]
 
 
 def test_a_state_that_is_too_large_is_split_before_anything_else():
-  program = dataclasses.replace(REFUSED, argument_bytes=17 * 2**30)
+  program = dataclasses.replace(REFUSED, argument_bytes=17 * GIB)
   found = tried(configured(batch_size=4096), program)
   assert found[:2] == [{"mesh.fsdp": 32}, {"mesh.fsdp": 32, "accumulation": 4}]
 
 
 def test_groups_that_the_config_has_make_room_for_other_ones():
   config = compilation.overridden(configured(batch_size=32), {"mesh.data": 32, "mesh.fsdp": 1})
-  remedy = compilation.overridden(config, tried(config, REFUSED)[0])
+  remedy = compilation.overridden(config, tried(config)[0])
   assert (remedy.mesh.fsdp, remedy.mesh.data) == (32, c.AUTO)
 
 
@@ -148,7 +124,7 @@ def test_parameters_are_split_over_as_many_devices_as_divide_the_slice(devices, 
 def test_devices_that_compute_the_same_images_are_counted_as_one():
   """8 devices, 2 along "model", share a batch of 20 in 4 groups of 5 images."""
   config = compilation.overridden(configured(batch_size=20), {"mesh.model": 2})
-  program = dataclasses.replace(REFUSED, devices=8, groups=4, temporary_bytes=20 * 2**30)
+  program = dataclasses.replace(REFUSED, devices=8, groups=4, temporary_bytes=20 * GIB)
   found = tried(config, program, split=program)
   assert found[:2] == [{"accumulation": 5}, {"mesh.fsdp": 4}]
   for overrides in found:
@@ -183,15 +159,6 @@ def test_every_gradient_is_reduced_once_and_no_activation_moves():
   assert program.made_from == compilation.step_name(SMALL, jax.devices())
   dropped = compilation.overridden(SMALL, {"model.dropout": 0.1})
   assert program.made_from != compilation.step_name(dropped, jax.devices())
-
-
-def test_a_recipe_with_mixup_is_compiled_too():
-  """MixUp draws its share in loops with a random number of iterations."""
-  config = dataclasses.replace(SMALL, loss=c.Loss(kind="softmax"))
-  mixing = {"objective.mixup": 0.1, "model.depth": 1}
-  program = compilation.compile_step(compilation.overridden(config, mixing), jax.devices())
-  assert program.fits
-  assert {"all-reduce", "collective-permute"} <= program.collectives.keys()
 
 
 WIDER = compilation.overridden(SMALL, {"batch_size": 88, "model.representation_layer": True})

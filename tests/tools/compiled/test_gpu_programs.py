@@ -1,5 +1,6 @@
 """Programs for GPUs: what the text of one tells, and programs that are compiled without a GPU."""
 
+import dataclasses
 import math
 
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from compiled import (
   bounds,
   communication,
-  compilation,
   gpus,
   largest,
   matmuls,
@@ -16,6 +16,7 @@ from compiled import (
 )
 from compiled.gpu_targets import TARGETS
 from compiled.instructions import Program
+from tests.tools.compiled.made import PROGRAM
 from vit_jax.devices.chips import chip
 
 H100 = chip("NVIDIA H100 80GB HBM3")
@@ -132,11 +133,9 @@ def test_the_bound_is_the_slower_of_products_and_bytes():
   assert bounds.Bound(989e12, 2 * 3.35232e12).seconds(H100) == pytest.approx(2)
 
 
-@pytest.mark.parametrize(
-  "topology", ["h100:0", "h100:8x", "h100:2x8x1", "h300:8", "H100:8", "h100"]
-)
-def test_what_names_no_gpus_is_refused(topology):
-  assert not gpus.names(topology)
+def test_what_names_no_gpus_is_refused():
+  for topology in ("h100:0", "h100:8x", "h100:2x8x1", "h300:8", "H100:8", "h100"):
+    assert not gpus.names(topology)
 
 
 def test_every_described_gpu_has_its_memory_and_rates():
@@ -224,27 +223,6 @@ def test_sending_takes_as_long_as_at_the_published_rates():
   assert communication.Traffic(450e9, 1).seconds(chip("NVIDIA RTX A6000"))[1] is None
 
 
-def programs_of(curve, usable, tried):
-  """Programs whose memory is a function of the batch."""
-
-  def compiled(images):
-    tried.append(images)
-    peak = curve(images)
-    return compilation.Program(
-      **dict(
-        devices=1,
-        groups=1,
-        device_kind="NVIDIA H100 80GB HBM3",
-        usable_bytes=usable,
-        peak_bytes=peak,
-      ),
-      **dict(argument_bytes=100, temporary_bytes=peak - 100, fits=peak <= usable, flops=None),
-      **dict(step_seconds=None, optimal_seconds=None, collectives={}),
-    )
-
-  return compiled
-
-
 @pytest.mark.parametrize("first", [1, 8, 100, 512, 900, 5000])
 @pytest.mark.parametrize(
   ("curve", "best"),
@@ -260,7 +238,13 @@ def programs_of(curve, usable, tried):
 )
 def test_the_largest_batch_fits_and_the_next_one_does_not(curve, best, first):
   tried = []
-  images, program = largest.largest(programs_of(curve, 10_000, tried), first)
+
+  def compiled(images):
+    tried.append(images)
+    peak = curve(images)
+    return dataclasses.replace(PROGRAM, peak_bytes=peak, usable_bytes=10_000, fits=peak <= 10_000)
+
+  images, program = largest.largest(compiled, first)
   assert images == best
   assert (program is None) == (best == 0)
   assert len(tried) == len(set(tried)) <= 12

@@ -142,12 +142,16 @@ def test_a_program_without_counts_has_no_cycles():
 
 
 def test_a_loop_that_draws_until_it_accepts_counts_once():
+  """As that of MixUp's share does."""
   draws = LOOPS.replace("  ROOT %lt = pred[]{:T(512)}", "  %u = f32[] log(%v)\n  ROOT %lt = pred[]")
   assert program_text.cycles(draws) == 100 + 3 * (7 + 5)
+  reduced = draws.replace("  %f = ", "  %t = f32[1]{0} all-reduce(%q), channel_id=2\n  %f = ")
+  assert program_text.collectives(reduced) == {"all-reduce": (3, 3 * 4)}
 
 
-def test_a_loop_of_unknown_length_is_not_guessed():
+@pytest.mark.parametrize(
+  ("known", "unknown"), [("constant(2)", "parameter(1)"), ("direction=LT", "direction=GT")]
+)
+def test_a_loop_of_unknown_length_is_not_guessed(known, unknown):
   with pytest.raises(ValueError, match="loop"):
-    program_text.cycles(LOOPS.replace("constant(2)", "parameter(1)"))
-  with pytest.raises(ValueError, match="loop"):
-    program_text.cycles(LOOPS.replace("direction=LT", "direction=GT"))
+    program_text.cycles(LOOPS.replace(known, unknown))

@@ -51,7 +51,8 @@ def load(path: str, scale: str) -> Study:
 
 
 def functions(path: str) -> dict[str, Callable[[], Study]]:
-  """The scales of a file, each with its function."""
+  """The scales of a file, each with its function; NAME alone is a study of this project."""
+  path = recipe_file.path_of_recipe(path, "studies")
   if not os.path.isfile(path):
     folder = os.path.dirname(path) or "."
     names = []

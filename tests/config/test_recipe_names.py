@@ -1,0 +1,47 @@
+"""A recipe of this project is found by its name, wherever the command is run."""
+
+import pathlib
+
+import pytest
+
+from vit_jax.config import ConfigError
+from vit_jax.config.default_workdir import default
+from vit_jax.config.recipe_file import INSTALLED, load, path_of_recipe
+from vit_jax.extras.experiments.studies import loading
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+  monkeypatch.chdir(tmp_path)
+
+
+def test_in_any_folder():
+  assert load("vit_digits") == load(str(ROOT / "configs" / "vit_digits.py"))
+  assert load("hyperrule:R50x1,pets") == load(f"{INSTALLED}/hyperrule.py:R50x1,pets")
+  assert [*loading.functions("positions")] == ["small", "paper"]
+
+
+def test_one_in_the_current_folder_comes_first(tmp_path):
+  for own in ("configs/vit_digits.py", "configs/mine.py"):
+    (tmp_path / own).parent.mkdir(exist_ok=True)
+    (tmp_path / own).touch()
+    assert path_of_recipe(pathlib.Path(own).stem) == own
+  (tmp_path / "vit_digits").touch()
+  assert path_of_recipe("vit_digits") == "vit_digits"
+
+
+@pytest.mark.parametrize("path", ["./vit_digits", "vit_digits.py", "configs/vit_digits", ""])
+def test_a_path_is_left_alone(path):
+  assert path_of_recipe(path) == path
+
+
+@pytest.mark.parametrize("argument", ["", ":R50x1,pets"])
+def test_the_folder_of_a_run_is_that_of_the_recipe_in_configs(argument):
+  assert default(f"hyperrule{argument}") == default(f"configs/hyperrule.py{argument}")
+
+
+def test_an_unknown_name():
+  with pytest.raises(ConfigError, match="no recipe vit_digit; nearest: vit_digits"):
+    load("vit_digit")
