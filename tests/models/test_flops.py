@@ -96,8 +96,8 @@ def total(model, side):
 
 
 def test_the_images_that_chips_take_in_the_documents():
-  """docs/input.md: peak x MFU / FLOPs of an image, for every kind of chip."""
-  text = (pathlib.Path(__file__).parents[2] / "docs" / "input.md").read_text()
+  """docs/data.md: peak x MFU / FLOPs of an image, for every kind of chip."""
+  text = (pathlib.Path(__file__).parents[2] / "docs" / "data.md").read_text()
   lines = [line for line in text.splitlines() if line.startswith(("| TPU", "| NVIDIA"))]
   rows = [line.strip("| ").split("|") for line in lines]
   model = models.create("ViT-S/16", num_classes=1000)

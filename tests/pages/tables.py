@@ -1,4 +1,4 @@
-"""Writes images in each format of docs/data-formats.md into the folder it is started in."""
+"""Writes images in each format of docs/data.md into the folder it is started in."""
 
 import csv
 import io

@@ -66,6 +66,7 @@ def page(rows: list[Row]) -> str:
 
 def part(rows: list[Row]) -> str:
   """The last section of the page."""
+  largest = [row for row in rows if f"configs/{row['recipe']}" in RECIPES]
   lines = [
     "",
     f"{len(rows)} of the {len(pairs())} planned pairs of recipe and machine have been compiled.",
@@ -75,24 +76,40 @@ def part(rows: list[Row]) -> str:
     "python tools/compile_table.py --platform=gpu",
     "```",
     "",
-    "This command compiles each recipe with the largest batch that fits, a multiple of 8 images a",
-    "GPU: the pairs that are missing, and those whose step has changed since. The other recipes",
-    "have their own batch. Nothing was run.",
-    "Bound, images/s and MFU describe an ideal step, as fast as its bound; a real one is slower.",
-    "[gpus.csv](gpus.csv) has every number.",
+    "This command compiles the pairs that are missing, and those whose step has changed since.",
+    "Nothing was run: images/s and MFU are those of a step as fast as its bound, and a real one is",
+    "slower. [gpus.csv](gpus.csv) has every number.",
     "",
-    "| recipe | px | on | with | batch a GPU | peak, GiB | of | bound, ms | images/s a GPU | MFU |",
-    "|---|---|---|---|---|---|---|---|---|---|",
+    "The largest batch a GPU that fits into what JAX takes of its memory, images/s a GPU, and MFU:",
+    "",
+    *compiled_recipes.by_slice(largest, RECIPES, TOPOLOGIES, fastest, "usable_bytes"),
+    "",
+    "Recipes with their own batch:",
+    "",
+    "| recipe | on | batch a GPU | peak, GiB | images/s a GPU | MFU |",
+    "|---|---|---|---|---|---|",
   ]
   for row in TABLE.sorted(rows):
-    each = int(row["global_batch"]) // int(row["devices"])
+    if row in largest:
+      continue
+    with_settings = f" ({row['settings']})" * bool(row["settings"])
     lines.append(
-      f"| {row['recipe']} | {row['image_size']} | {row['topology']} | {row['settings']} | {each} "
-      f"| {number(row, 'peak_bytes', 2**-30, 1)} | {number(row, 'usable_bytes', 2**-30, 1)} "
-      f"| {number(row, 'step_seconds_bound', 1e3, 1)} "
+      f"| {row['recipe']} | {row['topology']} | {batch(row)}{with_settings} "
+      f"| {number(row, 'peak_bytes', 2**-30, 1)} "
       f"| {number(row, 'images_per_second_per_device_bound', 1, 0)} | {percent(row, 'mfu_bound')} |"
     )
   return "\n".join(lines) + "\n"
+
+
+def batch(row: Row) -> int:
+  """Images a GPU."""
+  return int(row["global_batch"]) // int(row["devices"])
+
+
+def fastest(row: Row) -> str:
+  """Of the largest batch: images a GPU, images/s by the bound, and MFU."""
+  speed = number(row, "images_per_second_per_device_bound", 1, 0)
+  return f"{batch(row)}: {speed}/s ({percent(row, 'mfu_bound')})"
 
 
 TABLE = Table(

@@ -1,6 +1,8 @@
 """The paper's recipes and later ones, compiled for several TPU slices: docs/compiled.{csv,md}."""
 
-from compiled.table import ROOT, Pair, Row, Table, number, percent
+from collections.abc import Callable, Sequence
+
+from compiled.table import ROOT, Pair, Row, Table, name_of, number, percent
 
 TOPOLOGIES = ("v3:16x16", "v3:4x4", "v4:4x4x4", "v5e:16x16", "v6e:16x16")
 # For each model of Table 3, ImageNet, which has the largest head and images. The other tasks have
@@ -66,9 +68,9 @@ def before_names(rows: list[Row]) -> list[str]:
   """The lines about rows that do not say which program they are for."""
   old = sum(not row["made_from"] for row in rows)
   return [
-    f"- {old} rows were compiled before `made_from` was written down. Of these, the rows of",
-    "  `vit_*_i1k.py` and `vit_*_i21k.py`, which have dropout, are of draws that cost twice as",
-    "  much as today's: on v6e, steps with dropout are now [shorter](decisions/dropout.md).",
+    f"- {old} rows were compiled before `made_from` was recorded. Those of `vit_*_i1k.py` and",
+    "  `vit_*_i21k.py` predate the faster dropout: on v6e their steps are now",
+    "  [shorter](decisions/dropout.md).",
   ] * (old > 0)
 
 
@@ -84,37 +86,89 @@ def page(rows: list[Row]) -> str:
     "python tools/compile_table.py",
     "```",
     "",
-    "This command compiles the training step of the recipes of Tables 3, 4 and 6, of masked",
-    "patches, of the plain ViT-S/16 and of later papers with the real TPU compiler: the rows that",
-    "are missing, and those whose step has changed since. Nothing here was run on a TPU.",
-    "[compiled.csv](compiled.csv) has every number.",
+    "This command compiles training steps with the real TPU compiler: pairs that are missing, and",
+    "those whose step has changed since. Nothing here was run on a TPU.",
+    "[compiled.csv](compiled.csv) has every number, also the time of a step.",
     "",
     "- Memory is per device: one of the two cores of a chip on v3, a whole chip elsewhere.",
-    "- The time of a step comes from the cycles that the compiler counts for each operation,",
-    "  without communication; MFU and device-days follow from it.",
-    "- On many chips, each gets few images, and each updates all parameters: on v3, the smaller",
-    "  slice takes fewer device-days for every recipe ([why, on v6e](decisions/v6e.md)).",
+    "- Times come from the cycles that the compiler counts, without communication. Device-days and",
+    "  MFU follow from them.",
+    "- For fine-tuning, each model but R200x3 is listed with ImageNet, and the models of Table 2",
+    "  also with CIFAR-100. Other tasks have the same resolution and smaller heads.",
     *before_names(rows),
-    "- The paper's days, from its Table 2, are days of v3 cores.",
-    "- From Table 4, each model but R200x3 is listed with ImageNet, and the models of Table 2 also",
-    "  with CIFAR-100. The other tasks have the same resolution; they differ in the number of",
-    "  steps and in the head, which is smaller than ImageNet's.",
     "",
-    "| recipe | slice | devices | with | peak, GiB | of | step, ms | MFU | device-days | paper's |",
-    "|---|---|---|---|---|---|---|---|---|---|",
+    "## Peak memory of the paper's recipes, GiB",
+    "",
+    *by_slice(rows, recipes(), TOPOLOGIES, peak),
+    "",
+    "## Device-days of the paper's recipes, and MFU",
+    "",
+    "On many chips, each gets few images and updates all parameters: on v3, the smaller slice",
+    "takes fewer device-days for every recipe ([why, on v6e](decisions/v6e.md)).",
+    "The paper's Table 2 has 680 days of v3 cores for `vit_l16_jft.py:14`, 230 for",
+    "`vit_l16_i21k.py:90` and 2,500 for `vit_h14_jft.py`.",
+    "",
+    *by_slice(rows, recipes(), TOPOLOGIES, days),
+    "",
+    "## Later papers' recipes: peak memory, device-days and MFU",
+    "",
+    *by_slice(rows, LATER, LATER_TOPOLOGIES, peak_and_days),
+    "",
+    "## One host: peak memory, device-days and MFU",
+    "",
+    *by_slice(rows, [ONE_HOST[0][0]], [topology for _, topology in ONE_HOST], peak_and_days),
   ]
-  for row in TABLE.sorted(rows):
-    note = ""
-    if str(row["fits"]) != "True":
-      note = " (does not fit)"
-    lines.append(
-      f"| {row['recipe']} | {row['topology']} | {row['devices']} | {row['settings']} "
-      f"| {number(row, 'peak_bytes', 2**-30, 1)}{note} "
-      f"| {number(row, 'hbm_bytes', 2**-30, 0)} | {number(row, 'step_seconds_estimate', 1e3, 1)} "
-      f"| {percent(row, 'mfu')} "
-      f"| {number(row, 'core_days', 1, 1)} | {number(row, 'paper_core_days', 1, 0)} |"
-    )
   return "\n".join(lines) + "\n"
+
+
+def by_slice(
+  rows: list[Row],
+  names: Sequence[str],
+  topologies: Sequence[str],
+  cell: Callable[[Row], str],
+  memory: str = "hbm_bytes",
+) -> list[str]:
+  """A table with a line for each recipe and a column for each slice or machine.
+
+  Args:
+    rows: those there are; a pair that is missing has an empty cell.
+    names: of the recipes, as --config takes them.
+    topologies: the slices or machines.
+    cell: what a cell says about its row.
+    memory: the field with the memory of a device, which the head of a column says.
+  """
+  found = {(row["recipe"], row["topology"]): row for row in rows}
+  sizes = {row["topology"]: number(row, memory, 2**-30, 1).removesuffix(".0") for row in rows}
+  heads = [f"{topology}, {sizes[topology]} GiB" for topology in topologies if topology in sizes]
+  lines = [f"| recipe | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+  for name in map(name_of, names):
+    known = [found.get((name, topology)) for topology in topologies if topology in sizes]
+    cells = [cell(row) if row else "" for row in known]
+    lines.append(f"| {name} | {' | '.join(cells)} |")
+  return lines
+
+
+def peak(row: Row) -> str:
+  """The peak memory, and the settings with which it fits."""
+  return number(row, "peak_bytes", 2**-30, 1) + notes(row)
+
+
+def days(row: Row) -> str:
+  """Device-days, and the MFU."""
+  return f"{number(row, 'core_days', 1, 1)} ({percent(row, 'mfu')})"
+
+
+def peak_and_days(row: Row) -> str:
+  """Both."""
+  return f"{number(row, 'peak_bytes', 2**-30, 1)} GiB, {days(row)}{notes(row)}"
+
+
+def notes(row: Row) -> str:
+  """The settings with which a row fits, or that it does not; "" if it fits as it is."""
+  words = str(row["settings"]).split()
+  if str(row["fits"]) != "True":
+    words.append("does not fit")
+  return "".join(f", {word}" for word in words)
 
 
 TABLE = Table(

@@ -31,7 +31,7 @@ class Dataset:
   split: str = setting(
     "",
     "part of the examples, as the source names its parts, such as train, train[:90%] or [:90%] "
-    "(docs/input.md); empty: all, where a source has no names for parts",
+    "(docs/data.md); empty: all, where a source has no names for parts",
   )
   image_key: str = setting("image", "feature that holds the image, where features have names")
   label_key: str = setting(

@@ -3,8 +3,8 @@
 Everywhere `pixels` is (H, W, 3) uint8 RGB; so is the result, and the argument is left as it is.
 
 Operations that map each level by itself use a table of 256 levels, and `sharpness` smooths with
-OpenCV; both are faster than Pillow (docs/input.md). Pillow does the rest. Pixels that enter an
-image from outside are middle grey, which the model sees as zero.
+OpenCV; both are faster than Pillow. Pillow does the rest. Pixels that enter an image from outside
+are middle grey, which the model sees as zero.
 """
 
 import cv2
