@@ -29,7 +29,7 @@ def too_little(*_, **__):
 
 @pytest.mark.parametrize(
   ("owner", "name"),
-  [(start.states, "create"), (Checkpoints, "restore"), (init_from, "put")],
+  [(start.train_step, "create_state"), (Checkpoints, "restore"), (init_from, "put")],
   ids=["a new state", "a checkpoint", "weights"],
 )
 def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):

@@ -62,9 +62,9 @@ def test_what_depends_on_devices_or_parameters_is_wrong_usage_too(tmp_path, flag
 def test_a_mistyped_setting_is_refused_before_jax_is_loaded():
   code = (
     "import sys\n"
-    "from vit_jax.config import python_file\n"
+    "from vit_jax.config import recipe_file\n"
     "for name in ('vit_digits', 'vit_l16_jft', 'masked_vit_b16_jft'):\n"
-    "  python_file.load(f'configs/{name}.py')\n"
+    "  recipe_file.load(f'configs/{name}.py')\n"
     "assert 'jax' not in sys.modules\n"
   )
   result = programs.run([programs.MAIN[0], "-c", code], anew=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests import resolved
 from vit_jax import config as c
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.spec import one_behind
@@ -29,16 +29,16 @@ from vit_jax.extras.masked_patches.reconstruction import Reconstruction
   ],
 )
 def test_metrics(key, curve, smaller, headline):
-  known = evaluations.metric(key)
+  known = catalogue.metric(key)
   assert (known.curve, known.smaller_is_better, known.headline) == (curve, smaller, headline)
-  assert evaluations.curve(key) == curve
-  assert evaluations.headlines(["step", key]) == [key] * headline
+  assert catalogue.curve(key) == curve
+  assert catalogue.headlines(["step", key]) == [key] * headline
 
 
 def test_what_is_no_metric_of_an_evaluation():
   for key in ("loss", "top1", "time/idle", "val/5shot_std"):
-    assert evaluations.metric(key) is None
-    assert evaluations.curve(key) == ""
+    assert catalogue.metric(key) is None
+    assert catalogue.curve(key) == ""
 
 
 def test_what_a_run_is_sure_to_give():
@@ -49,7 +49,7 @@ def test_what_a_run_is_sure_to_give():
     "probe": FewShot(digits, digits, shots=(1, 5)),
     "test": Classification("digits"),
   }
-  names = lambda classes: evaluations.names(
+  names = lambda classes: catalogue.names(
     resolved.config(objective=Masked(), model=c.Model(num_classes=classes), evaluate=specs)
   )
   features = ["probe/1shot", "probe/5shot"]
@@ -62,7 +62,7 @@ def test_what_a_run_is_sure_to_give():
 def test_metrics_are_told_by_the_evaluation_that_they_belong_to():
   metrics = {"a/top1": 0.5, "a/top5": 0.75, "a/loss": 1.0, "a/examples": 1000}
   metrics |= {"a/b/20nn": 0.25, "a/5shot": 0.5, "a/5shot_std": 0.125}
-  assert evaluations.metrics_in_words(json.loads(json.dumps(metrics | {"step": 7}))) == (
+  assert catalogue.in_words(json.loads(json.dumps(metrics | {"step": 7}))) == (
     "a: top-1 50.00%, top-5 75.00%, loss 1.0000 on 1,000 images; a/b: 20 nearest 25.00%; "
     "a: 5-shot 50.00% +- 12.50%"
   )

@@ -26,7 +26,7 @@ from vit_jax import recipes, weights
 from vit_jax.data import images, sources
 from vit_jax.data.classes import imagenet_classes
 from vit_jax.devices import watchdog
-from vit_jax.evaluation import evaluate, evaluated_model, evaluations, results
+from vit_jax.evaluation import catalogue, evaluate, evaluated_model, results
 from vit_jax.evaluation import features as seen_features
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone, score_all
@@ -203,9 +203,9 @@ def test_few_shot_and_nearest_neighbours(features, representation, tmp_path, mon
   expected = expected_of(known[representation])
   assert metrics == pytest.approx(expected, abs=1 / 360 + 1e-9)  # one image at a tie
   named = {name for name in metrics if not name.endswith("_std")}
-  assert set(evaluations.names(config)) == named  # any of which may stop a run early
+  assert set(catalogue.names(config)) == named  # any of which may stop a run early
   assert 0.15 < metrics["digits/1shot"] < metrics["digits/4shot"] < 1
-  said = evaluations.metrics_in_words(metrics)
+  said = catalogue.in_words(metrics)
   assert f"digits: 4-shot {metrics['digits/4shot']:.2%} +- " in said
   assert f"near: 7 nearest {metrics['near/7nn']:.2%}" in said
 

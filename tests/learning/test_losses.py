@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vit_jax.config import Loss
-from vit_jax.learning import objective
+from vit_jax.learning import losses
 
 
 def draw(seed, k=7):
@@ -24,7 +24,7 @@ def test_softmax(seed, smoothing):
   share = target / target.sum(-1, keepdims=True)
   share = (1 - smoothing) * share + smoothing / 7
   expected = -(share * log_p).sum(-1)
-  loss = objective.LOSSES["softmax"]
+  loss = losses.LOSSES["softmax"]
   actual = loss(jnp.asarray(logits), jnp.asarray(target), label_smoothing=smoothing)
   np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
@@ -35,7 +35,7 @@ def test_sigmoid(seed, smoothing):
   logits, target = draw(seed)
   t = (1 - smoothing) * target + smoothing / 2
   expected = (t * np.log1p(np.exp(-logits)) + (1 - t) * np.log1p(np.exp(logits))).sum(-1)
-  loss = objective.LOSSES["sigmoid"]
+  loss = losses.LOSSES["sigmoid"]
   actual = loss(jnp.asarray(logits), jnp.asarray(target), label_smoothing=smoothing)
   np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
@@ -46,11 +46,11 @@ def test_the_mean_over_classes_of_one_label_each():
   target = np.eye(7)[[2, 0, 6, 2]]
   expected = -(target * np.log(1 / (1 + np.exp(-logits))))
   expected = (expected - (1 - target) * np.log(1 - 1 / (1 + np.exp(-logits)))).mean(-1)
-  loss = objective.loss_of(Loss(kind="sigmoid", over_classes="mean"))
+  loss = losses.of(Loss(kind="sigmoid", over_classes="mean"))
   np.testing.assert_allclose(loss(logits, target), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("loss", objective.LOSSES.values())
+@pytest.mark.parametrize("loss", losses.LOSSES.values())
 def test_huge_logits_stay_finite_and_low_precision_is_widened(loss):
   logits = jnp.array([[1e4, -1e4, 0.0]], jnp.bfloat16)
   value = loss(logits, jnp.array([[0.0, 1.0, 0.0]]), label_smoothing=0.0)
@@ -60,17 +60,17 @@ def test_huge_logits_stay_finite_and_low_precision_is_widened(loss):
 
 
 def test_an_image_without_labels_has_no_softmax_loss():
-  value = objective.softmax(jnp.ones((1, 3)), jnp.zeros((1, 3)), label_smoothing=0.0)
+  value = losses.softmax(jnp.ones((1, 3)), jnp.zeros((1, 3)), label_smoothing=0.0)
   assert value[0] == 0
 
 
 def test_targets_from_class_numbers_and_from_indicators():
   expected = [[0, 1, 0], [0, 0, 1]]
-  np.testing.assert_array_equal(objective.targets(jnp.array([1, 2]), 3), expected)
-  np.testing.assert_array_equal(objective.targets(jnp.array(expected, jnp.uint8), 3), expected)
+  np.testing.assert_array_equal(losses.targets(jnp.array([1, 2]), 3), expected)
+  np.testing.assert_array_equal(losses.targets(jnp.array(expected, jnp.uint8), 3), expected)
 
 
 def test_initial_sigmoid_loss_with_head_bias_minus_ten_is_small():
-  target = objective.targets(jnp.array([3]), 18_291)
-  value = objective.sigmoid(jnp.full((1, 18_291), -10.0), target, label_smoothing=0.0)
+  target = losses.targets(jnp.array([3]), 18_291)
+  value = losses.sigmoid(jnp.full((1, 18_291), -10.0), target, label_smoothing=0.0)
   np.testing.assert_allclose(value, 10 + 18_291 * np.log1p(np.exp(-10)), rtol=1e-4)

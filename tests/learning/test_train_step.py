@@ -24,7 +24,7 @@ from tests.learning.steps import (
   start,
   update,
 )
-from vit_jax.learning import objective, optim, train_step
+from vit_jax.learning import losses, optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.weights.average import initial_share
@@ -259,7 +259,7 @@ def test_multi_label_sigmoid_step():
   loss = loss_of(config, ONE)(first, one | {"labels": several})
   images = (np.float32(one["image"]) - 127.5) / 127.5
   logits, _ = modules.run(MODEL, first.params, images)
-  wanted = objective.sigmoid(logits, several, label_smoothing=0.0).mean()
+  wanted = losses.sigmoid(logits, several, label_smoothing=0.0).mean()
   np.testing.assert_allclose(loss, wanted, rtol=1e-5)
 
 

@@ -84,7 +84,7 @@ VARIANTS = named(
 )
 
 TESTS: Mapping[str, list[str]] = {
-  "vit_jax/learning/objective.py": below("learning", "losses mixup"),
+  "vit_jax/learning/losses.py": below("learning", "losses mixup"),
   "vit_jax/learning/optim.py": below("learning", "optim"),
   "vit_jax/learning/train_step.py": [*below("learning", "one_number mixup"), *OBJECTIVE, *STEP],
   "vit_jax/learning/mixing.py": below("learning", "mixup"),

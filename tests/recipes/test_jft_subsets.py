@@ -7,7 +7,7 @@ import pytest
 from tests.recipes.paper import docstring, load
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.training import steps
 
 WHOLE = {"ViT-B/32": "vit_b32", "ViT-L/32": "vit_l32", "ViT-L/16": "vit_l16"}
@@ -67,6 +67,6 @@ def test_an_epoch_is_of_the_part(split, examples):
 def test_the_best_checkpoint_by_the_5_shot_figure_is_kept_and_no_run_ends_before():
   config = load("jft_subsets")
   assert config.early_stopping == c.EarlyStopping(metric="imagenet/5shot", patience=0)
-  assert config.early_stopping.metric in evaluations.names(config)
+  assert config.early_stopping.metric in catalogue.names(config)
   smaller = load("jft_subsets", "ViT-b/32,9M")
   assert smaller.schedule == load("vit_b32_jft").schedule

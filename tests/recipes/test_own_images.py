@@ -13,7 +13,7 @@ from tests.recipes.paper import load
 from vit_jax import launch, recipes
 from vit_jax.config import ConfigError, scales
 from vit_jax.devices.hosts import Hosts
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.process.console import StopRequest
 from vit_jax.recipes import loading, own_images
 
@@ -70,7 +70,7 @@ def test_how_to_hold_nothing_out(tmp_path):
   assert f"`{' '.join(flags)}`" in page
   config = recipes.resolve(f"configs/train.py:{draw(tmp_path)}", flags)
   assert not config.data.train.split
-  assert not evaluations.names(config)
+  assert not catalogue.names(config)
 
 
 def test_a_class_called_train_is_a_class(tmp_path):

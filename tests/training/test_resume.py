@@ -87,9 +87,9 @@ import signal
 import threading
 import time
 import jax
-from vit_jax.process import signals
+from vit_jax.process import console
 
-stop = signals.StopRequest()
+stop = console.StopRequest()
 stop.listen()
 stop.hold()
 

@@ -33,7 +33,7 @@ with epy.lazy_imports():
   from vit_jax.data import by_label, crops, datasets, sources
   from vit_jax.data import classes as data_classes
   from vit_jax.evaluation import examples, results
-  from vit_jax.learning import objective
+  from vit_jax.learning import losses
 
 FIVE = 5  # classes in top-5, which is reported only for more classes than that
 
@@ -235,13 +235,13 @@ def make_step(model, loss: Loss):
   Rows, one for each image: labels as in the batch, prediction (B,), its probability (B,), and
   counts (B,).
   """
-  per_example = objective.loss_of(loss)
-  probabilities = objective.PROBABILITIES[loss.kind]
+  per_example = losses.of(loss)
+  probabilities = losses.PROBABILITIES[loss.kind]
 
   def step(params, batch, classes=None):
     pixels = batches_of.normalize(batch["image"], model.dtype)
     logits, _ = model.apply({"params": params}, pixels, train=False)
-    target = objective.targets(batch["labels"], logits.shape[-1])
+    target = losses.targets(batch["labels"], logits.shape[-1])
     counts = batch["mask"] * target.any(axis=-1)
     if classes is not None:
       logits = logits[:, np.array(classes)]

@@ -9,7 +9,7 @@ from vit_jax.data import crops, datasets
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog
-from vit_jax.evaluation import evaluated_model, evaluations, results
+from vit_jax.evaluation import catalogue, evaluated_model, results
 from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
 from vit_jax.evaluation.spec import EvalContext, Result
 from vit_jax.process import text
@@ -75,7 +75,7 @@ def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folde
     details = results.write_details(folder, scored, read.origin)
     files.write_text(result, text.json_text(read.origin | metrics) + "\n")
   origin = results.origin_in_words(read.origin)
-  print(one_line(f"{origin}  {evaluations.metrics_in_words(metrics)}") + results.notes(scored))
+  print(one_line(f"{origin}  {catalogue.in_words(metrics)}") + results.notes(scored))
   written = f"Written to {result}"
   if details:
     written += f", details to {details}"

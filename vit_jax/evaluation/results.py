@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import jax
 import numpy as np
 
-from vit_jax.evaluation import evaluations, examples
+from vit_jax.evaluation import catalogue, examples
 from vit_jax.evaluation.spec import Result
 from vit_jax.process import text
 from vit_jax.process import text as texts
@@ -87,7 +87,7 @@ def origin_in_words(origin: Mapping[str, object]) -> str:
   """Names the images and parameters behind metrics, such as "digits test, step 40"."""
   words = [str(origin.get(DATASET, ""))]
   words += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
-  if origin.get(evaluations.AVERAGE) is True:
+  if origin.get(catalogue.AVERAGE) is True:
     words.append(average.in_words(True))
   return ", ".join(filter(None, words))
 
@@ -113,7 +113,7 @@ def unscored_in_words(lines: Sequence[Mapping]) -> list[str]:
 def evaluations_in(folder: Path) -> list[dict]:
   """The lines of metrics.jsonl that hold metrics of an evaluation."""
   lines = metrics_log.read_lines(folder)
-  keys = set(evaluations.headlines({key for line in lines for key in line}))
+  keys = set(catalogue.headlines({key for line in lines for key in line}))
   return [line for line in lines if not keys.isdisjoint(line)]
 
 

@@ -15,7 +15,8 @@ from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.inference import predict as predictions
 from vit_jax.inference.predict import Prediction
-from vit_jax.learning.objective import OBJECTIVE_PARAMS, PROBABILITIES
+from vit_jax.learning.losses import PROBABILITIES
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.recognition import UNKNOWN, differences, in_words
 from vit_jax.process.text import listed, one_line
 from vit_jax.storage.paths import path_of

@@ -15,7 +15,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
   import jax.numpy as jnp
 
   from vit_jax.data import batches
-  from vit_jax.learning import mixing, objective
+  from vit_jax.learning import losses, mixing
   from vit_jax.models import vit_costs
 
 
@@ -68,7 +68,7 @@ class Settings(ObjectiveSettings):
 
 @dataclasses.dataclass(frozen=True)
 class Classification(Objective):
-  """The loss of the head's logits for given labels; see `vit_jax.learning.objective`.
+  """The loss of the head's logits for given labels; see `vit_jax.learning.losses`.
 
   Attributes:
     model: Flax module with a head.
@@ -95,8 +95,8 @@ class Classification(Objective):
     """The sums over a part of a batch; a prediction is right if its class is among the labels."""
     images = batches.normalize(mixing.mixed_images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
-    target = functools.partial(objective.targets, num_classes=logits.shape[-1])
-    loss_of = functools.partial(objective.loss_of(self.settings), logits)
+    target = functools.partial(losses.targets, num_classes=logits.shape[-1])
+    loss_of = functools.partial(losses.of(self.settings), logits)
     if self.blended == "whole":
       values = loss_of(mixing.whole_targets(target, batch))
     else:

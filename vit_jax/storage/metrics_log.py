@@ -1,14 +1,10 @@
-"""Writes metrics to metrics.jsonl, TensorBoard events and the console; first process only.
-
-Records of event files are made with tensorboardX's messages.
-"""
+"""Writes metrics to metrics.jsonl, TensorBoard events and the console; first process only."""
 
 import collections
 import contextlib
 import io
 import json
 import socket
-import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,20 +40,20 @@ class Writer:
       retry: how long failed writes wait in memory, to be tried again; None: not at all.
       lines: number of lines when the checkpoint was saved; warns if the file has fewer.
     """
-    # MERGED  # slow, and readers of metrics do not need it
+    from vit_jax.storage import events  # slow, and readers of metrics do not need it
 
     self._workdir = workdir
     self._retry = retry or Retry(0.0)
     self._waiting: collections.deque[Callable[[], None]] = collections.deque()
-    self._event = scalars_event
-    self._image = picture_event
+    self._event = events.scalars
+    self._image = events.picture
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
       self.lines, damage = keep_until(workdir / METRICS, start_step)
       self._metrics = files.append(workdir / METRICS)
       name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
       self._events = files.append(workdir / name)
-      self._events.add(events_beginning(start_step))
+      self._events.add(events.beginning(start_step))
     if damage:
       self.say(damage)
     if self.lines < lines:
@@ -302,53 +298,3 @@ def clock(seconds: float) -> str:
   """Seconds as h:mm:ss."""
   minutes, seconds = divmod(round(seconds), 60)
   return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
-
-
-@contextlib.contextmanager
-def without_events(*names: str) -> Iterator[None]:
-  """Prevents the import of these packages, except those that are imported already."""
-  hidden = [name for name in names if name not in sys.modules]
-  sys.modules.update(dict.fromkeys(hidden))
-  try:
-    yield
-  finally:
-    for name in hidden:
-      del sys.modules[name]
-
-
-# tensorboardX imports torch if it is installed, which takes seconds and is not needed.
-with without_events("torch"):
-  from tensorboardX.proto.event_pb2 import Event, SessionLog
-  from tensorboardX.record_writer import masked_crc32c
-  from tensorboardX.summary import Summary
-
-
-def events_beginning(start_step: int) -> bytes:
-  """The first records of a file; in a resumed run they make TensorBoard drop the later steps."""
-  version = event_record(Event(wall_time=time.time(), file_version="brain.Event:2"))
-  if not start_step:
-    return version
-  again = SessionLog(status=SessionLog.START)
-  return version + event_record(
-    Event(wall_time=time.time(), step=start_step + 1, session_log=again)
-  )
-
-
-def scalars_event(step: int, metrics: dict[str, float]) -> bytes:
-  """The metrics of a step."""
-  values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
-  return event_record(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
-
-
-def picture_event(step: int, name: str, png: bytes) -> bytes:
-  """A picture, as a PNG file."""
-  value = Summary.Value(tag=name, image=Summary.Image(encoded_image_string=png))
-  return event_record(Event(wall_time=time.time(), step=step, summary=Summary(value=[value])))
-
-
-def event_record(event: Event) -> bytes:
-  """An event in TensorFlow's record format: length, its checksum, data, its checksum."""
-  data = event.SerializeToString()
-  length = struct.pack("<Q", len(data))
-  with_checksums = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
-  return b"".join(with_checksums)

@@ -7,7 +7,7 @@ import numpy as np
 
 from vit_jax.config import RunError
 from vit_jax.devices.watchdog import Watchdog
-from vit_jax.evaluation import evaluations, examples, results
+from vit_jax.evaluation import catalogue, evaluations, examples, results
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.learning.objective import PREFIX
 from vit_jax.learning.train_step import TrainState, for_evaluation
@@ -203,7 +203,7 @@ class Evaluation(Callback):
     averaged = bool(moment.state.ema and scored)
     metrics = evaluations.metrics_of(scored)
     if averaged:
-      metrics[evaluations.AVERAGE] = 1
+      metrics[catalogue.AVERAGE] = 1
     self._session.early_stopping.note(step, metrics)
     unscored = {f"{name}/{metrics_log.UNSCORED}": 1 for name in failed}
     self._session.writer.write(step, metrics | unscored)
@@ -234,9 +234,7 @@ class Evaluation(Callback):
     for name, result in scored:
       for key, picture in result.pictures.items():
         writer.picture(step, f"{name}/{key}", examples.png(picture))
-    writer.say(
-      f"step {step}/{total}  {evaluations.metrics_in_words(metrics)}{results.notes(scored)}"
-    )
+    writer.say(f"step {step}/{total}  {catalogue.in_words(metrics)}{results.notes(scored)}")
     share = average.initial_share(dataclasses.asdict(self._run.config.optimizer), step)
     if averaged and (warning := average.warning(share)):
       writer.say(warning)

@@ -21,7 +21,7 @@ from vit_jax.config.fields import switched_on
 from vit_jax.config.resolve import left, with_value
 from vit_jax.data import crops, sources
 from vit_jax.devices import mesh
-from vit_jax.evaluation import evaluated_model, evaluations
+from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
 from vit_jax.models import family
@@ -77,7 +77,7 @@ def check(asked: Config, config: Config):
   check_heads(config)
   check_split(config)
   check_patterns(config)
-  check_early_stopping(config.early_stopping, evaluations.names(config))
+  check_early_stopping(config.early_stopping, catalogue.names(config))
   check_mode(config)
   resolve.check_unused(asked, config)
 
@@ -176,7 +176,7 @@ def check_without_head(given: Collection[str]):
 def check_evaluations(config: Config):
   """Checks the settings of each evaluation, also against those of the run."""
   for name, spec in config.evaluate.items():
-    if name in evaluations.OF_TRAINING:
+    if name in catalogue.OF_TRAINING:
       raise ConfigError(
         f"config.evaluate.{name}: {name}/... are metrics of training; call it otherwise."
       )
@@ -187,7 +187,7 @@ def check_heads(config: Config):
   """Refuses evaluations of a head that the objective does not train."""
   if config.objective.trains_head:
     return
-  for name, spec in evaluations.asked_for(config).items():
+  for name, spec in catalogue.asked_for(config).items():
     if spec.scores_head:
       others = [kind for kind, each in EVALUATIONS.items() if not each.scores_head]
       raise ConfigError(

@@ -9,7 +9,7 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import ConfigError
 from vit_jax.config import EarlyStopping as Settings
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.process import text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.paths import Path
@@ -38,7 +38,7 @@ class Best:
     """
     if step <= self.seen:
       return self
-    known = evaluations.metric(metric)
+    known = catalogue.metric(metric)
     smaller = known is not None and known.smaller_is_better
     better = value < self.value if smaller else value > self.value
     if better or (not self.step and not np.isnan(value)):

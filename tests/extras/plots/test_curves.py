@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vit_jax.evaluation import evaluations, results
+from vit_jax.evaluation import catalogue, results
 from vit_jax.extras.plots import captions, charts, curves
 from vit_jax.storage import metrics_log
 
@@ -27,7 +27,7 @@ def figures(monkeypatch):
 def drawn(folder, lines):
   """For each of the three plots, from the top, whether it has coloured lines."""
   (folder / metrics_log.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-  curves.curves(folder, evaluations.curve)
+  curves.curves(folder, catalogue.curve)
   with Image.open(folder / curves.CURVES) as image:
     pixels = np.asarray(image.convert("RGB")).astype(int)
   coloured = np.ptp(pixels, axis=2) > 50

@@ -8,7 +8,7 @@ import numpy as np
 from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.data import datasets, sources
 from vit_jax.data.datasets import in_words
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 
 # Larger training sets are not searched for missing classes: it would take long.
 MAX_SEARCHED = 100_000
@@ -39,7 +39,7 @@ class ScoredRun:
   def scores(self) -> list[Role]:
     """The sets on which the head is scored, and the test images of the metric."""
     scoring = self.metric.rpartition("/")[0]
-    specs = evaluations.asked_for(self.config).items()
+    specs = catalogue.asked_for(self.config).items()
     sets = [spec.scored() for name, spec in specs if spec.scores_head or name == scoring]
     return [Role(self.recipe, "scores", dataset, self.config) for dataset in sets]
 

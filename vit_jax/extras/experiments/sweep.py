@@ -15,7 +15,7 @@ from typing import Any
 
 from vit_jax import recipes
 from vit_jax.config import ConfigError
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.extras.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study
 
 RATE = "schedule.learning_rate"
@@ -116,7 +116,7 @@ def scores_of(recipe: str, overrides: Sequence[str]) -> list[Score]:
     ConfigError: there is no such recipe, a setting is wrong, or it scores no set.
   """
   config = recipes.resolve(recipe, overrides)
-  keys = evaluations.headlines(evaluations.names(config))
+  keys = catalogue.headlines(catalogue.names(config))
   of_head = [key for key in keys if config.evaluate[key.rpartition("/")[0]].scores_head]
   names = sorted(of_head, key=lambda key: not key.startswith("test/"))
   if not names:

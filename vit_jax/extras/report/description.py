@@ -8,7 +8,7 @@ from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
 from vit_jax.config.recipe_file import UNITS
 from vit_jax.config.resolve import asked_of
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.results import rows_of
 from vit_jax.extras.report.document import Section, Table, TableCell, count
 from vit_jax.extras.report.run import RecordedRun, side_by_side
@@ -172,7 +172,7 @@ def of_settings(config: Config) -> Iterator[tuple[str, TableCell | str]]:
   yield "Weights to start from", config.init_from
   training = config.data.training().values()
   yield "Training data", "; ".join(f"{each.source} {each.split}".strip() for each in training)
-  specs = evaluations.asked_for(config).items()
+  specs = catalogue.asked_for(config).items()
   sets = [(name, spec.scored()) for name, spec in specs if spec.scores_head]
   yield "Evaluated on, in training", "; ".join(f"{n} ({s.source} {s.split})" for n, s in sets)
 

@@ -7,7 +7,7 @@ import jax
 from vit_jax.config import Config, Dataset, Duration
 from vit_jax.data import datasets
 from vit_jax.devices import mesh
-from vit_jax.evaluation import evaluations, results
+from vit_jax.evaluation import catalogue, results
 from vit_jax.extras.plots import curves
 from vit_jax.extras.report import report
 from vit_jax.process import text
@@ -183,9 +183,7 @@ def conclusion(
     return f"{stopped_in_words(folder, last)}\n{spent}"
   lines = metrics_log.read_lines(folder)
   metrics = results.evaluations_in(folder)[-1:]
-  reached = [
-    f"Reached: {evaluations.metrics_in_words(text.with_numbers(line))}" for line in metrics
-  ]
+  reached = [f"Reached: {catalogue.in_words(text.with_numbers(line))}" for line in metrics]
   said = [
     f"Done: {last} steps.",
     *reached,

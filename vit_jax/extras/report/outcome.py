@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from vit_jax.evaluation import evaluations as scoring
+from vit_jax.evaluation import catalogue
 from vit_jax.extras.plots import charts
 from vit_jax.extras.plots.charts import Series
 from vit_jax.extras.plots.labels import metric
@@ -93,7 +93,7 @@ def chosen(
 def keys_of(run: RecordedRun) -> list[str]:
   """A run's metrics: the training loss and those of evaluations."""
   keys = sorted({key for line in run.lines for key in line})
-  return [key for key in keys if key == "loss" or scoring.metric(key)]
+  return [key for key in keys if key == "loss" or catalogue.metric(key)]
 
 
 def points_of(run: RecordedRun, key: str) -> Points:
@@ -109,7 +109,7 @@ def last(key: str, points: Points) -> Point:
 
 def best(key: str, points: Points) -> Point:
   """The point with the best value; the first of equals."""
-  known = scoring.metric(key)
+  known = catalogue.metric(key)
   value = operator.itemgetter(1)
   if key == "loss" or (known is not None and known.smaller_is_better):
     return min(points, key=value)
@@ -124,14 +124,14 @@ def at(key: str, point: Point) -> list[TableCell]:
 
 def value_in_words(key: str, value: float) -> str:
   """A value as text: accuracies in percent."""
-  return f"{value:.2%}" if scoring.curve(key) == "accuracy" else f"{value:.4g}"
+  return f"{value:.2%}" if catalogue.curve(key) == "accuracy" else f"{value:.4g}"
 
 
 def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
   """The charts of all metrics over steps; all runs share a chart."""
   keys = list(dict.fromkeys(key for run in runs for key in keys_of(run)))
-  losses = [key for key in keys if key == "loss" or scoring.curve(key) == "loss"]
-  accuracies = [key for key in keys if scoring.curve(key) == "accuracy"]
+  losses = [key for key in keys if key == "loss" or catalogue.curve(key) == "loss"]
+  accuracies = [key for key in keys if catalogue.curve(key) == "accuracy"]
   sets = list(dict.fromkeys(key.rpartition("/")[0] for key in accuracies))
   charts_or_none = [chart(runs, losses, "loss", log=True)]
   for name in sets[:MAX_SETS]:
@@ -159,7 +159,7 @@ def chart(
   if not any(len(line.steps) > 1 for line in lines):
     return None
   title = label[0].upper() + label[1:]
-  if any(scoring.metric(key) for key in keys):
+  if any(catalogue.metric(key) for key in keys):
     title += of_average(runs)
   alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MAX_LEGEND]))}."
   return Picture(charts.lines(lines, label, log=log, percent=percent), "svg+xml", alt, title)
@@ -182,7 +182,7 @@ def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alo
   if several:
     name = run.name if alone else f"{run.name} {name}"
   steps, values = np.array(points, float).T
-  return Series(one_line(name), steps, values, group=place, dots=bool(scoring.metric(key)))
+  return Series(one_line(name), steps, values, group=place, dots=bool(catalogue.metric(key)))
 
 
 def in_words(line: Series) -> str:

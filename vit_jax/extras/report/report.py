@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 
 from vit_jax.config import ConfigError
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.extras.plots import curves
 from vit_jax.extras.plots.labels import metric
 from vit_jax.extras.report import cost, description, document, outcome, run, set_section
@@ -40,7 +40,7 @@ class Report(Callback):
     folder = self._session.folder
     with self._session.monitor.paused("plots"):
       with workdir.writing(folder):
-        curves.curves(folder, evaluations.curve)
+        curves.curves(folder, catalogue.curve)
         curves.confusions(folder)
       if self._run.config.report:
         self._write(folder)
@@ -119,7 +119,7 @@ def in_words(one: RecordedRun) -> str:
     facts.append(one.config.model.name)
   planned = one.fact("steps", int)
   facts.append(f"{one.step:,} of {planned:,} steps" if planned else f"{one.step:,} steps")
-  for key in evaluations.headlines(outcome.keys_of(one)):
+  for key in catalogue.headlines(outcome.keys_of(one)):
     if points := outcome.points_of(one, key):
       facts.append(reached_in_words(one, key, *points[-1]))
   if seconds := sum(cost.account(one).values()):

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
-from vit_jax.evaluation import evaluations, results
+from vit_jax.evaluation import catalogue, results
 from vit_jax.extras.report import scored_set
 from vit_jax.extras.report.document import Table, TableCell
 from vit_jax.extras.report.scored_set import ScoredSet
@@ -43,7 +43,7 @@ class RecordedRun:
   @property
   def averaged(self) -> bool:
     """Whether the moving average of the parameters was evaluated."""
-    return any(line.get(evaluations.AVERAGE) for line in self.lines)
+    return any(line.get(catalogue.AVERAGE) for line in self.lines)
 
   def fact(self, key: str, kind: type):
     """A fact of the newest start; None if it is missing or not of this type."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.evaluation import evaluations, examples, results
+from vit_jax.evaluation import catalogue, examples, results
 from vit_jax.evaluation.results import count_of, rows_of
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
@@ -62,9 +62,7 @@ class ScoredSet:
   def score(self) -> str:
     """The metrics in words; "" if some are missing."""
     try:
-      return evaluations.metrics_in_words(
-        {f"{self.name}/{key}": x for key, x in self.metrics.items()}
-      )
+      return catalogue.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
     except (KeyError, ValueError, TypeError):  # another version wrote them
       return ""
 

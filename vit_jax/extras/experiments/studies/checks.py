@@ -9,7 +9,7 @@ from vit_jax.config import AUTO, Config, ConfigError, Dataset, similar
 from vit_jax.config.fields import MAX_PIXELS
 from vit_jax.config.resolve import Facts, check_known, value_of, with_value
 from vit_jax.data.sources import SourceError
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.extras.experiments import holdout, runs
 from vit_jax.extras.experiments.facts import decided
@@ -124,7 +124,7 @@ def check_score(config: Config, request: Request):
   Raises:
     ConfigError: they give none, others, or one that is better in the other direction.
   """
-  names = evaluations.names(config)
+  names = catalogue.names(config)
   score = request.score
   if not names:
     raise ConfigError(
@@ -138,7 +138,7 @@ def check_score(config: Config, request: Request):
       f"No evaluation of {request.run.recipe} is sure to write {score.metric!r}; nearest: "
       f"{similar(score.metric, names)}."
     )
-  smaller = evaluations.metric(score.metric).smaller_is_better
+  smaller = catalogue.metric(score.metric).smaller_is_better
   if smaller != (score.better == "smaller"):
     right = "smaller" if smaller else "larger"
     raise ConfigError(f"Of {score.metric}, {right} is better; give Score(better={right!r}).")

@@ -7,7 +7,7 @@ import re
 import statistics
 from collections.abc import Sequence
 
-from vit_jax.evaluation import evaluations
+from vit_jax.evaluation import catalogue
 from vit_jax.extras.experiments.studies import figure, results
 from vit_jax.extras.experiments.studies.results import deviation
 from vit_jax.extras.experiments.studies.study import Cell, Study
@@ -93,7 +93,7 @@ def write(
 def scores_are_accuracies(study: Study) -> bool:
   """Whether all scores are fractions of images."""
   metrics = {study.score_of(cell).metric for cell in study.cells}
-  return all(evaluations.curve(metric) == "accuracy" for metric in metrics)
+  return all(catalogue.curve(metric) == "accuracy" for metric in metrics)
 
 
 def rewritten(path: Path, rows: Sequence[dict]) -> list[dict[str, str]]:
