@@ -19,7 +19,7 @@ test: $(VENV)/installed lint
 	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=25
 
 gpu: $(VENV)/installed
-	PYTHONPATH=$(CURDIR)/.libgpu $(BIN)/python -m pytest tests/tools/compiled/test_gpus.py --gpu --numprocesses=2
+	PYTHONPATH=$(CURDIR)/.libgpu $(BIN)/python -m pytest tests/extras/compiled/test_gpus.py --gpu --numprocesses=2
 
 torture: $(VENV)/installed
 	$(BIN)/python -m pytest tests --hypothesis-profile=drawn -m hypothesis --numprocesses=2

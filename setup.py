@@ -26,6 +26,7 @@ setuptools.setup(
     *setuptools.find_packages(include=["vit_jax", "vit_jax.*"]),
     *("vit_jax.configs", "vit_jax.configs.studies"),
   ],
+  entry_points={"console_scripts": ["vit-jax = vit_jax.extras.commands.main:run"]},
   package_dir={"vit_jax.configs": "configs"},
   install_requires=[
     "absl-py>=2.1",

@@ -18,8 +18,8 @@ set of ImageNet by timm (results/results-imagenet.csv):
   ViT-S/16,medium2               78.85%
   ViT-B/32,medium2,regularised   74.89%
   ViT-B/16,strong2,regularised   79.15%
-Cost of these three by tools/cost.py: 10.5, 10.1 and 40.1 exaFLOPs.
-Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs an accelerator.
+Cost of these three by vit-jax cost: 10.5, 10.1 and 40.1 exaFLOPs.
+Needs `vit-jax prepare build imagenet2012`. Not run here: it needs an accelerator.
 """
 
 from vit_jax.config import ConfigError, Data, Duration, Model, Schedule, to_config_dict

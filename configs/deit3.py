@@ -7,7 +7,7 @@ r"""DeiT III on ImageNet from scratch, and its fine-tuning at 224 pixels (Touvro
 Models: S (ViT-S/16, trained at 224 pixels, without fine-tuning), B (ViT-B/16, 192), L (ViT-L/16,
 192) and H (ViT-H/14, 154).
 Published: S 81.4, B 83.8, L 84.9 and H 85.2% top-1 on ImageNet's validation set, at 224 pixels.
-Cost by tools/cost.py: 28, 79, 276 and 480 exaFLOPs; fine-tuning 2.7 (B), 9.5 (L) and 26 (H).
+Cost by vit-jax cost: 28, 79, 276 and 480 exaFLOPs; fine-tuning 2.7 (B), 9.5 (L) and 26 (H).
 Settings are those of the published commands (README_revenge.md of the authors' code): 800 epochs,
 batch 2048, LAMB at 3e-3 (S: 4e-3) with weight decay 0.05 and clipping at 1, 5 epochs of warm-up,
 cosine to 1e-5; binary cross-entropy, the mean over classes, with every label of a blended image
@@ -24,7 +24,7 @@ bilinearly without smoothing, not bicubically with it; pixels that a rotation un
 ImageNet's mean; MixUp and CutMix draw one share and one rectangle for the whole batch, there for
 each GPU; queries, keys and values are three arrays for LAMB, and one there. The command for H says
 160 pixels, of which patches of 14 see 154.
-Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs accelerators.
+Needs `vit-jax prepare build imagenet2012`. Not run here: it needs accelerators.
 """
 
 import dataclasses

@@ -47,7 +47,7 @@ For few-shot probes on other data, give --config.evaluate.imagenet.train.source=
 The metrics are printed and written to WORKDIR/evaluation.json. For sets with one label per image,
 WORKDIR/evaluation has every prediction, the accuracy of each class and the confusion matrix.
 All sets except ObjectNet and folders must be prepared with TFDS first, for example with
-`python tools/prepare_data.py build imagenet_v2/matched-frequency`; if one is missing, the message
+`vit-jax prepare build imagenet_v2/matched-frequency`; if one is missing, the message
 gives the command. Not run here on the real sets, because they are large.
 """
 

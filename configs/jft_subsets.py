@@ -10,7 +10,7 @@ regularisation, and early stopping: the best checkpoint by 5-shot accuracy on Im
 So every run has 517,822 steps, 7 epochs of the 303 M images and 236 of the 9 M.
 Our choice: an evaluation every 2,500 steps, about one epoch of the smallest subset, and no end
 before the last step (config.early_stopping.patience); ViT-b takes the settings of ViT-B.
-Needs `python tools/prepare_data.py build imagenet2012` for the 5-shot accuracy. The paper gives its
+Needs `vit-jax prepare build imagenet2012` for the 5-shot accuracy. The paper gives its
 results only in the figure. JFT-300M is not public: give any folder or TFDS dataset of your own, as
 large as the subset at least. Not run here: it needs a pod.
 """

@@ -7,7 +7,7 @@ PATH: weights of ViT-B/16, ViT-L/16 (L) or ViT-H/14 (H) that were trained withou
 folder of timm's vit_base_patch16_224.mae.
 Published, by the authors' code: 83.66, 85.95 and 86.93% top-1 on ImageNet's validation set; 7 hours
 11 minutes (B) and 8 hours 52 minutes (L) on 32 V100, 13 hours 9 minutes (H) on 64.
-Cost by tools/cost.py: 13.5, 24 and 64 exaFLOPs.
+Cost by vit-jax cost: 13.5, 24 and 64 exaFLOPs.
 Settings are those of the published commands (FINETUNE.md): batch 1024, 100 epochs (L, H: 50), AdamW
 with weight decay 0.05, 5 epochs of warm-up, cosine to 1e-6; learning rate 2e-3 (L, H: 4e-3), which
 is 5e-4 (1e-3) for 256 images; layer-wise decay of the learning rate 0.65 (L, H: 0.75); stochastic
@@ -20,7 +20,7 @@ not bicubically with it; what is erased becomes uniform noise, there normal; pix
 uncovers are grey, not ImageNet's mean; MixUp and CutMix draw one share and one rectangle for the
 whole batch, there for each GPU.
 Weights of other libraries than timm's may need --config.model.activation=gelu_tanh.
-Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs accelerators.
+Needs `vit-jax prepare build imagenet2012`. Not run here: it needs accelerators.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 r"""A small ViT on Fashion-MNIST without labels, by masked patch prediction (Section 4.6).
 
-  python tools/prepare_data.py build fashion_mnist
+  vit-jax prepare build fashion_mnist
   python -m vit_jax.main --config=configs/masked_fashion.py
   python -m vit_jax.main --config=configs/vit_fashion.py:plain --config.init_from=WORKDIR \
     --config.new_head=True

@@ -4,7 +4,7 @@ r"""ViT-S/16 on ImageNet from scratch (Beyer et al., "Better plain ViT baselines
 
 The argument is the number of epochs: 90, 150 or 300.
 Published: 76.5, 78.5 and 80.0% top-1 on ImageNet's validation set (arXiv 2205.01580, Table 1);
-6 to 7 hours for 90 epochs on a TPU v3-8. Cost by tools/cost.py: 3.1, 5.2 and 10.4 exaFLOPs.
+6 to 7 hours for 90 epochs on a TPU v3-8. Cost by vit-jax cost: 3.1, 5.2 and 10.4 exaFLOPs.
 Settings are those of the published code, big_vision/configs/vit_s16_i1k.py: batch 1024, Adam at
 1e-3 with a first moment in bfloat16, 10,000 steps of warm-up, cosine, clipping at 1, RandAugment
 (2 operations of magnitude 10), MixUp with Beta(0.2, 0.2), fixed sine-cosine positions, the mean of
@@ -12,7 +12,7 @@ the patches, and a layer of tanh before the head; 99% of the training images. It
 1e-4 follows the schedule but is not multiplied by the learning rate of 1e-3; here it is, hence 0.1.
 Otherwise than there: RandAugment, as docs/augmentation.md says; scored images are resized
 bilinearly without smoothing, there by the mean of an area.
-Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs an accelerator.
+Needs `vit-jax prepare build imagenet2012`. Not run here: it needs an accelerator.
 """
 
 from vit_jax.config import Data, Duration, Model, Schedule, to_config_dict

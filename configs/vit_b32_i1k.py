@@ -4,7 +4,7 @@
 
 At 1,281,167 images: 93,835 steps.
 The paper's results after fine-tuning: ImageNet 73.38, ReaL 79.56, CIFAR-100 86.31 (Table 5).
-Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs a pod.
+Needs `vit-jax prepare build imagenet2012`. Not run here: it needs a pod.
 """
 
 from vit_jax.recipes import pretraining

@@ -1,6 +1,6 @@
 """A small ViT on Fashion-MNIST: 60,000 training and 10,000 test images of 28 x 28 pixels.
 
-  python tools/prepare_data.py build fashion_mnist
+  vit-jax prepare build fashion_mnist
   python -m vit_jax.main --config=configs/vit_fashion.py[:plain]
 
 A hybrid, 7,500 steps. Measured: 92.13% of the 10,000 test images (one seed), in 9 min 10 s on 2 CPU

@@ -8,7 +8,7 @@ NAME is base, or the scaled dimension: depth, width, mlp, patch or all.
 From the paper: the base with 8 layers, D 1024, MLP 2048 and patch 32, and the scaled dimensions.
 Our choice: one step of scaling, which doubles the dimension (halves the patch); 16 heads in the
 base, and 64 dimensions per head in all shapes; the settings of Table 3's row for ViT-B.
-At 303 M images: 517,822 steps each. `python tools/cost.py --config=configs/vit_shape_jft.py:NAME`
+At 303 M images: 517,822 steps each. `vit-jax cost --config=configs/vit_shape_jft.py:NAME`
 prints the costs. The paper gives its results, 5-shot ImageNet, only in the figure.
 JFT-300M is not public: give any folder or TFDS dataset of your own. Not run here: it needs a pod.
 """

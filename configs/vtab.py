@@ -1,12 +1,12 @@
 r"""Fine-tuning on one task of VTAB-1k with 1,000 images (Table 9; Table 4; Appendix B.1.1).
 
   python -m vit_jax.main --config=configs/vtab.py:MODEL,TASK --config.init_from=PATH
-  python tools/vtab.py --model MODEL --source PATH
+  vit-jax vtab --model MODEL --source PATH
 
 The second command runs all 19 tasks and prints their table. MODEL: the model of the weights, such
 as ViT-L/16. TASK: caltech101, cifar-100, dtd, flowers102, pets, sun397, svhn, camelyon, eurosat,
 resisc45, retinopathy, clevr-count, clevr-dist, dmlab, dspr-loc, dspr-ori, kitti-dist, snorb-azim or
-snorb-elev. TFDS must prepare the data (python tools/prepare_data.py build NAME).
+snorb-elev. TFDS must prepare the data (vit-jax prepare build NAME).
 2,500 steps at 384 px (378 if patches have 14 px), the same settings for every task. Training images
 are cropped and flipped unless that would change the label: docs/decisions/vtab-images.md lists the
 tasks. MODEL,TASK,development trains on 800 of the images and scores the other 200;

@@ -59,15 +59,9 @@ LAYERS = [
   *("data", "models", "devices", "config", "storage", "process", "registry"),
 ]
 EXTRAS = [
-  *("experiments", "report", "inspection", "plots", "duplicates masked_patches preparation"),
-  *(
-    "prepared_cache verification",
-    "formats",
-    "sources",
-    "buckets",
-    "settings settings_page",
-    "extras",
-  ),
+  *("commands", "benchmarks", "compiled", "experiments", "report", "inspection", "plots"),
+  *("duplicates masked_patches preparation", "prepared_cache verification", "formats", "sources"),
+  *("buckets", "settings settings_page", "extras"),
 ]
 
 
@@ -144,7 +138,7 @@ def test_the_demo_calls_few_files(tmp_path):
   run = [sys.executable, "-c", TRACED, *command]
   result = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
   called = [line for line in result.stdout.splitlines() if line.startswith(str(ROOT))]
-  assert 40 < len(called) <= 77, (called, result.stderr)
+  assert 40 < len(called) <= 78, (called, result.stderr)
 
 
 def test_an_install_has_what_is_no_python_file():
@@ -170,8 +164,8 @@ def at(package):
     ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.extras.preparation")),
     ("jinja2", ("vit_jax.extras.report",)),
     ("apache_beam", ("vit_jax.extras.duplicates.pipeline",)),
-    ("tensorflow", ()),
-    ("torch", ()),
+    ("tensorflow", ("vit_jax.extras.benchmarks", "vit_jax.extras.commands.prepare")),
+    ("torch", ("vit_jax.extras.benchmarks", "vit_jax.extras.commands.convert_pickle")),
   ],
 )
 def test_each_library_has_its_place(library, allowed):
@@ -193,13 +187,15 @@ OURS = ("files.", "recipes.", "ast.")
 OF_THIS_MACHINE = (
   "vit_jax.data",  # datasets, and caches of them
   *(
-    f"vit_jax.extras.{name}" for name in ("sources", "prepared_cache", "preparation", "duplicates")
+    f"vit_jax.extras.{name}"
+    for name in ("sources", "prepared_cache", "preparation", "duplicates", "commands")
   ),
   *("vit_jax.process.machine", "vit_jax.process.machine"),  # limits
   "vit_jax.devices.hosts",
   *("vit_jax.config.recipe_file", "vit_jax.config.suggestions"),  # recipes
   "vit_jax.extras.experiments.studies.loading",
   "vit_jax.process.program",  # its code
+  *("vit_jax.extras.benchmarks", "vit_jax.extras.compiled"),  # of this machine and its compilers
   *("vit_jax.inference.predict", "vit_jax.extras.inspection.gallery"),  # images that the user names
   # Formats of weights, which libraries read: vit_jax.weights.source brings them here.
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),
@@ -263,7 +259,8 @@ def test_every_package_has_its_place_in_the_map():
 # Where whole configs are made, compared and taken apart (docs/decisions/settings.md).
 OF_CONFIGS = (
   *("config", "recipes", "learning", "evaluation", "training", "main", "launch"),
-  *("extras.report", "extras.experiments", "extras.masked_patches"),
+  *("extras.report", "extras.experiments", "extras.masked_patches", "extras.commands"),
+  *("extras.benchmarks", "extras.compiled"),
 )
 
 

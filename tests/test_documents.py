@@ -22,7 +22,7 @@ FILE = re.compile(r"(?<![\w./])((?:configs|tools|docs)/[\w/]+\.(?:py|md|csv))\b(
 MODULE = re.compile(r"(?<![\w./])(?:vit_jax/)?((?:\w+/)+\w+\.py)\b")
 TEST = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)?(?:::(test_\w+))?`")
 SETTING = re.compile(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()")
-COMMAND = re.compile(r"python (?:tools/\w+\.py|-m vit_jax\.main)[^\n`|]*")
+COMMAND = re.compile(r"(?:python (?:tools/\w+\.py|-m vit_jax\.main)|vit-jax [a-z-]+)[^\n`|]*")
 FLAG = re.compile(r"(?<=\s)--(?!config\.)([a-z][\w-]*)")
 VERSION = re.compile(r"\b(?<!-)(datasets|libtpu|timm|torch|transformers) (\d+(?:\.\d+)+)")
 NO_SETTINGS = {"json", "py", "a.b", "x.y"}  # config.json and config.py; any setting at all

@@ -13,14 +13,14 @@ import types
 import numpy as np
 import pytest
 
-from benchmarks import survey
-from benchmarks.case import Case
 from tests.data.made_sets import contents, folder, made, opened, write_images
 from tests.data.numbered import jpegs
 from tests.racing import at_once, slow_disk
 from vit_jax import models, weights
 from vit_jax.config import ConfigError
 from vit_jax.extras import prepared_cache as cache
+from vit_jax.extras.benchmarks import survey
+from vit_jax.extras.benchmarks.case import Case
 from vit_jax.extras.duplicates import find
 from vit_jax.storage import files
 from vit_jax.weights.card import Card

@@ -219,7 +219,7 @@ def draw_arrow(axes, arrow: Arrow, places: dict[str, tuple[int, int]]):
 
 def main(arguments: list[str] | None = None):
   """Draws."""
-  flags = ToolFlags("architecture", __doc__)
+  flags = ToolFlags("architecture", __doc__, prog="python tools/architecture.py")
   flags.add_argument("--output", required=True, type=path, metavar="FILE.svg")
   args = flags.parse_args(arguments)
   with ending("architecture"):

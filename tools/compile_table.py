@@ -11,10 +11,10 @@ MALLOC_CONF=thp:always,dirty_decay_ms:60000 the row of ViT-B/32 for v4:4x4x4 too
 instead of 144 s, with the same result.
 """
 
-from compiled import absent, compiled_on_gpus, compiled_recipes
-from compiled.table import Row, Table
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_flags import ToolFlags, ending, whole
+from vit_jax.extras.compiled import absent, compiled_on_gpus, compiled_recipes
+from vit_jax.extras.compiled.table import Row, Table
 from vit_jax.process import console
 from vit_jax.storage import files
 
@@ -23,7 +23,7 @@ TABLES = {"tpu": compiled_recipes.TABLE, "gpu": compiled_on_gpus.TABLE}
 
 def flags() -> ToolFlags:
   """The command line."""
-  result = ToolFlags("compile_table", __doc__)
+  result = ToolFlags("compile_table", __doc__, prog="python tools/compile_table.py")
   add = result.add_argument
   add(
     "--recipes", "--only", default="", metavar="TEXT", help="recipes with this text in their name"

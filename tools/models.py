@@ -135,7 +135,7 @@ def rows_of(file: pathlib.Path) -> list[dict[str, str]]:
 
 def main(arguments: list[str] | None = None):
   """Writes the page; see the exit status above."""
-  flags = ToolFlags("models", __doc__)
+  flags = ToolFlags("models", __doc__, prog="python tools/models.py")
   flags.add_argument("--output", type=path, required=True, help="the file, docs/models.md")
   args = flags.parse_args(arguments)
   with ending("models"):

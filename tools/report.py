@@ -1,48 +1,6 @@
-"""Writes the results, cost and settings of a run as one page of HTML; compares several runs.
+"""The same as `vit-jax report`, without an installed command."""
 
-python tools/report.py workdirs/vit_digits --output report.html
-python tools/report.py workdirs/a workdirs/b workdirs/c --output comparison.html
-
-The page needs no network and contains its pictures. It leaves out what a run does not have: a run
-that was stopped has no accuracies of classes, for example. Curves of several runs are drawn in the
-same charts, and a table lists the settings that differ. The page shows what the newest checkpoint
-looks like inside, which a run's own report.html leaves out.
-
-Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be no --output there;
-1 the disk fails.
-"""
-
-from vit_jax.config import ConfigError
-from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder
-from vit_jax.process import console
-from vit_jax.process.text import one_line
-
-
-def flags() -> ToolFlags:
-  """The command line."""
-  result = ToolFlags("report", __doc__)
-  add = result.add_argument
-  add("workdirs", nargs="+", type=anywhere, metavar="WORKDIR", help="folders of runs")
-  add("--output", type=anywhere, required=True, help="*.html")
-  result.add_plugins()
-  return result
-
-
-def main(arguments: list[str] | None = None):
-  """Writes the report; see the exit status above."""
-  args = flags().parse_args(arguments)
-  with ending("report"):
-    from vit_jax.storage import files
-
-    if files.is_folder(args.output):
-      raise ConfigError(f"--output {args.output} is a folder; give the name of a file.")
-    folder(args.output.parent, "--output")
-    from vit_jax.extras.report import report
-
-    report.write(args.workdirs, args.output, inside=True)
-    print(one_line(f"Written to {args.output}; open it in a browser."))
-
+from vit_jax.extras.commands.main import run
 
 if __name__ == "__main__":
-  console.of_tool()
-  main()
+  run("report")

@@ -12,7 +12,7 @@ from vit_jax.process import console
 
 def main(arguments: list[str] | None = None):
   """Writes the page; see the exit status above."""
-  flags = ToolFlags("settings", __doc__)
+  flags = ToolFlags("settings", __doc__, prog="python tools/settings.py")
   flags.add_argument("--output", type=path, required=True, help="the file, docs/settings.md")
   args = flags.parse_args(arguments)
   with ending("settings"):

@@ -82,7 +82,7 @@ def launch(
   if not average:
     raise ConfigError(
       "--no-average has no effect in training: add --mode=evaluate, or leave it out. To start from "
-      "the parameters of a run and not from their average, export them: python tools/export.py "
+      "the parameters of a run and not from their average, export them: vit-jax export "
       "--no-average --source=RUN --output=FILE."
     )
   with fingerprint.refusal_told(config, hosts):

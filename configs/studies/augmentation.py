@@ -1,7 +1,7 @@
 """What each piece of today's recipes is worth, from scratch, by the number of images.
 
-  python tools/prepare_data.py build fashion_mnist
-  python tools/study.py --study=configs/studies/augmentation.py
+  vit-jax prepare build fashion_mnist
+  vit-jax study --study=configs/studies/augmentation.py
 
 small: a ViT of 4 blocks on 1,000, 10,000 and 60,000 training images of Fashion-MNIST: plain, then
 with one piece at a time, then with all of them. 24 cells x 3 seeds. Images are flipped, and not

@@ -1,7 +1,7 @@
 """Axial models against their counterparts: few-shot accuracy, FLOPs and time (Figure 13, D.6).
 
-  python tools/study.py --study=configs/studies/axial.py
-  python tools/study.py --study=configs/studies/axial.py --scale=paper --plan
+  vit-jax study --study=configs/studies/axial.py
+  vit-jax study --study=configs/studies/axial.py --scale=paper --plan
 
 An axial ViT replaces each block by attention and MLP along the rows, and then along the columns. An
 axial ResNet replaces each 3 x 3 convolution by attention along rows and columns.
@@ -14,7 +14,7 @@ is not public: --config.data.train.source=..., as for configs/vit_b16_jft.py.
 
 Nothing is chosen: a model and its counterpart have the settings of one recipe. The second panel
 shows the seconds of the training steps: for that, start one run at a time on an idle machine.
-tools/speed.py measures inference. The small axial ResNet has 4 heads, so that a head of its first
+vit-jax speed measures inference. The small axial ResNet has 4 heads, so that a head of its first
 stage has 8 dimensions, as in Axial-R50.
 The paper draws 5-shot accuracy against FLOPs and inference time, and gives no numbers. It finds
 that axial ViTs are more accurate than ViTs and need more computation, and that its Axial-ResNet-50

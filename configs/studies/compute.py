@@ -1,7 +1,7 @@
 """ViTs, ResNets and hybrids: accuracy after fine-tuning by the cost of pre-training (Figure 5).
 
-  python tools/study.py --study=configs/studies/compute.py
-  python tools/study.py --study=configs/studies/compute.py --scale=paper --plan
+  vit-jax study --study=configs/studies/compute.py
+  vit-jax study --study=configs/studies/compute.py --scale=paper --plan
 
 small: four ViTs, three ResNets and two hybrids of configs/fashion_halves.py, pre-trained on 30,000
 images of five classes of Fashion-MNIST (800 steps) and fine-tuned on 1,000 images of the other five

@@ -1,7 +1,7 @@
 """The size of the pre-training set: ViTs and ResNets on three of them (Figure 3, Table 5).
 
-  python tools/study.py --study=configs/studies/data_size.py
-  python tools/study.py --study=configs/studies/data_size.py --scale=paper --plan
+  vit-jax study --study=configs/studies/data_size.py
+  vit-jax study --study=configs/studies/data_size.py --scale=paper --plan
 
 small: two ViTs and a ResNet of configs/fashion_halves.py, pre-trained on 300, 3,000 and 27,000
 images of five classes of Fashion-MNIST (800 steps) and fine-tuned on 1,000 images of the other five

@@ -1,7 +1,7 @@
 """The input of the head: the class token or the mean of the patches, by learning rate (Figure 9).
 
-  python tools/study.py --study=configs/studies/head.py
-  python tools/study.py --study=configs/studies/head.py --scale=paper --plan
+  vit-jax study --study=configs/studies/head.py
+  vit-jax study --study=configs/studies/head.py --scale=paper --plan
 
 small: a ViT of 4 blocks on Fashion-MNIST, 8 cells x 3 seeds of 800 steps; top-1 of the test images,
 after every 200 steps.

@@ -1,7 +1,7 @@
 """Does pre-training without labels help where labels are few? (Section 4.6, Appendix B.1.2).
 
-  python tools/prepare_data.py build fashion_mnist
-  python tools/study.py --study=configs/studies/masked.py
+  vit-jax prepare build fashion_mnist
+  vit-jax study --study=configs/studies/masked.py
 
 small: a ViT of 4 blocks is pre-trained on all training images of Fashion-MNIST without their labels
 (configs/masked_fashion.py, 2,000 steps of 64 images) and fine-tuned on 100, 1,000 and 10,000

@@ -1,7 +1,7 @@
 """ResNets pre-trained with Adam and with SGD, then fine-tuned (Table 7, Appendix D.1).
 
-  python tools/study.py --study=configs/studies/optimizer.py
-  python tools/study.py --study=configs/studies/optimizer.py --scale=paper --plan
+  vit-jax study --study=configs/studies/optimizer.py
+  vit-jax study --study=configs/studies/optimizer.py --scale=paper --plan
 
 small: two ResNets of configs/fashion_halves.py, pre-trained on 27,000 images of five classes of
 Fashion-MNIST (800 steps) and fine-tuned on 1,000 images of the other five (200 steps): 4 cells x 3

@@ -1,7 +1,7 @@
 """Position embeddings: none, 1-D, 2-D or relative, and where they are added (Table 8).
 
-  python tools/study.py --study=configs/studies/positions.py
-  python tools/study.py --study=configs/studies/positions.py --scale=paper --plan
+  vit-jax study --study=configs/studies/positions.py
+  vit-jax study --study=configs/studies/positions.py --scale=paper --plan
 
 small: a ViT of 4 blocks on Fashion-MNIST, 8 cells x 3 seeds of 800 steps; top-1 of the test images.
 paper: ViT-B/16 on JFT-300M, 7 epochs; 5-shot ImageNet. Give the data, which is not public:

@@ -1,7 +1,7 @@
 """Fine-tuning at 1, 1.5 and 2 times the resolution of pre-training (Section 3.2).
 
-  python tools/study.py --study=configs/studies/resolution.py
-  python tools/study.py --study=configs/studies/resolution.py --scale=paper --plan
+  vit-jax study --study=configs/studies/resolution.py
+  vit-jax study --study=configs/studies/resolution.py --scale=paper --plan
 
 The position embeddings of pre-training are interpolated, as in the paper, or new. At the resolution
 of pre-training, interpolated ones are those of pre-training.

@@ -1,7 +1,7 @@
 """The shape of a ViT: depth, width, MLP, patch size, and all together (Figure 8, Appendix D.2).
 
-  python tools/study.py --study=configs/studies/shape.py
-  python tools/study.py --study=configs/studies/shape.py --scale=paper --plan
+  vit-jax study --study=configs/studies/shape.py
+  vit-jax study --study=configs/studies/shape.py --scale=paper --plan
 
 small: ViTs around one of 4 blocks, D 64, MLP 128 and patches of 7 pixels on Fashion-MNIST, 21
 shapes x 3 seeds of 500 steps; top-1 of the test images.

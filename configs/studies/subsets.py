@@ -1,7 +1,7 @@
 """Random subsets of the pre-training set, the same steps for each (Figure 4).
 
-  python tools/study.py --study=configs/studies/subsets.py
-  python tools/study.py --study=configs/studies/subsets.py --scale=paper --plan
+  vit-jax study --study=configs/studies/subsets.py
+  vit-jax study --study=configs/studies/subsets.py --scale=paper --plan
 
 small: two ViTs and two ResNets of configs/fashion_halves.py, 1,200 steps on 900, 3,000, 9,000 and
 all 30,000 images of the classes 0 to 4 of Fashion-MNIST: 16 cells x 3 seeds. The score is the

@@ -1,6 +1,6 @@
 """Fine-tuning on new classes against training from scratch, at two resolutions (Section 3.2).
 
-  python tools/study.py --study=configs/studies/transfer.py
+  vit-jax study --study=configs/studies/transfer.py
 
 small: a ViT of 4 blocks is pre-trained on the classes 0 to 4 of Fashion-MNIST (1,400 steps), and
 fine-tuned on 1,000 images of the classes 5 to 9 (200 steps of 64 images), at 28 and at 56 pixels.

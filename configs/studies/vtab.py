@@ -1,7 +1,7 @@
 """VTAB-1k: models on tasks of 1,000 images, by group (Figure 2, Table 9).
 
-  python tools/study.py --study=configs/studies/vtab.py
-  python tools/study.py --study=configs/studies/vtab.py --scale=paper --plan
+  vit-jax study --study=configs/studies/vtab.py
+  vit-jax study --study=configs/studies/vtab.py --scale=paper --plan
 
 small: two ViTs and a ResNet, pre-trained on five classes of Fashion-MNIST and fine-tuned on two
 tasks with the same settings (configs/fashion_halves.py, no flips): 1,000 images of the other five
@@ -11,7 +11,7 @@ paper: ViT-H/14 and ViT-L/16 pre-trained on JFT-300M (14 epochs) and ViT-L/16 on
 epochs), fine-tuned on 1,000 images of each task with the same settings (configs/vtab.py). 57 cells;
 top-1 of the test images, in a panel for each group. Name your data in JFT and I21K below.
 
-Nothing is chosen. If you have weights, `python tools/vtab.py` does the 19 tasks without
+Nothing is chosen. If you have weights, `vit-jax vtab` does the 19 tasks without
 pre-training, chooses the setting on validation images if asked to, and prints the mean of each
 group.
 Means of each group and of all tasks are tables of their own. Table 9 has the ViTs' numbers, which

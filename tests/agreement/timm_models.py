@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks.step import stand_in_for_torchvision
+from vit_jax.extras.benchmarks.step import stand_in_for_torchvision
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
 if importlib.util.find_spec("torchvision") is None:

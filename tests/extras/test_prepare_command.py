@@ -13,9 +13,9 @@ import pytest
 from tests import programs
 from tests.data.made_sets import contents, folder, made, opened, write_images
 from tests.data.tfds_fixture import jpeg_of
-from tools import prepare_data
 from vit_jax.data import sources
 from vit_jax.data.sources import SourceError
+from vit_jax.extras.commands import prepare as prepare_data
 from vit_jax.extras.preparation import prepare, splits
 
 pytestmark = pytest.mark.usefixtures("small_files")

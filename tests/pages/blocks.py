@@ -22,7 +22,7 @@ FENCE = re.compile(r"^```(?P<language>\w*)(?: title=\"(?P<file>[^\"]+)\")?\s*$")
 MARK = re.compile(
   r"^<!-- (?P<name>not run|run with|may be stopped|compiled for|given): (?P<text>.+) -->$"
 )
-COMMAND = re.compile(r"^(?:PYTHONPATH=\S+ )?python (?:-m|tools/)")
+COMMAND = re.compile(r"^(?:PYTHONPATH=\S+ )?(?:python (?:-m|tools/)|vit-jax )")
 
 
 @dataclasses.dataclass(frozen=True)

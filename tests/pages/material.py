@@ -9,7 +9,7 @@ from collections.abc import Sequence
 HERE = pathlib.Path(__file__).parent
 SHORT = "--config.duration.epochs=0 --config.duration.steps=60 --config.schedule.warmup.steps=5"
 
-PREPARE = "python tools/prepare_data.py images"
+PREPARE = "vit-jax prepare images"
 HALF = "--split=train=tfds:fashion_mnist --split=test=tfds:fashion_mnist --classes"
 
 

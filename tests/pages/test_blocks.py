@@ -77,7 +77,7 @@ def test_each_command_of_the_table_of_tasks_stands_in_a_block():
   page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
   table = page[page.index("## By task") : page.index("## All")]
   rows = [line.split(" | ")[1] for line in table.splitlines() if line.startswith("| ")][2:]
-  asked = [command for row in rows for command in re.findall(r"`(python [^`]+)`", row)]
+  asked = [command for row in rows for command in re.findall(r"`((?:python|vit-jax) [^`]+)`", row)]
   texts = (b.text for p in PAGES for b in page_blocks(p) if b.language == "bash")
   lines = [
     " ".join(line.split()) for text in texts for line in text.replace("\\\n", "").split("\n")

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tests.seams import program
-from tools import export
 from vit_jax import config as c
 from vit_jax import inference, models, recipes, registry
 from vit_jax.config import ConfigError
 from vit_jax.config.resolve import resolve, with_value
+from vit_jax.extras.commands import export
 from vit_jax.extras.report import report
 from vit_jax.models.family import Family, Network
 from vit_jax.models.layers import Head

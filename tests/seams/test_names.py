@@ -86,10 +86,17 @@ ALLOWED = {
 }
 
 
+# Recipes, commands and benchmarks choose members.
+CHOOSING = (
+  "vit_jax.recipes.",
+  *(f"vit_jax.extras.{name}." for name in ("commands", "benchmarks", "compiled")),
+)
+
+
 def naming(members):
   """(module, name) of each member that a module names or imports.
 
-  Left out are the registry, recipes, the member's own file, and those of other seams' members of
+  Left out are the registry, `CHOOSING`, the member's own file, and those of other seams' members of
   the same name.
   """
   for name in members:
@@ -97,8 +104,8 @@ def naming(members):
     homes = [seam.line(name).partition(":")[0] for seam in SEAMS.values() if name in seam]
     for module, texts in TEXTS.items():
       own = module in ("vit_jax.registry", *homes)
-      recipe = module.startswith("vit_jax.recipes.") or module.endswith(".recipe")
-      if not own and not recipe and texts & {name, home}:
+      chooses = module.startswith(CHOOSING) or module.endswith(".recipe")
+      if not own and not chooses and texts & {name, home}:
         yield module, name
 
 

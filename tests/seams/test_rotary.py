@@ -18,10 +18,10 @@ from PIL import Image
 from tests import modules, reference
 from tests.models.test_flops import counted
 from tests.seams import program
-from tools import export, visualize
 from vit_jax import inference, models, registry
 from vit_jax.data.images import evaluate_image
 from vit_jax.extras import inspection
+from vit_jax.extras.commands import export, visualize
 from vit_jax.models import vit as vits
 from vit_jax.models.attention import Projection, attend, hand_out
 from vit_jax.models.family import Family

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from tests.seams import program
-from tools import cache, prepare_data, report
 from vit_jax import registry
 from vit_jax.config import ConfigError
 from vit_jax.data import datasets, sources
 from vit_jax.data.sources import Example, Source
+from vit_jax.extras.commands import cache, report
+from vit_jax.extras.commands import prepare as prepare_data
 from vit_jax.storage import metrics_log
 
 pytestmark = pytest.mark.usefixtures("one_device")

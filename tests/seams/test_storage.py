@@ -14,11 +14,11 @@ from tests.data import digit_files
 from tests.ends import assert_equal_ends
 from tests.seams.program import SMALL
 from tests.weights import families
-from tools import export, report
 from vit_jax import main, registry, weights
 from vit_jax.config import command_line
 from vit_jax.data import sources
 from vit_jax.extras.buckets.entry import Entry
+from vit_jax.extras.commands import export, report
 from vit_jax.extras.formats import timm
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import FILE, ChangedError

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.tiny_run import CONFIG
-from tools import export, predict
 from vit_jax import launch, registry, weights
 from vit_jax.config import ConfigError, Duration
+from vit_jax.extras.commands import export, predict
 from vit_jax.process.console import StopRequest
 from vit_jax.storage import metrics_log
 from vit_jax.storage.tree import flatten, nest

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from benchmarks import accelerator, bucket, formats, input, processes, step
-from tools import benchmark
+from vit_jax.extras.benchmarks import accelerator, bucket, formats, input, processes, step
+from vit_jax.extras.commands import benchmark
 from vit_jax.extras.experiments import timing
 from vit_jax.extras.sources import webdataset
 

@@ -1,6 +1,6 @@
 """tools/cache.py: what it says, and what it writes."""
 
-from tools import cache
+from vit_jax.extras.commands import cache
 
 
 def test_a_cache_is_made_once(tmp_path, capsys):

@@ -9,13 +9,21 @@ import subprocess
 import jax
 import pytest
 
-from compiled import compilation, compiled_recipes, platforms, program_text, report, table, words
-from compiled.platform import known
 from tests import resolved
 from tests.tools.compiled.made import GIB, PROGRAM
 from tools import compile_table
 from vit_jax import recipes
 from vit_jax.config import ConfigError, RunError
+from vit_jax.extras.compiled import (
+  compilation,
+  compiled_recipes,
+  platforms,
+  program_text,
+  report,
+  table,
+  words,
+)
+from vit_jax.extras.compiled.platform import known
 from vit_jax.extras.masked_patches.objective import Masked
 
 ROOT = table.ROOT

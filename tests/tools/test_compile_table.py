@@ -8,12 +8,12 @@ import re
 import jax
 import pytest
 
-from compiled import compiled_on_gpus, compiled_recipes, gpu_targets
-from compiled.platform import known
-from compiled.table import ROOT
 from tests.pages.blocks import blocks, split
 from tests.recipes.paper import table
 from vit_jax import recipes
+from vit_jax.extras.compiled import compiled_on_gpus, compiled_recipes, gpu_targets
+from vit_jax.extras.compiled.platform import known
+from vit_jax.extras.compiled.table import ROOT
 from vit_jax.extras.experiments import step_program
 
 

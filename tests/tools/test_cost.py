@@ -7,8 +7,8 @@ import pytest
 
 from tests import resolved
 from tests.recipes.paper import CONFIGS, table
-from tools import cost as tool
 from vit_jax import config as c
+from vit_jax.extras.commands import cost as tool
 from vit_jax.recipes import cost
 
 TYPES = dict(

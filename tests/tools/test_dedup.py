@@ -11,9 +11,9 @@ import pytest
 
 from tests import programs
 from tests.data.natural import COPIES, encoded, photographs, tiles
-from tools import dedup
 from vit_jax import config as c
 from vit_jax.data import datasets
+from vit_jax.extras.commands import dedup
 
 TOOL = [sys.executable, "tools/dedup.py"]
 needs_beam = pytest.mark.skipif(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.weights import families
-from tools import export
 from vit_jax import weights
 from vit_jax.config import Model
+from vit_jax.extras.commands import export
 from vit_jax.inference import export as exporting
 from vit_jax.inference import model as inference
 from vit_jax.weights import Weights

@@ -12,8 +12,8 @@ from PIL import Image
 import vit_jax
 from tests.data.test_image_files import soon
 from tests.weights import families
-from tools import predict as tool
 from vit_jax import weights
+from vit_jax.extras.commands import predict as tool
 from vit_jax.inference import predict as predictions
 from vit_jax.inference.model import of_weights
 from vit_jax.inference.predict import find_images, predict

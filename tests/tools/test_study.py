@@ -12,8 +12,8 @@ import pytest
 
 from tests import programs
 from tests.extras.experiments.studies import stub
-from tools import study as tool
 from vit_jax.config import ConfigError
+from vit_jax.extras.commands import study as tool
 from vit_jax.extras.experiments import runs
 from vit_jax.extras.experiments.studies import jobs, loading, plan, results
 

@@ -1,6 +1,7 @@
 """Every tool: wrong usage is one line and status 2, a failure one line and 1, never a traceback."""
 
 import errno
+import importlib
 import re
 import runpy
 import shlex
@@ -13,8 +14,9 @@ from PIL import Image
 from tests import programs
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.config import ConfigError, RunError, Stopped, tool_flags
+from vit_jax.config import ConfigError, RunError, Stopped
 from vit_jax.config.tool_flags import ending, folder
+from vit_jax.extras.commands import main
 from vit_jax.process import machine
 
 PREDICT = "--source {}/w.npz --images {}/i.png"
@@ -22,6 +24,8 @@ PETS = "--model ViT-B/16 --task pets"
 PAIR = "--development a.py --final b.py"
 DIGITS = "--config configs/vit_digits.py --config.data"
 TOOLS = sorted(path.stem for path in (programs.ROOT / "tools").glob("*.py"))
+COMMANDS = {name.replace("-", "_"): f"vit-jax {name}" for name in main.COMMANDS}
+COMMANDS["prepare_data"] = COMMANDS["prepare"]
 
 
 @pytest.fixture
@@ -138,7 +142,7 @@ def test_help_names_every_flag_and_imports_nothing_slow():
   done = programs.run([sys.executable, "-c", HELP, *TOOLS], GLIBC_TUNABLES="")
   assert done.returncode == 0, done.stderr
   for tool, text in zip(TOOLS, done.stdout.split("\n---\n")[:-1], strict=True):
-    assert text.startswith(f"usage: python tools/{tool}.py")
+    assert text.startswith(f"usage: {COMMANDS.get(tool, f'python tools/{tool}.py')} [-h]")
     assert text.endswith("[]"), (tool, text)
     underscored = {flag for flag in re.findall("--[a-z-]+(?:_[a-z]+)*", text) if "_" in flag}
     assert underscored <= {"--direct_running_mode", "--direct_num_workers"}
@@ -152,8 +156,10 @@ def commands_of_pages():
   for page in PAGES:
     for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
       for line in block.replace("\\\n", " ").splitlines():
-        if found := re.match(r"(?:\w+=\S+ )*python tools/(\w+)\.py(.*)", line):
-          yield pytest.param(found[1], found[2], id=f"{page.stem}: {line[:60]}")
+        found = re.match(r"(?:\w+=\S+ )*(?:python tools/(\w+)\.py|vit-jax ([a-z-]+))(.*)", line)
+        if found and found[2] not in main.OF_RUNS:
+          tool = found[1] or found[2].replace("-", "_")
+          yield pytest.param(tool, found[3], id=f"{page.stem}: {line[:60]}")
 
 
 class Parsed(Exception):
@@ -165,17 +171,15 @@ def test_the_flags_of_a_command_on_a_page_are_accepted(tool, arguments, monkeypa
   def accepted(_):
     raise Parsed
 
-  monkeypatch.setattr(tool_flags, "ending", accepted)
-  monkeypatch.setattr(
-    sys, "argv", [tool, *shlex.split(arguments.removesuffix(" ..."), comments=True)]
-  )
-  monkeypatch.setenv("GLIBC_TUNABLES", "")  # or the tool would start pytest again
+  package = main.__package__ if tool.replace("_", "-") in main.COMMANDS else "tools"
+  module = importlib.import_module(f"{package}.{tool}")
+  monkeypatch.setattr(module, "ending", accepted)
   with pytest.raises(Parsed):
-    runpy.run_path(str(programs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
+    module.main(shlex.split(arguments.removesuffix(" ..."), comments=True))
 
 
 def test_flags_may_be_spelt_with_underscores():
-  from tools import prepare_data
+  from vit_jax.extras.commands import prepare as prepare_data
 
   words = ["images", "x", "--split", "a", "--data_dir", "b", "--max_pixels=7"]
   found = prepare_data.flags().parse_args(words)

@@ -11,11 +11,11 @@ from PIL import Image
 
 from tests import resolved
 from tests.weights import families
-from tools import visualize
 from vit_jax import config, inference, weights
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import results
 from vit_jax.evaluation.classification import Classification
+from vit_jax.extras.commands import visualize
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 

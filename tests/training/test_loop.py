@@ -11,8 +11,8 @@ from PIL import Image
 
 from tests import programs
 from tests.weights import families
-from tools import export
 from vit_jax import weights
+from vit_jax.extras.commands import export
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import speed
@@ -42,7 +42,7 @@ def test_what_the_user_sees(digits):
   assert sum(int(share.split("%")[0]) for share in spent) == pytest.approx(100, abs=5)  # rounded
   for words in (
     *("step 40/40", "images/s  ETA 0:00:00", "Reached: test: top-1"),
-    *("checkpoints/40", "metrics.jsonl", "curves.png", "tools/export.py"),
+    *("checkpoints/40", "metrics.jsonl", "curves.png", "vit-jax export"),
   ):
     assert words in output
   for file in ("config.json", "metrics.jsonl", "curves.png", "checkpoints/40/manifest.json"):

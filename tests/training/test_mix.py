@@ -11,13 +11,13 @@ import pytest
 from tests import resolved
 from tests.learning.hidden_channel import Hidden
 from tests.seams.program import StopAfter
-from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import launch, recipes
 from vit_jax.data.datasets import check_same_classes, opener_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.extras.commands import cache as tools_cache
 from vit_jax.extras.experiments import holdout
 from vit_jax.extras.report import messages
 from vit_jax.storage import checkpoint, metrics_log

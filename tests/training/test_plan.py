@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from tests import resolved
-from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax.config import recipe_file
 from vit_jax.config.resolve import resolve
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras import prepared_cache as cache
+from vit_jax.extras.commands import cache as tools_cache
 from vit_jax.learning.classification import Settings
 from vit_jax.training import facts
 from vit_jax.training import run as runs

@@ -44,7 +44,7 @@ def test_training_says_so(tiny_run):
 
 @pytest.mark.parametrize("flags", [[], ["--no-average"]])
 def test_reading_says_so(tiny_run, tmp_path, monkeypatch, capsys, caplog, flags):
-  from tools import predict
+  from vit_jax.extras.commands import predict
 
   monkeypatch.setattr(sys, "argv", ["predict"])
   cv2.imwrite(str(tmp_path / "0.png"), np.zeros((16, 16, 3), np.uint8))

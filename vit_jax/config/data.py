@@ -42,7 +42,7 @@ class Dataset:
   )
   exclude: str = setting(
     "",
-    "file with the indices of examples to leave out, written by tools/dedup.py for the same source "
+    "file with the indices of examples to leave out, written by vit-jax dedup for the same source "
     "and split; empty: none",
   )
   subset: int = setting(

@@ -22,7 +22,7 @@ SETTING = "--config."
 
 
 class ToolFlags(argparse.ArgumentParser):
-  """The flags of `python tools/NAME.py`.
+  """The flags of a command of vit-jax, or of another tool.
 
   Wrong usage prints one sentence and exits with status 2. Flags may also be spelt with underscores.
   """
@@ -36,7 +36,7 @@ class ToolFlags(argparse.ArgumentParser):
       **options: for argparse, which makes the parsers of subcommands itself.
     """
     super().__init__(
-      prog=options.pop("prog", f"python tools/{name}.py"),
+      prog=options.pop("prog", f"vit-jax {name.replace('_', '-')}"),
       description=description,
       formatter_class=argparse.RawDescriptionHelpFormatter,
       allow_abbrev=False,

@@ -3,7 +3,7 @@
 These are kept with the weights, so that no such image is scored. A run that evaluates on images of
 its training data is refused, unless a setting allows it. The same file is the same image, whatever
 path leads to it; so is the same record of a file of records. No image is read for this;
-tools/dedup.py finds copies under other names.
+vit-jax dedup finds copies under other names.
 """
 
 import collections

@@ -1,6 +1,6 @@
 """A cache of decoded training images: a folder of ArrayRecord files with small uint8 images.
 
-`prepare` (tools/cache.py) makes a cache before the run, and `Cached` reads it. If memory suffices,
+`prepare` (vit-jax cache) makes a cache before the run, and `Cached` reads it. If memory suffices,
 the operating system caches the files, so that the disk is read only once.
 """
 
@@ -109,15 +109,15 @@ class Cached(SourceView):
     if not cache.json.exists():
       raise SourceError(
         f'There is no cache in "{cache.root}" (config.data.cache); make it with `python '
-        "tools/cache.py` and the flags of this run."
+        "vit-jax cache` and the flags of this run."
       )
     cache.check()
     if missing := cache.missing():
       raise SourceError(
         f'The cache in "{cache.root}" lacks {len(missing)} of its {len(cache.files())} files;'
-        " finish it with `python tools/cache.py` and the flags of this run."
+        " finish it with `vit-jax cache` and the flags of this run."
       )
-    remedy = "delete it and run tools/cache.py, which makes the missing files"
+    remedy = "delete it and run vit-jax cache, which makes the missing files"
     self._records = records.Records(cache.files(), remedy=remedy)
 
   def __getitem__(self, index: int) -> Example:
@@ -226,7 +226,7 @@ class _Cache:
     except ValueError as error:
       raise SourceError(
         f'"{self.json}" is damaged ({error}); delete the folder and make the cache again'
-        " with `python tools/cache.py`."
+        " with `vit-jax cache`."
       ) from error
     for key, value in self.description().items():
       if there.get(key) != value:

@@ -15,7 +15,7 @@ class PreparedCache(Added):
 
   cache: str = setting(
     "",
-    "folder that tools/cache.py has filled with the training images, decoded and reduced to "
+    "folder that vit-jax cache has filled with the training images, decoded and reduced to "
     "cache_side: faster to read, but crops are taken from the reduced images; empty: no cache. "
     "Evaluation never uses the cache",
   )

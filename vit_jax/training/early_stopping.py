@@ -150,7 +150,7 @@ class EarlyStopping:
     )
 
   def flag(self, folder: Path) -> str:
-    """The flag that makes tools/export.py take the best checkpoint; "" if there is none."""
+    """The flag that makes vit-jax export take the best checkpoint; "" if there is none."""
     if self.best.step not in checkpoint.available(folder):
       return ""
     return f" --step {self.best.step}"

@@ -64,7 +64,7 @@ def save(path, params: dict):
   if not form.suffix:
     raise ValueError(
       f"{form.words} states how its model computes, which parameters alone do not tell; write it "
-      "with tools/export.py, or vit_jax.weights.write(path, Weights(params, card))."
+      "with vit-jax export, or vit_jax.weights.write(path, Weights(params, card))."
     )
   if is_file(path_beside(path)):
     raise ValueError(

@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from tests.extras.experiments.studies import stub
-from tools import sweep as tool
 from vit_jax import config as c
 from vit_jax import recipes
+from vit_jax.extras.commands import sweep as tool
 from vit_jax.extras.experiments import runs, sweep
 from vit_jax.extras.experiments.studies import jobs, results, step_time, transfer
 from vit_jax.extras.experiments.studies.store import RunStore
@@ -223,6 +223,6 @@ def test_the_command_of_a_sweep_begins_the_same_sweep(words):
   words += ["--jobs=3", "--slurm=x.sh", "--source=it's here.npz", "--config.batch_size=4"]
   parsed = tool.flags().parse_with_settings(words)
   command = tool.command.words("sweep", *parsed)
-  assert command[:2] == ["python", "tools/sweep.py"]
+  assert command[:2] == ["vit-jax", "sweep"]
   assert not {"--jobs=3", "--slurm=x.sh"} & {*command}
   assert tool.asked(*tool.flags().parse_with_settings(command[2:])) == tool.asked(*parsed)

@@ -10,9 +10,9 @@ import pytest
 
 from tests import programs, resolved
 from tests.extras.experiments.studies import stub
-from tools import vtab as tool
 from vit_jax import config as c
 from vit_jax import recipes
+from vit_jax.extras.commands import vtab as tool
 from vit_jax.extras.experiments import runs, vtab
 from vit_jax.extras.experiments.studies import jobs, results
 from vit_jax.extras.experiments.studies.store import RunStore, first_option
@@ -75,9 +75,7 @@ def test_all_that_is_missing_is_listed_once(tmp_path, monkeypatch):
   assert first.startswith("The data of 19 of 19 tasks cannot be read")
   assert len(others) == 16
   for task in TASKS.values():
-    (line,) = [
-      line for line in others if f"`python tools/prepare_data.py build {task.data}`" in line
-    ]
+    (line,) = [line for line in others if f"`vit-jax prepare build {task.data}`" in line]
   assert line.startswith("  snorb-azim, snorb-elev: tfds:smallnorb: there is no prepared dataset")
 
 

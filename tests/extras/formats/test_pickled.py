@@ -9,9 +9,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from tools import convert_pickle
 from vit_jax import weights
 from vit_jax.config import ConfigError
+from vit_jax.extras.commands import convert_pickle
 from vit_jax.extras.formats import pickled
 from vit_jax.weights import safetensors
 
@@ -98,7 +98,7 @@ def trainers_files(torch):
 def convert(path, *arguments):
   line = re.search("with torch: (.*)", pickled.advice(path))[1]
   words = shlex.split(line)
-  assert words[:2] == ["python", "tools/convert_pickle.py"]
+  assert words[:2] == ["vit-jax", "convert-pickle"]
   convert_pickle.main([*words[2:], *arguments])
   return safetensors.load_arrays(path.with_suffix(".safetensors"))
 

@@ -13,10 +13,10 @@ from PIL import Image
 
 from tests import programs, resolved
 from tests.extras.report.read_page import Page
-from tools import report as tool
 from vit_jax.config import recorded
 from vit_jax.data import datasets
 from vit_jax.evaluation import examples
+from vit_jax.extras.commands import report as tool
 from vit_jax.extras.report import inside, report, run
 from vit_jax.storage import metrics_log
 from vit_jax.storage import workdir as workdirs

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from benchmarks import trial
-from benchmarks.case import Case
-from compiled import platforms
+from vit_jax.extras.benchmarks import trial
+from vit_jax.extras.benchmarks.case import Case
+from vit_jax.extras.compiled import platforms
 
 
 class Small(Case):

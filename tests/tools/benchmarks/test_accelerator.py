@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks import accelerator
 from vit_jax import models
 from vit_jax.config import Model
+from vit_jax.extras.benchmarks import accelerator
 
 
 @pytest.mark.parametrize("case", [*accelerator.cases(), *accelerator.small_cases()], ids=str)

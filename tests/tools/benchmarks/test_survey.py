@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from benchmarks import processes, results, survey, trial
-from benchmarks.case import Case, cases
-from benchmarks.survey import Survey
-from tools import speed as tool
 from vit_jax.config import ConfigError, RunError
+from vit_jax.extras.benchmarks import processes, results, survey, trial
+from vit_jax.extras.benchmarks.case import Case, cases
+from vit_jax.extras.benchmarks.survey import Survey
+from vit_jax.extras.commands import speed as tool
 
 CASES = [Case("inference", "ViT-B/16", 224), Case("training", "ViT-B/16", 224)]
 

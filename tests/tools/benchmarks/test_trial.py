@@ -7,14 +7,14 @@ import sys
 import jax
 import pytest
 
-from benchmarks import trial
-from benchmarks.case import Case
-from benchmarks.processes import in_process
-from compiled import compilation
 from tests import programs
 from tests.tools.benchmarks import small
 from tests.tools.compiled.test_compilation import needs_libtpu
-from tools import cost as cost_tool
+from vit_jax.extras.benchmarks import trial
+from vit_jax.extras.benchmarks.case import Case
+from vit_jax.extras.benchmarks.processes import in_process
+from vit_jax.extras.commands import cost as cost_tool
+from vit_jax.extras.compiled import compilation
 from vit_jax.process.machine import lacks_memory
 
 
@@ -30,7 +30,7 @@ def test_flops_are_those_of_the_tool_that_counts_them(side, capsys):
 LIMITED = """
 import sys
 sys.path.insert(0, "tools")
-from benchmarks import processes
+from vit_jax.extras.benchmarks import processes
 processes.limit_data(2**27)
 bytearray(2**26)
 bytearray(2**28)

@@ -1,6 +1,6 @@
 """A program as the compiler describes it, from which tests make others."""
 
-from compiled import compilation
+from vit_jax.extras.compiled import compilation
 
 GIB = 2**30
 PROGRAM = compilation.Program(

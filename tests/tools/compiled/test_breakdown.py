@@ -7,12 +7,12 @@ import pathlib
 
 import pytest
 
-from compiled import bounds, matmuls, program_text
-from compiled.breakdown import breakdown
-from compiled.categories import CATEGORIES, Categories
-from compiled.instructions import Program
 from vit_jax.config import Model
 from vit_jax.devices.chips import chip
+from vit_jax.extras.compiled import bounds, matmuls, program_text
+from vit_jax.extras.compiled.breakdown import breakdown
+from vit_jax.extras.compiled.categories import CATEGORIES, Categories
+from vit_jax.extras.compiled.instructions import Program
 from vit_jax.models import configured
 
 PROGRAMS = pathlib.Path(__file__).parents[2] / "fixtures" / "programs"

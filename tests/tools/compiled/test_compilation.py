@@ -10,7 +10,6 @@ import jax
 import numpy as np
 import pytest
 
-from compiled import compilation, platform, platforms, program_text, tpus
 from tests import programs, resolved
 from tests.tools.compiled.made import GIB, PROGRAM
 from vit_jax import config as c
@@ -18,6 +17,7 @@ from vit_jax import models
 from vit_jax.config.resolve import resolve
 from vit_jax.devices import mesh
 from vit_jax.evaluation.evaluations import Evaluations
+from vit_jax.extras.compiled import compilation, platform, platforms, program_text, tpus
 from vit_jax.extras.experiments import step_program
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.training import run as runs
@@ -224,7 +224,7 @@ import jax
 import jax.numpy as jnp
 
 sys.path.insert(0, "tools")
-from compiled import platforms
+from vit_jax.extras.compiled import platforms
 from vit_jax.models.attention import attend
 
 device = jax.sharding.SingleDeviceSharding(platforms.devices_of("v3:2x2")[0])

@@ -5,7 +5,9 @@ import math
 
 import pytest
 
-from compiled import (
+from tests.tools.compiled.made import PROGRAM
+from vit_jax.devices.chips import chip
+from vit_jax.extras.compiled import (
   bounds,
   communication,
   gpus,
@@ -14,10 +16,8 @@ from compiled import (
   platforms,
   program_text,
 )
-from compiled.gpu_targets import TARGETS
-from compiled.instructions import Program
-from tests.tools.compiled.made import PROGRAM
-from vit_jax.devices.chips import chip
+from vit_jax.extras.compiled.gpu_targets import TARGETS
+from vit_jax.extras.compiled.instructions import Program
 
 H100 = chip("NVIDIA H100 80GB HBM3")
 

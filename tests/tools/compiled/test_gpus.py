@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from compiled import compilation, platforms, report
-from compiled.breakdown import breakdown
-from compiled.compilation import overridden
-from compiled.platform import known
 from tests import resolved
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.evaluation import classification, few_shot, nearest_neighbours
 from vit_jax.evaluation.spec import EvalContext
+from vit_jax.extras.compiled import compilation, platforms, report
+from vit_jax.extras.compiled.breakdown import breakdown
+from vit_jax.extras.compiled.compilation import overridden
+from vit_jax.extras.compiled.platform import known
 from vit_jax.extras.experiments import step_program
 from vit_jax.extras.masked_patches import reconstruction
 from vit_jax.extras.masked_patches.objective import Masked

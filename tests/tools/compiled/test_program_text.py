@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from compiled import program_text
+from vit_jax.extras.compiled import program_text
 
 COLLECTIVES = """ENTRY %main (a: f32[8]) -> f32[8] {
   %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), channel_id=1, replica_groups={}

@@ -239,7 +239,7 @@ def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
     flags.append(f"--config.evaluate.val.source={val_source}")
   return (
     f"the folders of classes are inside of them. Name each for itself: {' '.join(flags)}; "
-    f"in tools/prepare_data.py --split=train={train_source}."
+    f"in vit-jax prepare --split=train={train_source}."
   )
 
 

@@ -197,7 +197,7 @@ def open_prepared(spec: str) -> Prepared:
   if array_record not in builder.info.available_file_formats():
     raise SourceError(
       f'"{directory}" is prepared as {builder.info.file_format.value}, which does not allow random'
-      f" access; `python tools/prepare_data.py convert {quoted(directory)}` adds files"
+      f" access; `vit-jax prepare convert {quoted(directory)}` adds files"
       " that do (it needs pip install '.[prepare]')."
     )
   if builder.info.file_format != array_record:
@@ -255,7 +255,7 @@ def _missing(spec: str, *, directory, versions: list[str], children: list[str]) 
   elif children:
     found = f"{directory} has no version, only {', '.join(children)} (to use a config, name it)"
   return (
-    f"tfds:{spec}: {found}; prepare it with `python tools/prepare_data.py build {quoted(spec)}` (it"
+    f"tfds:{spec}: {found}; prepare it with `vit-jax prepare build {quoted(spec)}` (it"
     " needs pip install '.[prepare]'), or set TFDS_DATA_DIR to the folder that has it."
   )
 

@@ -23,7 +23,7 @@ def advice(path: Path) -> str:
   command = f"--source {quoted(path)} --output {quoted(result)}"
   return (
     f"{path} is pickled, and pickles are never read, because they can run any code. To convert it, "
-    f"on a machine with torch: python tools/convert_pickle.py {command}"
+    f"on a machine with torch: vit-jax convert-pickle {command}"
   )
 
 

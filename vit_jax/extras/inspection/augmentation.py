@@ -1,4 +1,4 @@
-"""Shows images after each operation of config.data.augment (`tools/visualize.py augment`)."""
+"""Shows images after each operation of config.data.augment (`vit-jax visualize augment`)."""
 
 import collections
 

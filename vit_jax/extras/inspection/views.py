@@ -1,4 +1,4 @@
-"""The views of `tools/visualize.py`: a function for each kind of picture."""
+"""The views of `vit-jax visualize`: a function for each kind of picture."""
 
 import dataclasses
 import functools

@@ -229,7 +229,7 @@ def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> 
   flag = early_stopping.flag(folder)
   if head:
     output = quoted(folder / "params.npz")
-    return f"python tools/export.py --source {quoted(folder)} --output {output}{flag}"
+    return f"vit-jax export --source {quoted(folder)} --output {output}{flag}"
   weights = folder
   if flag:
     weights = f"{folder}/checkpoints/{early_stopping.best.step}"

@@ -97,7 +97,7 @@ def finish(folder, config, top1):
 
 def runner(folder, some, overrides=()):
   """A study in a folder."""
-  return StudyRunner(some, RunStore(folder, tuple(overrides)), "python tools/study.py")
+  return StudyRunner(some, RunStore(folder, tuple(overrides)), "vit-jax study")
 
 
 def costs(some):

@@ -44,7 +44,7 @@ def words(tool: str, args: Namespace, overrides: list[str]) -> list[str]:
     if value is not True:
       flag += f"={value}"
     flags.append(flag)
-  return ["python", f"tools/{tool}.py", *flags, *overrides]
+  return ["vit-jax", tool, *flags, *overrides]
 
 
 def conduct(

@@ -1,0 +1,1 @@
+"""The command vit-jax: one file for each of its commands; `main` lists them."""

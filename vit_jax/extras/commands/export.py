@@ -1,0 +1,80 @@
+"""Writes parameters in another format, with a card that says how images are prepared.
+
+vit-jax export --source WORKDIR --output params.npz
+vit-jax export --source ViT-B_16.npz --format huggingface --output vit_b16 --verify
+
+The folder of --output is made if it does not exist. The card is FILE.json beside the file: image
+size, resizing, class names. Arrays in .npz files have the names of the published weights, those in
+.safetensors files the names of timm, if timm has such a model.
+
+Exit status: 0 done; 2 wrong usage: nothing at --source, no such step, or --output cannot
+be written; 1 the weights are damaged or do not fit the format, or --verify found a difference.
+"""
+
+from vit_jax.config import ConfigError
+from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder, whole
+from vit_jax.process.text import one_line
+
+
+def flags() -> ToolFlags:
+  """The command line."""
+  result = ToolFlags("export", __doc__)
+  result.add_source(required=True)
+  add = result.add_argument
+  add("--output", type=anywhere, required=True, help="file or folder; its suffix gives the format")
+  add("--format", default="", metavar="NAME", help="name of the format; default: by the suffix")
+  add(
+    "--step",
+    type=whole(0, 2**63 - 1),
+    default=0,
+    help="step of the checkpoint, if --source is a workdir; default: the newest",
+  )
+  result.add_average()
+  add(
+    "--verify",
+    action="store_true",
+    help="read the result, run both models, and exit with 1 if logits or features differ by more "
+    "than 1e-5",
+  )
+  return result
+
+
+def check(args):
+  """Checks the command line, and makes the folder of the output.
+
+  Raises:
+    ConfigError: the flags contradict one another, or the output cannot be written there.
+  """
+  from vit_jax import weights
+  from vit_jax.storage import files
+
+  suffix = weights.format_to_write(args.output, args.format).suffix
+  folder(args.output.parent, "--output")
+  if files.exists(args.output) and files.is_folder(args.output) == bool(suffix):
+    kind = "folder" if suffix else "file"
+    raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
+
+
+def export(args) -> str:
+  """Exports as the command line asks; returns a report.
+
+  Raises:
+    ConfigError: as `check`.
+    ValueError, OSError, RunError: the export failed, or `--verify` found a difference.
+  """
+  check(args)
+  from vit_jax.inference import export as exporting
+  from vit_jax.inference import model as inference
+
+  model = inference.read_model(args.source, step=args.step, average=args.average)
+  lines = exporting.write(model, args.source, args.output, args.format)
+  if args.verify:
+    lines.append(exporting.verify(model, inference.read_model(args.output)))
+  return "\n".join(map(one_line, lines))
+
+
+def main(arguments: list[str] | None = None):
+  """Exports; see the exit status above."""
+  args = flags().parse_args(arguments)
+  with ending("export"):
+    print(export(args))

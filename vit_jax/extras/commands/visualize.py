@@ -1,0 +1,195 @@
+"""Shows what a model has learned: pictures, and the numbers behind them.
+
+  vit-jax visualize filters --source ViT-B_16.npz --output pictures
+  vit-jax visualize positions --source ViT-B_16.npz --image-size 384 --output pictures
+  vit-jax visualize distance --source ViT-B_16.npz --images photos --output pictures
+  vit-jax visualize attention --source ViT-B_16.npz --images '*.jpg' --output pictures
+  vit-jax visualize features --source workdirs/mine --images digits --split test --output o
+  vit-jax visualize mistakes --source workdirs/mine --output pictures
+  vit-jax visualize augment --config configs/mine.py --images photos --output pictures
+
+filters    principal components of the patch-embedding filters, and their share of the variance
+positions  similarity of each patch's position embedding with all others
+distance   mean attention distance of every head and layer, in pixels
+attention  Attention Rollout over images, and the predicted classes; --raw for one head
+features   a map of images by their features, coloured by class, and the nearest neighbours
+mistakes   the most confident mistakes of a run that --mode=evaluate has scored
+augment    images after each operation of a recipe's config.data.augment, a row for each
+
+docs/inspection.md shows examples. Each has its own flags: vit-jax visualize WHAT --help.
+
+Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 the pictures cannot
+be written.
+"""
+
+import pathlib
+import sys
+
+import tqdm
+
+from vit_jax import recipes
+from vit_jax.config import ConfigError, Data, RunError
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.process import console, text
+from vit_jax.process.text import one_line
+
+COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24, "augment": 8}
+MAX_IMAGES = {
+  "distance": 4096,
+  "attention": 256,
+  "features": 10**4,
+  "mistakes": 256,
+  "augment": 32,
+}
+WHAT = ("filters", "positions", *COUNTS)
+SIZED = ("positions", "distance", "attention", "features")
+
+
+def flags() -> ToolFlags:
+  """The command line."""
+  result = ToolFlags("visualize", __doc__)
+  kinds = result.add_commands("what")
+  commands = {what: kinds.add_parser(what) for what in WHAT}
+  for what, command in commands.items():
+    if what == "augment":
+      recipe = dict(metavar="configs/NAME.py[:ARG]", help="the recipe")
+      command.add_argument("--config", required=True, **recipe)
+      command.add_settings()
+    else:
+      command.add_source(required=True)
+    if what not in ("mistakes", "augment"):
+      command.add_average()
+    command.add_argument("--output", type=path, required=True, help="folder for the pictures")
+    command.add_format("text", "json")
+    if what in COUNTS:
+      add_images(command, what)
+    if what in SIZED:
+      side = "side of the images, pixels; default: the weights' own size"
+      command.add_argument("--image-size", type=whole(0, 4096), default=0, help=side)
+  head = "attention of one layer and head, both from 0, in place of the rollout"
+  commands["attention"].add_argument(
+    "--raw", nargs=2, type=whole(0, 10**4), metavar=("LAYER", "HEAD"), help=head
+  )
+  commands["features"].add_argument(
+    "--method", choices=("tsne", "pca"), default="tsne", help="of the map (default: tsne)"
+  )
+  return result
+
+
+def add_images(command: ToolFlags, what: str):
+  """Adds the flags that say which images are shown."""
+  default = ""
+  if what == "mistakes":
+    default = " (default: the sets of the run's settings)"
+  command.add_argument(
+    "--images",
+    nargs="+",
+    action="extend",
+    required=what != "mistakes",
+    help="files, directories, globs in quotes, or one source such as digits, folder:DIR or "
+    f"tfds:NAME{default}",
+  )
+  command.add_argument("--split", default="", help="of a source, such as test")
+  most = f"most images (default: {COUNTS[what]}); larger sets are sampled evenly"
+  larger = "larger images are refused (default: %(default)s)"
+  command.add_argument("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help=larger)
+  command.add_argument("--count", type=whole(1, MAX_IMAGES[what]), default=COUNTS[what], help=most)
+
+
+def shown(args, settings: list[str]):
+  """The pictures and numbers; leaves with status 2 if the weights or the images are unusable."""
+  from vit_jax.config.resolve import check_known
+  from vit_jax.extras.experiments.facts import OF_COST, decided
+  from vit_jax.extras.inspection import augmentation, views
+  from vit_jax.training.facts import LATER
+  from vit_jax.training.planning import before_devices
+
+  try:
+    if args.what == "augment":
+      asked = recipes.resolve(args.config, settings)
+      config = decided(asked, before_devices(asked))
+      check_known(config, LATER | OF_COST - {"data.image_size"})
+      return augmentation.augmented(config.data, images_of(args, args.count))
+    if args.what == "mistakes":
+      check_images(args)
+      images = None
+      if args.images:
+        images = images_of(args, 2**40)
+      return views.mistakes(pathlib.Path(args.source), args.count, images)
+    model = model_of(args)
+    look = getattr(views, args.what)
+    if args.what not in COUNTS:
+      return of_weights(look(model), model)
+    images = images_of(args, args.count)
+    with tqdm.tqdm(total=len(images), unit="image", disable=not sys.stderr.isatty()) as bar:
+      return of_weights(look(model, images, bar.update, **own_options(args)), model)
+  except (RunError, ValueError, OSError) as error:
+    console.leave(str(error), console.WRONG_USAGE, "visualize")
+
+
+def of_weights(shown, model):
+  """The same pictures, with a note if the weights are a moving average."""
+  from vit_jax.weights import average
+
+  if not model.card.average:
+    return shown
+  sentence = f"With the {average.in_words(True)}: {shown.text}"
+  return shown._replace(text=sentence, summary={**shown.summary, "average": True})
+
+
+def check_images(args):
+  """Refuses flags that count only with --images.
+
+  Raises:
+    ConfigError: they are given without it.
+  """
+  if not args.images and (args.split or args.max_pixels != Data().max_pixels):
+    raise ConfigError(
+      "--split and --max-pixels go with --images; without it the run's own settings count."
+    )
+
+
+def model_of(args):
+  """The model, for images of the given size where the size matters."""
+  from vit_jax.extras.inspection.attention import check_transparent
+  from vit_jax.inference.model import read_model
+
+  model = read_model(args.source, average=args.average)
+  if args.what != "features":
+    check_transparent(model.module)
+  if args.what not in SIZED:
+    return model
+  if not (args.image_size or model.card.image_size):
+    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
+  return model.at_size(args.image_size)
+
+
+def images_of(args, count: int):
+  """The images that the command line names, at most `count`."""
+  from vit_jax.extras.inspection.gallery import gallery
+
+  labelled = args.what == "features"
+  return gallery(args.images, args.split, count, labelled=labelled, max_pixels=args.max_pixels)
+
+
+def own_options(args) -> dict:
+  """The flags that only this kind of picture has."""
+  return {key: value for key, value in vars(args).items() if key in ("raw", "method")}
+
+
+def main(arguments: list[str] | None = None):
+  """Draws and writes; see the exit status above."""
+  parser = flags()
+  args, settings = parser.parse_with_settings(arguments)
+  if settings and args.what != "augment":
+    parser.error(f"{settings[0]!r} is a setting of a recipe, which only augment takes")
+  with ending("visualize"):
+    folder(args.output, "--output")
+    from vit_jax.extras.inspection.shown import write
+
+    written = write(shown(args, settings), args.output)
+  if args.format == "json":
+    print(text.json_text(written))
+    return
+  print(written["text"])
+  print(one_line(f"Written: {', '.join(written['pictures'][-3:] + written['numbers'])}"))
