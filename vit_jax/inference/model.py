@@ -184,7 +184,11 @@ def load(
     ValueError: the weights are damaged or not of a model of this project, or as
       `LoadedModel.at_size`.
   """
-  return read_model(source, step=step, average=average).at_size(image_size)
+  loaded = read_model(source, step=step, average=average)
+  try:
+    return loaded.at_size(image_size)
+  except ValueError as error:
+    raise ValueError(f"{source}: {error}") from error
 
 
 def read_model(source: pathlib.Path | str, *, step: int = 0, average: bool = True) -> LoadedModel:

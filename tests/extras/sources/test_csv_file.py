@@ -60,6 +60,12 @@ def test_the_header_tells_the_columns(table, text):
   assert source.identity == table("x/000.jpg,ant\nx/001.jpg,bee\n").identity
   assert len(source.notes) == (0 if text.startswith(("path,label", "path , label")) else 1)
   assert all("images are in" in note for note in source.notes)
+  unlabelled = table(text, label_key="").notes
+  assert bool(unlabelled) == ("path" not in text.split("\n")[0])
+
+
+def test_the_usual_column_of_images_needs_no_note_if_labels_are_left_out(table):
+  assert table("path,kind\nx/000.jpg,ant\n", label_key="").notes == ()
 
 
 def test_columns_can_be_chosen(table):

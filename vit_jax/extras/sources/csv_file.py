@@ -129,7 +129,8 @@ def _rows(file: Path, split: str, image_key: str, label_key: str, notes: list[st
   label = 0
   if label_key:
     label = _label_column(file, names, image, label_key)
-  if header and [names[image], names[label]] != ["path", "label"]:
+  usual = names[image] == "path" and (not label_key or names[label] == "label")
+  if header and not usual:
     columns = f"images are in {names[image]!r}"
     if label_key:
       columns += f", labels in {names[label]!r}"
