@@ -78,7 +78,7 @@ EXTRAS = [
   {"plots"},
   {"duplicates", "masked_patches", "preparation"},
   {"prepared_cache", "verification"},
-  {"formats"},
+  {"formats", "programs"},
   {"sources"},
   {"buckets"},
   {"settings", "settings_page"},

@@ -1,11 +1,13 @@
-"""Writes parameters in another format, with a card that says how images are prepared.
+"""Writes parameters in another format, or a program, and says how images are prepared.
 
 python tools/export.py --source WORKDIR --output params.npz
 python tools/export.py --source ViT-B_16.npz --format huggingface --output vit_b16 --verify
+python tools/export.py --source WORKDIR --output model.stablehlo --verify
 
 The folder of --output is made if it does not exist. The card is FILE.json beside the file: image
 size, resizing, class names. Arrays in .npz files have the names of the published weights, those in
-.safetensors files the names of timm, if timm has such a model.
+.safetensors files the names of timm, if timm has such a model. A program, in StableHLO or ONNX
+(model.onnx), computes logits of pixels without vit_jax.
 
 Exit status: 0 done; 2 wrong usage: nothing at --source, no such step, or --output cannot
 be written; 1 the weights are damaged or do not fit the format, or --verify found a difference.
@@ -34,8 +36,7 @@ def flags() -> ToolFlags:
   add(
     "--verify",
     action="store_true",
-    help="read the result, run both models, and exit with 1 if logits or features differ by more "
-    "than 1e-5",
+    help="read the result, run both, and exit with 1 if logits or features differ by more than 1e-5",
   )
   return result
 
@@ -46,14 +47,29 @@ def check(args):
   Raises:
     ConfigError: the flags contradict one another, or the output cannot be written there.
   """
-  from vit_jax import weights
+  from vit_jax.extras.programs import program
   from vit_jax.storage import files
 
-  suffix = weights.format_to_write(args.output, args.format).suffix
+  form = program.format_of(args.output, args.format)
+  if form:
+    form.check()
+  else:
+    form = _format_of_weights(args)
   folder(args.output.parent, "--output")
-  if files.exists(args.output) and files.is_folder(args.output) == bool(suffix):
-    kind = "folder" if suffix else "file"
+  if files.exists(args.output) and files.is_folder(args.output) == bool(form.suffix):
+    kind = "folder" if form.suffix else "file"
     raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
+
+
+def _format_of_weights(args):
+  from vit_jax import weights
+  from vit_jax.registry import PROGRAM_FORMATS
+
+  try:
+    return weights.format_to_write(args.output, args.format)
+  except ConfigError as error:
+    programs = ", ".join(f"{form.suffix} ({key})" for key, form in PROGRAM_FORMATS.items())
+    raise ConfigError(f"{error} Programs can be written too: {programs}.") from error
 
 
 def export(args) -> str:
@@ -64,14 +80,35 @@ def export(args) -> str:
     ValueError, OSError, RunError: the export failed, or `--verify` found a difference.
   """
   check(args)
-  from vit_jax.inference import export as exporting
+  from vit_jax.extras.programs import program
   from vit_jax.inference import model as inference
 
   model = inference.read_model(args.source, step=args.step, average=args.average)
+  write = _write_weights
+  if program.format_of(args.output, args.format):
+    write = _write_program
+  return "\n".join(map(one_line, write(model, args)))
+
+
+def _write_weights(model, args) -> list[str]:
+  from vit_jax.inference import export as exporting
+  from vit_jax.inference import model as inference
+
   lines = exporting.write(model, args.source, args.output, args.format)
   if args.verify:
     lines.append(exporting.verify(model, inference.read_model(args.output)))
-  return "\n".join(map(one_line, lines))
+  return lines
+
+
+def _write_program(model, args) -> list[str]:
+  from vit_jax.extras.programs import program
+
+  form = program.format_of(args.output, args.format)
+  model = model.at_size()
+  lines = program.write(model, args.source, args.output, form)
+  if args.verify:
+    lines.append(program.verify(model, args.output, form))
+  return lines
 
 
 def main(arguments: list[str] | None = None):

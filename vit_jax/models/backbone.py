@@ -71,7 +71,9 @@ class AxialAttention(nn.Module):
       # Swaps the axes for the next attention; after both, the order is the original one.
       x = lines.reshape(x.shape).swapaxes(1, 2)
     window = (self.stride, self.stride)
-    return nn.avg_pool(x, window_shape=window, strides=window, padding="SAME", count_include_pad=False)
+    return nn.avg_pool(
+      x, window_shape=window, strides=window, padding="SAME", count_include_pad=False
+    )
 
 
 class Unit(nn.Module):
