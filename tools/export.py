@@ -36,7 +36,8 @@ def flags() -> ToolFlags:
   add(
     "--verify",
     action="store_true",
-    help="read the result, run both, and exit with 1 if logits or features differ by more than 1e-5",
+    help="read the result, run both models, and exit with 1 if logits or features differ by more "
+    "than 1e-5; for a program, by more than 1e-4 of the largest one",
   )
   return result
 
@@ -104,7 +105,7 @@ def _write_program(model, args) -> list[str]:
   from vit_jax.extras.programs import program
 
   form = program.format_of(args.output, args.format)
-  model = model.at_size()
+  model = model.at_size(model.card.image_size or model.module.usual_side())
   lines = program.write(model, args.source, args.output, form)
   if args.verify:
     lines.append(program.verify(model, args.output, form))

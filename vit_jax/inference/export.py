@@ -65,19 +65,19 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
     logits, features = run(loaded.at_size(side).params)
     return [*features.values(), logits]
 
+  difference = largest_difference(outputs(model), outputs(again))
   compared = "logits and features" if model.has_head else "features (there is no head)"
-  return difference(outputs(model), outputs(again), f"{compared} after reading it again")
+  words = f"largest difference of the {compared} after reading it again: {difference:.3g}"
+  if not difference <= BOUND:
+    raise ValueError(f"{words}, above {BOUND}.")
+  return words
 
 
-def difference(before: list, after: list, compared: str) -> str:
-  """States the largest difference between arrays and those of the same shapes after an export.
-
-  Args:
-    before, after: the arrays.
-    compared: what they are, in words.
+def largest_difference(before: list, after: list) -> float:
+  """The largest difference between arrays and those of the same shapes after an export.
 
   Raises:
-    ValueError: the difference is above the bound, or arrays of `before` are not finite.
+    ValueError: arrays of `before` are not finite.
   """
   if not all(np.isfinite(output).all() for output in before):
     raise ValueError(
@@ -85,8 +85,4 @@ def difference(before: list, after: list, compared: str) -> str:
       " are damaged or have diverged."
     )
   pairs = zip(before, after, strict=True)
-  largest = float(np.max([np.abs(before - after).max() for before, after in pairs]))
-  words = f"largest difference of the {compared}: {largest:.3g}"
-  if not largest <= BOUND:
-    raise ValueError(f"{words}, above {BOUND}.")
-  return words
+  return float(np.max([np.abs(before - after).max() for before, after in pairs]))

@@ -20,7 +20,7 @@ def _check():
     import onnxruntime  # noqa: F401  verifies
   except ImportError as error:
     raise ConfigError(
-      "Programs in ONNX need jax2onnx, which takes an older Orbax than the tests here, so install it "
+      "Programs in ONNX need jax2onnx, which takes an older Orbax than the tests here. Install it "
       f"in an environment of its own: {INSTALL} ({error})."
     ) from error
 

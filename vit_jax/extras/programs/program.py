@@ -26,6 +26,9 @@ from vit_jax.weights import card as cards
 
 MOST = 2**31  # bytes of a file: both formats address it with 32 bits
 BATCHES = (1, 3)  # sizes that are verified
+# The largest difference, as a part of the largest output. Compilers round in other places: in ONNX
+# Runtime, a ResNet-50 with random parameters differs by 3e-5, and a ViT-B/16 by 2e-6.
+BOUND = 1e-4
 INPUT = "images"
 
 
@@ -117,7 +120,7 @@ def verify(model: LoadedModel, path: Path, form: ProgramFormat) -> str:
     path, form: the file and its format.
 
   Raises:
-    ValueError: the difference is above `export.BOUND`, or outputs are not finite.
+    ValueError: the difference is above the bound, or outputs are not finite.
   """
   side = model.card.image_size
   rng = np.random.default_rng(0)
@@ -127,8 +130,14 @@ def verify(model: LoadedModel, path: Path, form: ProgramFormat) -> str:
     compiled = jax.jit(functools.partial(_outputs, model))
     before = [compiled(model.params, pixels) for pixels in batches]
     after = [run(pixels) for pixels in batches]
+  difference = export.largest_difference(before, after)
+  largest = max(float(np.abs(each).max()) for each in before)
   sizes = " and ".join(map(str, BATCHES))
-  return export.difference(before, after, f"{of_model(model).output} in batches of {sizes}")
+  words = f"largest difference of the outputs, in batches of {sizes}: {difference:.3g}"
+  words += f" of up to {largest:.3g}"
+  if not difference <= BOUND * largest:
+    raise ValueError(f"{words}, above {BOUND} of the largest.")
+  return words
 
 
 def _outputs(model: LoadedModel, params: dict, pixels: jax.Array) -> jax.Array:
