@@ -78,7 +78,7 @@ EXTRAS = [
   {"plots"},
   {"duplicates", "masked_patches", "preparation"},
   {"prepared_cache", "verification"},
-  {"formats", "programs"},
+  {"formats", "hub_card", "programs"},
   {"sources"},
   {"buckets"},
   {"settings", "settings_page"},

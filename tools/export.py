@@ -39,6 +39,11 @@ def flags() -> ToolFlags:
     help="read the result, run both models, and exit with 1 if logits or features differ by more "
     "than 1e-5; for a program, by more than 1e-4 of the largest one",
   )
+  add(
+    "--model-card",
+    action="store_true",
+    help="also write README.md for the Hugging Face Hub, beside the file or in the folder",
+  )
   return result
 
 
@@ -48,24 +53,27 @@ def check(args):
   Raises:
     ConfigError: the flags contradict one another, or the output cannot be written there.
   """
-  from vit_jax.extras.programs import program
+  from vit_jax.extras import hub_card
   from vit_jax.storage import files
 
-  form = program.format_of(args.output, args.format)
-  if form:
-    form.check()
-  else:
-    form = _format_of_weights(args)
+  form = _format(args)
   folder(args.output.parent, "--output")
   if files.exists(args.output) and files.is_folder(args.output) == bool(form.suffix):
     kind = "folder" if form.suffix else "file"
     raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
+  if args.model_card:
+    hub_card.check(args.output, form.suffix)
 
 
-def _format_of_weights(args):
+def _format(args):
+  """The format of weights or of programs."""
   from vit_jax import weights
+  from vit_jax.extras.programs import program
   from vit_jax.registry import PROGRAM_FORMATS
 
+  if form := program.format_of(args.output, args.format):
+    form.check()
+    return form
   try:
     return weights.format_to_write(args.output, args.format)
   except ConfigError as error:
@@ -81,6 +89,7 @@ def export(args) -> str:
     ValueError, OSError, RunError: the export failed, or `--verify` found a difference.
   """
   check(args)
+  from vit_jax.extras import hub_card
   from vit_jax.extras.programs import program
   from vit_jax.inference import model as inference
 
@@ -88,7 +97,10 @@ def export(args) -> str:
   write = _write_weights
   if program.format_of(args.output, args.format):
     write = _write_program
-  return "\n".join(map(one_line, write(model, args)))
+  lines = write(model, args)
+  if args.model_card:
+    lines.append(hub_card.write(model, args.output, _format(args).suffix, args.step))
+  return "\n".join(map(one_line, lines))
 
 
 def _write_weights(model, args) -> list[str]:

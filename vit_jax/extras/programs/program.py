@@ -14,8 +14,7 @@ import jax.export
 import numpy as np
 
 from vit_jax import registry
-from vit_jax.config import RESAMPLING, ConfigError, Data
-from vit_jax.data import crops
+from vit_jax.config import ConfigError
 from vit_jax.data.batches import normalize
 from vit_jax.inference import export, predict
 from vit_jax.inference.model import LoadedModel
@@ -159,16 +158,7 @@ def _description(model: LoadedModel, output: str) -> dict:
     meaning = "the weights have no head"
   return cards.values_of(model.card) | {
     "pixels": "RGB, 0 to 255; the program scales them itself",
-    "preparation": _preparation(model.card),
+    "preparation": cards.preparation_in_words(model.card),
     "input": f"{INPUT}: uint8 (batch, {side}, {side}, 3)",
     "output": f"{output}: float32 (batch, {width}), {meaning}",
   }
-
-
-def _preparation(card: cards.Card) -> str:
-  """How an image becomes pixels, in words."""
-  data = Data(image_size=card.image_size, resampling=card.resampling)
-  words = crops.resampling_in_words(data, card.resize, squeeze=card.squeeze)
-  if card.resampling == RESAMPLING[0]:
-    words += ", bilinear without antialiasing"
-  return f"resize: {words}"
