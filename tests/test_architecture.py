@@ -60,7 +60,8 @@ LAYERS = [
 ]
 EXTRAS = [
   *("commands", "benchmarks", "compiled", "experiments", "report", "inspection", "plots"),
-  *("duplicates masked_patches preparation", "prepared_cache verification", "formats", "sources"),
+  *("duplicates masked_patches preparation", "prepared_cache verification"),
+  *("formats hub_card programs", "sources"),
   *("buckets", "settings settings_page", "extras"),
 ]
 

@@ -25,7 +25,7 @@ them. This page is made by `python tools/models.py --output docs/models.md`.
 
 ## Size, cost and accuracy
 
-At 224 pixels; `python tools/cost.py --model ViT-B/16 --image-size 384` computes other sizes.
+At 224 pixels; `vit-jax cost --model ViT-B/16 --image-size 384` computes other sizes.
 
 - **Parameters** include a head for 1,000 classes, and no representation layer.
 - **GFLOPs** of one image forward (a multiply-add is two); training takes three times as many.

@@ -3,9 +3,9 @@
 A line leads to the file that holds the thing, its settings, their checks and its words:
 "package.module:NAME", where NAME is a class of settings (augmentations, evaluations, objectives,
 optimizers, added settings), another class (sources, callbacks, training views), an instance
-(families, formats of weights, names of arrays, storages) or a function (names of models). The
-file is imported when the thing is asked for, so that a program loads only what it uses, and a name
-can be checked without loading anything.
+(families, formats of weights and of programs, names of arrays, storages) or a function (names of
+models). The file is imported when the thing is asked for, so that a program loads only what it
+uses, and a name can be checked without loading anything.
 """
 
 import importlib
@@ -91,6 +91,13 @@ WEIGHT_FORMATS = Registry(  # a path is offered to them in this order
     "npz": "vit_jax.weights.npz:NPZ",
     "msgpack": "vit_jax.weights.msgpack:MSGPACK",
     "safetensors": "vit_jax.weights.safetensors:SAFETENSORS",
+  }
+)
+
+PROGRAM_FORMATS = Registry(  # a model as a program; only vit-jax export asks for them
+  {
+    "stablehlo": "vit_jax.extras.programs.stablehlo:STABLEHLO",
+    "onnx": "vit_jax.extras.programs.onnx:ONNX",
   }
 )
 

@@ -71,6 +71,7 @@ ALLOWED = {
     ("vit_jax.extras.formats.vit_names", "dinov2"),  # a word in names of models
     ("vit_jax.extras.verification.verification", "safetensors"),  # the values that it keeps
   },
+  "PROGRAM_FORMATS": set(),
   "ARRAY_NAMES": {  # kinds of normalisation, and a format of that library
     ("vit_jax.config.model", "timm"),
     ("vit_jax.models.stem", "timm"),

@@ -60,7 +60,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("export", "--source {}/w.npz --output {}/d.npz", 2, "d.npz is a folder already"),
     ("export", "--source {}/w.npz --output {}/run", 1, "asks for what this project does not"),
     ("export", "--source {}/w.npz --output {}/file", 2, "is a file already"),
-    ("export", "--source {}/w.npz --output {}/o.onnx", 2, "is no name for a format of weights"),
+    ("export", "--source {}/w.npz --output {}/o.tflite", 2, "is no name for a format of weights"),
     ("export", "--source {}/w.npz --output {}/o.npz --step x", 2, "'x' is not a whole number"),
     ("export", "--source {}/bad.npz --output {}/o.npz", 1, "bad.npz cannot be read as weights"),
     ("convert_pickle", "--source {}/w.pth", 2, "The following arguments are required: --output"),

@@ -65,16 +65,24 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
     logits, features = run(loaded.at_size(side).params)
     return [*features.values(), logits]
 
-  before = outputs(model)
-  if not all(np.isfinite(output).all() for output in before):
-    raise ValueError(
-      "outputs for random images are not finite, so comparing them shows nothing; the weights"
-      " are damaged or have diverged."
-    )
-  pairs = zip(before, outputs(again), strict=True)
-  difference = float(np.max([np.abs(before - after).max() for before, after in pairs]))
+  difference = largest_difference(outputs(model), outputs(again))
   compared = "logits and features" if model.has_head else "features (there is no head)"
   words = f"largest difference of the {compared} after reading it again: {difference:.3g}"
   if not difference <= BOUND:
     raise ValueError(f"{words}, above {BOUND}.")
   return words
+
+
+def largest_difference(before: list, after: list) -> float:
+  """The largest difference between arrays and those of the same shapes after an export.
+
+  Raises:
+    ValueError: arrays of `before` are not finite.
+  """
+  if not all(np.isfinite(output).all() for output in before):
+    raise ValueError(
+      "outputs for random images are not finite, so comparing them shows nothing; the weights"
+      " are damaged or have diverged."
+    )
+  pairs = zip(before, after, strict=True)
+  return float(np.max([np.abs(before - after).max() for before, after in pairs]))

@@ -24,6 +24,7 @@ from vit_jax.process import text
 from vit_jax.process.text import printable
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
+from vit_jax.weights.card import Card
 
 _log = logging.getLogger(__name__)
 MAX_PIXELS = Data().max_pixels
@@ -144,13 +145,11 @@ def features(
     ValueError: an image cannot be read, or features are not finite.
   """
 
-  def representation(_, features):
-    if model.card.representation == "patches":
-      return jnp.float32(features["patches"]).mean(axis=1)
-    return jnp.float32(features["pre_logits"])
+  def wanted(_, features):
+    return representation(features, model.card)
 
   rows = []
-  for name, output in outputs(model, representation, images, batch_size=batch_size):
+  for name, output in outputs(model, wanted, images, batch_size=batch_size):
     if isinstance(output, str):
       raise ValueError(f"{name} cannot be read: {output}")
     rows.append(output)
@@ -162,6 +161,13 @@ def features(
       "damaged or have diverged."
     )
   return result
+
+
+def representation(features: dict[str, jax.Array], card: Card) -> jax.Array:
+  """Of a module's features, those that the weights were trained for: (B, D) float32."""
+  if card.representation == "patches":
+    return jnp.float32(features["patches"]).mean(axis=1)
+  return jnp.float32(features["pre_logits"])
 
 
 def outputs(

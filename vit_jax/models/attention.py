@@ -217,7 +217,7 @@ def attend_by_cudnn(
   if bias is not None:
     sides = [(0, fitting(size) - size) for size in bias.shape[2:]]
     bias = jnp.pad(bias, ((0, 0), (0, 0), *sides))
-  counts = jnp.full(len(key), count, jnp.int32)
+  counts = jnp.full(key.shape[0], count, jnp.int32)
   y = jax.nn.dot_product_attention(
     query, key, value, bias=bias, key_value_seq_lengths=counts, implementation="cudnn"
   )

@@ -71,7 +71,9 @@ class AxialAttention(nn.Module):
       # Swaps the axes for the next attention; after both, the order is the original one.
       x = lines.reshape(x.shape).swapaxes(1, 2)
     window = (self.stride, self.stride)
-    return nn.avg_pool(x, window, strides=window, padding="SAME", count_include_pad=False)
+    return nn.avg_pool(
+      x, window_shape=window, strides=window, padding="SAME", count_include_pad=False
+    )
 
 
 class Unit(nn.Module):
@@ -143,7 +145,7 @@ class Backbone(nn.Module):
     """(B, H, W, 3) -> (B, h, w, C), normalised and activated."""
     x = Convolution(self.width, 7, 2, self.dtype, name="root_block")(x)
     x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))  # zeros, which can win in max pooling
-    x = nn.max_pool(x, (3, 3), strides=(2, 2))
+    x = nn.max_pool(x, window_shape=(3, 3), strides=(2, 2))
     options = dict(heads=self.heads, dtype=self.dtype, attention=self.attention)
     for i, units in enumerate(self.stages):
       stride = 1 if i == 0 else 2

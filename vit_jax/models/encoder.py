@@ -92,7 +92,7 @@ class StochasticDepth(nn.Module):
   @nn.compact
   def __call__(self, y: jax.Array, rate: jax.Array) -> jax.Array:
     """(B, N, D) and a scalar below 1 -> (B, N, D)."""
-    shape = (len(y), *[1] * (y.ndim - 1))
+    shape = (y.shape[0], *[1] * (y.ndim - 1))
     kept = jax.random.bernoulli(self.make_rng("dropout"), 1 - rate, shape)
     scaled = (y.astype(jnp.float32) / (1 - rate)).astype(y.dtype)
     return jnp.where(kept, scaled, 0)

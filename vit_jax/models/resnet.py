@@ -80,7 +80,7 @@ class ResNet(Network, nn.Module):
       remat=self.remat,
       name="resnet",
     )(as_input(images, self.dtype))
-    patches = x.reshape(len(x), -1, x.shape[-1])
+    patches = x.reshape(x.shape[0], -1, x.shape[-1])
     return {"patches": patches, "pre_logits": patches.mean(axis=1)}
 
   def check(self, name: str):

@@ -101,7 +101,7 @@ def stem(
   """
   x = _conv(width, 7, 2, norms, dtype, "conv_root")(x)
   x = nn.relu(group_norm(norms.epsilon, dtype, "gn_root")(x))
-  x = nn.max_pool(x, (3, 3), strides=(2, 2), padding="SAME")
+  x = nn.max_pool(x, window_shape=(3, 3), strides=(2, 2), padding="SAME")
   for i, units in enumerate(stages):
     stride = 1 if i == 0 else 2
     x = StemStage(units, width * 2**i, stride, norms, dtype, policy, name=f"block{i + 1}")(x)

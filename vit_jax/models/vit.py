@@ -75,7 +75,7 @@ class AttentionPooling(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, N, D) -> (B, D)."""
     probe = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, x.shape[-1]))
-    probe = jnp.broadcast_to(probe.astype(x.dtype), (len(x), 1, x.shape[-1]))
+    probe = jnp.broadcast_to(probe.astype(x.dtype), (x.shape[0], 1, x.shape[-1]))
     attention = Attention(
       self.heads, self.dtype, self.attention, name="MultiHeadDotProductAttention_0"
     )
@@ -224,7 +224,7 @@ class ViT(ViTCosts, nn.Module):
     """
     for name, (count, init) in reversed(self.learned_tokens().items()):
       tokens = self.param(name, init, (1, count, self.width)).astype(x.dtype)
-      x = jnp.concatenate([jnp.broadcast_to(tokens, (len(x), count, self.width)), x], axis=1)
+      x = jnp.concatenate([jnp.broadcast_to(tokens, (x.shape[0], count, self.width)), x], axis=1)
     return self._encoder(grid).add_positions(x, train=train)
 
   @nn.compact

@@ -8,9 +8,10 @@ import json
 import pathlib
 import typing
 
-from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Model
+from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Data, Model
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS
 from vit_jax.config.parsing import build
+from vit_jax.data import crops
 from vit_jax.data import datasets as opened
 from vit_jax.data.datasets import History
 from vit_jax.models.recognition import module_of
@@ -163,6 +164,15 @@ class Card:
     if self.image_size:
       resize = round(self.resize * side / self.image_size)
     return dataclasses.replace(self, image_size=side, resize=resize)
+
+
+def preparation_in_words(card: Card) -> str:
+  """How an image becomes a square of `image_size` pixels."""
+  data = Data(image_size=card.image_size, resampling=card.resampling)
+  words = crops.resampling_in_words(data, card.resize, squeeze=card.squeeze)
+  if card.resampling == RESAMPLING[0]:
+    words += ", bilinear without antialiasing"
+  return f"resize: {words}"
 
 
 RULES = {

@@ -1,0 +1,102 @@
+"""A model card for the Hugging Face Hub: README.md, with a header in YAML."""
+
+from vit_jax.config import ConfigError
+from vit_jax.data import datasets
+from vit_jax.evaluation import evaluations, results
+from vit_jax.inference.model import LoadedModel
+from vit_jax.storage import checkpoint, files
+from vit_jax.storage.paths import Path, path_of
+from vit_jax.weights import card as cards
+
+NAME = "README.md"
+MARK = "---\n"  # before and after the header
+MOST = 2**20  # bytes
+TEXT = """\
+---
+library_name: {library}
+pipeline_tag: {task}
+tags:
+- vit_jax
+# license: write yours here (https://huggingface.co/docs/hub/repositories-licenses)
+---
+
+# {name}
+
+```text
+{model}
+```
+
+- Images: {preparation}; {pixels}, which a program (.stablehlo, .onnx) computes itself
+- Trained on: {data}
+- Evaluated: {metrics}
+"""
+
+
+def place(output: Path, suffix: str) -> Path:
+  """Where the card of an export to `output` is written, which is a folder if `suffix` is ""."""
+  folder = output.parent if suffix else output
+  return folder / NAME
+
+
+def check(output: Path, suffix: str):
+  """Checks that no file is replaced; arguments as for `place`.
+
+  Raises:
+    ConfigError: there is a README.md already, which is not of an export to the same folder.
+  """
+  path = place(output, suffix)
+  if files.exists(path) and (suffix or _text(path).startswith(MARK)):
+    raise ConfigError(f"--model-card does not replace {path}; rename it, or leave the flag out.")
+
+
+def write(model: LoadedModel, output: Path, suffix: str, step: int) -> str:
+  """Writes the card of an export; returns a line that says so.
+
+  The notes that a format has written to the same file follow the card.
+
+  Args:
+    model: the model.
+    output, suffix: as for `place`.
+    step: the step of the checkpoint that was exported; 0: the newest.
+  """
+  path = place(output, suffix)
+  notes = f"{cards.DEEP}\n"
+  if files.exists(path):
+    notes = _text(path)
+  library = "vit_jax" if suffix else "transformers"
+  text = _card(model, output.name.removesuffix(suffix), library, step)
+  files.write_text(path, f"{text}\n{notes}")
+  return f"{path}: a model card for the Hugging Face Hub; add a license, and what it is for."
+
+
+def _text(path: Path) -> str:
+  return files.read_bytes(path, most=MOST).decode(errors="replace")
+
+
+def _card(model: LoadedModel, name: str, library: str, step: int) -> str:
+  known = model.card
+  task = "image-classification" if model.has_head else "image-feature-extraction"
+  trained = map(datasets.in_words, [trained.dataset for trained in known.trained_on])
+  return TEXT.format(
+    library=library,
+    task=task,
+    name=name,
+    model="\n".join(repr(model).splitlines()[:-1]),  # without the path of the source
+    preparation=cards.preparation_in_words(known),
+    pixels=cards.PIXELS,
+    data="; ".join(trained) or "unknown",
+    metrics=_metrics(model, step) or "unknown",
+  )
+
+
+def _metrics(model: LoadedModel, step: int) -> str:
+  """The metrics of the run at the exported step, of the parameters that were exported; or ""."""
+  path = path_of(model.source)
+  step, _ = checkpoint.described(path, step)
+  if not step:
+    return ""
+  folder, _ = checkpoint.named_by(path)
+  for line in results.evaluations_in(folder):
+    if line["step"] == step and bool(line.get(evaluations.AVERAGE)) == model.card.average:
+      return f"{evaluations.metrics_in_words(line)}, after {step:,} steps"
+  return ""

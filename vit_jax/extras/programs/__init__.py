@@ -1,0 +1,1 @@
+"""A model as a program: one file that computes logits of pixels without vit_jax."""
