@@ -97,6 +97,6 @@ def _metrics(model: LoadedModel, step: int) -> str:
     return ""
   folder, _ = checkpoint.named_by(path)
   for line in results.evaluations_in(folder):
-    if line["step"] == step and bool(line.get(evaluations.AVERAGE)) == model.card.average:
-      return f"{evaluations.metrics_in_words(line)}, after {step:,} steps"
+    if line["step"] == step and bool(line.get(catalogue.AVERAGE)) == model.card.average:
+      return f"{catalogue.in_words(line)}, after {step:,} steps"
   return ""
