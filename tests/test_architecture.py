@@ -72,7 +72,7 @@ LAYERS = [
 
 
 EXTRAS = [
-  {"experiments"},
+  {"experiments", "loggers"},
   {"report"},
   {"inspection"},
   {"plots"},
@@ -184,6 +184,9 @@ def at(package):
     ("grain", ("vit_jax.data",)),
     ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.extras.preparation")),
     ("jinja2", ("vit_jax.extras.report",)),
+    ("wandb", ("vit_jax.extras.loggers.wandb",)),
+    ("mlflow", ("vit_jax.extras.loggers.mlflow",)),
+    ("trackio", ("vit_jax.extras.loggers.trackio",)),
     ("apache_beam", ("vit_jax.extras.duplicates.pipeline",)),
     ("tensorflow", ()),
     ("torch", ()),

@@ -265,6 +265,25 @@ def test_another_project_gets_a_run_of_its_own(tmp_path):
     assert made.calls[0] == ("open", known, tmp_path.name)
 
 
+@pytest.mark.usefixtures("plain")
+def test_a_copy_of_the_workdir_gets_a_run_of_its_own_and_one_that_was_moved_keeps_it(tmp_path):
+  first, copy, moved = (tmp_path / name for name in ("first", "copy", "moved"))
+
+  def known(folder):
+    made, writer = start(folder)
+    writer.close()
+    return made.calls[0][1]
+
+  first.mkdir()
+  assert known(first) == ""
+  shutil.copytree(first, copy)
+  first.rename(moved)
+  assert known(moved) == "new"
+  moved.rename(first)
+  assert known(copy) == ""
+  assert known(copy) == known(first) == "new"
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"run": 3}', '{"other": 3}'])
 def test_a_damaged_file_is_named(text, tmp_path):
   (tmp_path / "fake.json").write_text(text)

@@ -21,13 +21,13 @@ from vit_jax.extras.report.report import REPORT
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.metrics_log import Follower
-from vit_jax.storage.paths import Path
+from vit_jax.storage.paths import Path, path_of
 from vit_jax.training.loop import Callback
 
 MAX_BYTES = 2**16  # of the file that names the run
 MAX_PICTURE_BYTES = 2**26
 MAX_WAITING = 10_000  # lines and pictures
-PATIENCE = 60.0  # seconds that the end of a run waits for the library
+PATIENCE = 30.0  # seconds that the end of a run waits for the library
 
 FINISHED = "finished"
 STOPPED = "stopped"  # by a signal; the next start goes on
@@ -38,11 +38,13 @@ class Known(NamedTuple):
   """The run in the library, as WORKDIR/LIBRARY.json keeps it.
 
   Attributes:
+    folder: the workdir, without links; in a copy of a workdir it still names the first one.
     project: the project that it is in.
     run: its identifier there; "": none yet.
     step: lines up to this step were given to the library already.
   """
 
+  folder: str = ""
   project: str = ""
   run: str = ""
   step: int = 0
@@ -186,14 +188,15 @@ class Logger(Callback, Follower, abc.ABC):
 
   def _open(self):
     folder = self._session.folder
+    here = str(files.real(folder.absolute()))
     known = read(self._path)
-    if known.project != self._project:
-      known = Known(self._project)
+    if known.project != self._project or is_copy(known, here, self._path.name):
+      known = Known()
     settings = flat(to_dict(self._run.config))
     run, place = self.open_run(self._project, known.run, folder.absolute().name, settings)
     if known.run:
       self._logged = max(known.step, self._session.writer.reached)
-    known = Known(self._project, run, self._logged)
+    known = Known(here, self._project, run, self._logged)
     files.write_text(self._path, json.dumps(known._asdict()) + "\n")
     self._session.writer.say(one_line(f"{self.title}: {place}"))
 
@@ -216,9 +219,14 @@ def read(path: Path) -> Known:
     known = Known(**files.read_json(path, most=MAX_BYTES))
   except (TypeError, ValueError) as error:
     raise RunError(f"{path} is damaged: {error}; remove it to log to a new run") from error
-  if tuple(map(type, known)) != (str, str, int):
+  if tuple(map(type, known)) != (str, str, str, int):
     raise RunError(f"{path} is damaged; remove it to log to a new run")
   return known
+
+
+def is_copy(known: Known, here: str, name: str) -> bool:
+  """Whether the workdir `here` was copied from another one that still has the file `name`."""
+  return known.folder not in ("", here) and files.exists(path_of(known.folder) / name)
 
 
 def flat(settings: Mapping, prefix: str = "") -> dict[str, bool | int | float | str]:
