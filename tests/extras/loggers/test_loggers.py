@@ -96,9 +96,9 @@ def test_all_is_logged_once(name, logged_run):
     pytest.skip(f"{name} is not installed")
   first, seen = libraries[name]
   assert recorded(run, name) == {**first, "step": 8}
-  lines = [(line.pop("step"), line) for line in metrics_log.read_lines(run)]
-  assert [step for step, _ in lines] == [1, 2, 3, 4, 4, 5, 6, 7, 8, 8]
-  assert without_times(seen.lines) == without_times(lines)
+  written = [(line.pop("step"), line) for line in metrics_log.read_lines(run)]
+  assert [step for step, _ in written] == [1, 2, 3, 4, 4, 5, 6, 7, 8, 8]
+  assert without_times(seen.lines) == without_times(written)
   settings = logger.flat(json.loads((run / "config.json").read_text()))
   assert settings["model.depth"] == 1
   of_settings = {key: str(seen.settings[key]) for key in settings}
@@ -244,17 +244,42 @@ def test_how_it_ended(end, status, tmp_path):
   assert made.calls[-1] == ("finish", status)
 
 
-@pytest.mark.usefixtures("plain")
-def test_steps_are_logged_once_however_often_they_are_repeated(tmp_path):
-  given = []
-  for begin, end in ((0, 7), (4, 5), (4, 9), (9, 9)):  # after a checkpoint, up to a kill
-    made, writer = start(tmp_path, step=begin, left=begin < 9)
+def lines(folder, begin, end, project="tests", *, killed=False):
+  """The steps that a start logs: the evaluation after `begin`, and the steps up to `end`."""
+  made, writer = start(folder, project, step=begin)
+  if begin:
     writer.write(begin, {"evaluation": 1.0})  # that was due when the run stopped
-    for step in range(begin + 1, end + 1):
-      writer.write(step, {"loss": 0.5})
-    writer.close()
-    given.append(logged(made))
-  assert given == [[0, 1, 2, 3, 4, 5, 6, 7], [4], [4, 8, 9], [9]]
+  for step in range(begin + 1, end + 1):
+    writer.write(step, {"loss": float("nan")})
+    writer.write(step, {"evaluation": 1.0})
+  writer.close()
+  if killed:
+    known = logger.read(folder / "fake.json")
+    (folder / "fake.json").write_text(json.dumps(known._replace(step=0, closed=False)._asdict()))
+  return logged(made)
+
+
+def twice(first, last):
+  return [step for step in range(first, last + 1) for _ in range(2)]
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("killed", [False, True])
+def test_steps_are_logged_once_however_often_they_are_repeated(killed, tmp_path):
+  """From a checkpoint up to a kill, or an error."""
+  assert lines(tmp_path, 0, 7, killed=killed) == twice(1, 7)
+  assert lines(tmp_path, 4, 5, killed=False) == [4]
+  assert lines(tmp_path, 4, 9, killed=killed) == [4, *twice(8, 9)]
+  assert lines(tmp_path, 9, 9) == [9]
+
+
+@pytest.mark.usefixtures("plain")
+def test_lines_that_the_library_lacks_are_logged_by_the_next_start(tmp_path, monkeypatch):
+  assert lines(tmp_path, 0, 2, "metrics") == []  # it fails
+  monkeypatch.setattr(Fake, "_called", lambda self, *call: self.calls.append(call))
+  assert lines(tmp_path, 2, 3, "metrics") == [*twice(1, 2), 2, *twice(3, 3)]
+  assert lines(tmp_path, 3, 4, "metrics") == [3, *twice(4, 4)]
+  assert lines(tmp_path, 4, 5, "another")[:2] == [1, 1]
 
 
 @pytest.mark.usefixtures("plain")

@@ -5,6 +5,7 @@ raises ends the logging alone.
 """
 
 import abc
+import contextlib
 import importlib.util
 import json
 import queue
@@ -18,8 +19,9 @@ import jax
 from vit_jax.config import ConfigError, RunError, to_dict
 from vit_jax.extras.plots import curves
 from vit_jax.extras.report.report import REPORT
+from vit_jax.process import text
 from vit_jax.process.text import one_line
-from vit_jax.storage import files, workdir
+from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.metrics_log import Follower
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.training.loop import Callback
@@ -41,13 +43,15 @@ class Known(NamedTuple):
     folder: the workdir, without links; in a copy of a workdir it still names the first one.
     project: the project that it is in.
     run: its identifier there; "": none yet.
-    step: lines up to this step were given to the library already.
+    step: the last step that the library has.
+    closed: whether `step` is exact: the last start was not killed while it logged.
   """
 
   folder: str = ""
   project: str = ""
   run: str = ""
   step: int = 0
+  closed: bool = True
 
 
 class Logger(Callback, Follower, abc.ABC):
@@ -102,7 +106,9 @@ class Logger(Callback, Follower, abc.ABC):
     self._thread: threading.Thread | None = None
     self._given_up = False
     self._status = FAILED
-    self._logged = 0  # the last step that an earlier start has given to the library
+    self._known = Known()
+    self._before = 0  # the last step that the library has of earlier starts
+    self._lines = session.writer.lines
     session.writer.follow(self)  # on the first process
 
   @classmethod
@@ -122,11 +128,11 @@ class Logger(Callback, Follower, abc.ABC):
 
   def write(self, step, metrics):
     """Logs a line, unless an earlier start has logged its step."""
-    self._add(step, lambda: self.log_metrics(step, metrics))
+    self._add(lambda: self._is_repeated(step) or self._log_line(step, metrics))
 
   def picture(self, step, name, png):
     """Logs a picture, unless an earlier start has logged its step."""
-    self._add(step, lambda: self.log_picture(step, name, png))
+    self._add(lambda: self._is_repeated(step) or self.log_picture(step, name, png))
 
   def end(self, moment):
     """Logs what the other callbacks have written at their end; nothing if nothing is logged."""
@@ -135,9 +141,9 @@ class Logger(Callback, Follower, abc.ABC):
     step = moment.step
     self._status = STOPPED if moment.stopping else FINISHED
     if not moment.stopping:
-      self._add(step, lambda: self._log_pictures(step))
+      self._add(lambda: self._log_pictures(step))
     last = self._session.checkpoints.last_step()
-    self._add(step, lambda: self.log_paths(step, paths(self._session.folder, last)))
+    self._add(lambda: self.log_paths(step, paths(self._session.folder, last)))
 
   def close(self):
     """Waits for the library, but not for ever."""
@@ -157,34 +163,38 @@ class Logger(Callback, Follower, abc.ABC):
       self._thread = threading.Thread(target=self._work, name=self.library, daemon=True)
       self._thread.start()
 
-  def _add(self, step, job):
-    """Gives the thread a job, unless an earlier start has done it: then the step is a repeat."""
+  def _add(self, job):
     if self._given_up:
       return
     if self._jobs.qsize() >= MAX_WAITING:
       self._give_up(f"{MAX_WAITING:,} lines wait for it")
       return
     self._begin()
-    self._jobs.put(lambda: self._is_repeated(step) or job())
+    self._jobs.put(job)
 
   def _is_repeated(self, step) -> bool:
-    return self._run.resume_point.step < step <= self._logged
+    """Whether an earlier start logged the step; not its evaluation, if that was left to do."""
+    return self._run.resume_point.step < step <= self._before
 
   def _work(self):
     try:
       self._open()
+      self._log_missed()
       while job := self._jobs.get():
         job()
       self.finish(self._status)
+      self._note(closed=True)
     except BaseException as error:  # libraries also raise SystemExit; the training goes on
       self._give_up(f"{type(error).__name__}: {error}")
+      with contextlib.suppress(OSError):
+        self._note(closed=True)
 
   def _give_up(self, reason):
     if self._given_up:
       return
     self._given_up = True
-    text = f"{self.title} fails ({reason.rstrip('.')}). The run goes on, and is not logged there."
-    self._session.writer.say(one_line(text))
+    said = f"{self.title} fails ({reason.rstrip('.')}). The run goes on, and is not logged there."
+    self._session.writer.say(one_line(said))
 
   def _open(self):
     folder = self._session.folder
@@ -194,11 +204,30 @@ class Logger(Callback, Follower, abc.ABC):
       known = Known()
     settings = flat(to_dict(self._run.config))
     run, place = self.open_run(self._project, known.run, folder.absolute().name, settings)
-    if known.run:
-      self._logged = max(known.step, self._session.writer.reached)
-    known = Known(here, self._project, run, self._logged)
-    files.write_text(self._path, json.dumps(known._asdict()) + "\n")
+    self._before = known.step
+    if not known.closed:
+      self._before = max(known.step, self._session.writer.reached)
+    self._known = Known(here, self._project, run, self._before)
+    self._note(closed=False)
     self._session.writer.say(one_line(f"{self.title}: {place}"))
+
+  def _note(self, *, closed: bool):
+    if self._known.run:
+      self._known = self._known._replace(closed=closed)
+      files.write_text(self._path, json.dumps(self._known._asdict()) + "\n")
+
+  def _log_missed(self):
+    """Logs the lines of earlier starts that the library lacks."""
+    if self._before >= self._run.resume_point.step:
+      return
+    for line in metrics_log.read_lines(self._session.folder)[: self._lines]:
+      step = line.pop("step")
+      if step > self._before:
+        self._log_line(step, text.with_numbers(line))
+
+  def _log_line(self, step, metrics):
+    self.log_metrics(step, metrics)
+    self._known = self._known._replace(step=max(step, self._known.step))
 
   def _log_pictures(self, step):
     for name, path in pictures(self._session.folder):
@@ -219,7 +248,7 @@ def read(path: Path) -> Known:
     known = Known(**files.read_json(path, most=MAX_BYTES))
   except (TypeError, ValueError) as error:
     raise RunError(f"{path} is damaged: {error}; remove it to log to a new run") from error
-  if tuple(map(type, known)) != (str, str, str, int):
+  if tuple(map(type, known)) != (str, str, str, int, bool):
     raise RunError(f"{path} is damaged; remove it to log to a new run")
   return known
 
