@@ -154,17 +154,19 @@ class Fake(logger.Logger):
 
 
 def start(folder, project="tests", *, step=0, left=True, writer=None):
-  """A logger of a run that goes on after a step."""
+  """A logger of a run that goes on after a step; `waits` names what the end waits for."""
+  waits = []
   nothing = types.SimpleNamespace
   session = nothing(
     folder=folder,
     writer=writer or Writer(folder, start_step=step),
     left=left,
     checkpoints=nothing(last_step=lambda: step),
-    watchdog=nothing(beat=lambda what: None),
+    watchdog=nothing(beat=waits.append),
   )
   run = nothing(config=nothing(fake=project), resume_point=nothing(step=step))
   made = Fake(run, session)
+  made.waits = waits
   made.start(LoopState(step, None))
   return made, session.writer
 
@@ -176,7 +178,9 @@ def plain(monkeypatch):
 
 
 def logged(made):
-  return [call[1] for call in made.calls if call[0] == "metrics"]
+  metrics = [call[1:] for call in made.calls if call[0] == "metrics"]
+  assert all(isinstance(value, float) for _, line in metrics for value in line.values())
+  return [step for step, _ in metrics]
 
 
 @pytest.mark.usefixtures("plain")
@@ -215,8 +219,10 @@ def test_no_more_than_some_lines_wait_for_it(tmp_path, capsys, monkeypatch):
   for step in range(1, 9):
     writer.write(step, {"loss": 0.5})
   assert made._jobs.qsize() == 3
-  writer.close()  # does not wait
+  monkeypatch.setattr(logger, "PATIENCE", 1.0)
+  writer.close()
   Fake.hanging.set()
+  assert made.waits == []
   assert capsys.readouterr().out.count("Fake fails (3 lines wait for it)") == 1
 
 
@@ -316,6 +322,7 @@ def test_a_damaged_file_is_named(text, tmp_path):
     logger.read(tmp_path / "fake.json")
 
 
+@pytest.mark.usefixtures("plain")
 def test_nothing_is_opened_without_a_line_or_on_other_processes(tmp_path, monkeypatch):
   made, writer = start(tmp_path, left=False)  # all steps are done
   made.end(LoopState(0, None))
@@ -347,6 +354,19 @@ def test_a_folder_of_its_name_is_no_library(tmp_path, monkeypatch):
   (tmp_path / "fake" / "__init__.py").touch()
   importlib.invalidate_caches()
   Fake.check(Config(), None)
+
+
+def test_parameters_of_mlflow_stay_and_changes_become_tags(monkeypatch):
+  made = fakes.Library("mlflow")
+  monkeypatch.setitem(sys.modules, "mlflow", made.module)
+  kind = registry.CALLBACKS["mlflow"]
+  many = {f"setting.{number}": number for number in range(250)}
+  one = kind.__new__(kind)
+  run, _ = one.open_run("a", "", "run", many)
+  one.open_run("a", run, "run", many | {"setting.3": 4, "new": True})
+  (seen,) = made.runs.values()
+  assert seen.settings == {key: str(value) for key, value in many.items()}
+  assert seen.paths == {"changed.setting.3": "4", "changed.new": "True"}
 
 
 @pytest.mark.parametrize("mode", ["online", "offline"])
