@@ -59,7 +59,8 @@ LAYERS = [
   *("data", "models", "devices", "config", "storage", "process", "registry"),
 ]
 EXTRAS = [
-  *("commands", "benchmarks", "compiled", "experiments", "report", "inspection", "plots"),
+  *("commands", "benchmarks", "compiled", "experiments", "loggers"),
+  *("report", "inspection", "plots"),
   *("duplicates masked_patches preparation", "prepared_cache verification"),
   *("formats hub_card programs", "sources"),
   *("buckets", "settings settings_page", "extras"),
@@ -164,6 +165,9 @@ def at(package):
     ("grain", ("vit_jax.data",)),
     ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.extras.preparation")),
     ("jinja2", ("vit_jax.extras.report",)),
+    ("wandb", ("vit_jax.extras.loggers.wandb",)),
+    ("mlflow", ("vit_jax.extras.loggers.mlflow",)),
+    ("trackio", ("vit_jax.extras.loggers.trackio",)),
     ("apache_beam", ("vit_jax.extras.duplicates.pipeline",)),
     ("tensorflow", ("vit_jax.extras.benchmarks", "vit_jax.extras.commands.prepare")),
     ("torch", ("vit_jax.extras.benchmarks", "vit_jax.extras.commands.convert_pickle")),

@@ -130,6 +130,10 @@ STORAGES = Registry(
 CALLBACKS = Registry(
   {
     "messages": "vit_jax.extras.report.messages:Messages",
+    # Before the report: ends come in reverse order, and these log what it writes.
+    "wandb": "vit_jax.extras.loggers.wandb:WandB",
+    "mlflow": "vit_jax.extras.loggers.mlflow:MLflow",
+    "trackio": "vit_jax.extras.loggers.trackio:Trackio",
     "report": "vit_jax.extras.report.report:Report",
     "provenance": "vit_jax.extras.report.provenance:Provenance",
     "verification": "vit_jax.extras.verification.verification:Verification",
@@ -153,6 +157,9 @@ SETTINGS = Registry(  # settings that extras add; the group's name is before the
     "data.prepared_cache": "vit_jax.extras.settings:PreparedCache",
     "run.verification": "vit_jax.extras.settings:Verification",
     "run.report": "vit_jax.extras.settings:Report",
+    "run.wandb": "vit_jax.extras.settings:WandB",
+    "run.mlflow": "vit_jax.extras.settings:MLflow",
+    "run.trackio": "vit_jax.extras.settings:Trackio",
   }
 )
 

@@ -78,8 +78,9 @@ ALLOWED = {
     ("vit_jax.extras.formats.vit_names", "timm"),
   },
   "CALLBACKS": {  # the setting
+    ("vit_jax.extras.loggers.logger", "report"),
     ("vit_jax.extras.report.messages", "report"),
-    ("vit_jax.extras.settings", "report"),
+    *(("vit_jax.extras.settings", name) for name in ("report", "wandb", "mlflow", "trackio")),
   },
   "MODEL_NAMES": {("vit_jax.extras.formats.huggingface", "vit")},  # names of parameters
   "SETTINGS": set(),

@@ -118,6 +118,33 @@ def test_lines_that_are_fewer_than_at_the_checkpoint_are_told(tmp_path, capsys):
   assert "has 0 line(s)" in capsys.readouterr().out
 
 
+class Follower(metrics_log.Follower):
+  def __init__(self):
+    self.got = []
+
+  def write(self, step, metrics):
+    self.got.append((step, metrics))
+
+  def picture(self, step, name, png):
+    self.got.append((step, name, png))
+
+  def close(self):
+    self.got.append("closed")
+
+
+def test_a_follower_gets_all_that_is_written_and_learns_which_steps_are_repeated(tmp_path):
+  first = written(tmp_path, *((step, {"loss": 0.5}) for step in (1, 2, 3)))
+  first.close()
+  writer = metrics_log.Writer(tmp_path, start_step=1)
+  assert (first.reached, writer.reached, writer.lines) == (0, 3, 1)
+  follower = Follower()
+  writer.follow(follower)
+  writer.write(2, {"loss": 0.25})
+  writer.picture(2, "test/patches", b"png")
+  writer.close()
+  assert follower.got == [(2, {"loss": 0.25}), (2, "test/patches", b"png"), "closed"]
+
+
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 def test_what_is_no_file_of_metrics_is_set_aside_whole(tmp_path, capsys, make):
   make(tmp_path / "metrics.jsonl")

@@ -2,7 +2,7 @@
 
 from vit_jax.config import ConfigError
 from vit_jax.data import datasets
-from vit_jax.evaluation import evaluations, results
+from vit_jax.evaluation import catalogue, results
 from vit_jax.inference.model import LoadedModel
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.paths import Path, path_of

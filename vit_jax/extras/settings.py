@@ -51,3 +51,30 @@ class Report(Added):
   without_steps: ClassVar = ("report",)
 
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WandB(Added):
+  """Of the run."""
+
+  switch: ClassVar = "wandb"
+
+  wandb: str = setting("", "project of Weights & Biases to log to (docs/logging.md); empty: none")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MLflow(Added):
+  """Of the run."""
+
+  switch: ClassVar = "mlflow"
+
+  mlflow: str = setting("", "experiment of MLflow to log to (docs/logging.md); empty: none")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trackio(Added):
+  """Of the run."""
+
+  switch: ClassVar = "trackio"
+
+  trackio: str = setting("", "project of Trackio to log to (docs/logging.md); empty: none")

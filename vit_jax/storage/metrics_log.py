@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from vit_jax.process import text
 from vit_jax.process.text import one_line
@@ -18,6 +19,19 @@ from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import METRICS, PICTURES
 
 
+class Follower:
+  """Gets all that a `Writer` writes; its methods return at once and raise nothing."""
+
+  def write(self, step: int, metrics: Mapping[str, float]):
+    """Gets the metrics of a line."""
+
+  def picture(self, step: int, name: str, png: bytes):
+    """Gets a picture, as `Writer.picture` does."""
+
+  def close(self):
+    """Called once, when the writer is closed, also after an error; may take its time."""
+
+
 class Writer:
   """Writes metrics to metrics.jsonl and TensorBoard, and lines to the console.
 
@@ -26,6 +40,7 @@ class Writer:
 
   Attributes:
     lines: number of lines of metrics.jsonl so far, with the waiting ones.
+    reached: the last step in metrics.jsonl before steps were dropped; 0: none.
   """
 
   def __init__(self, workdir: Path, *, start_step: int, retry: Retry | None = None, lines: int = 0):
@@ -45,11 +60,12 @@ class Writer:
     self._workdir = workdir
     self._retry = retry or Retry(0.0)
     self._waiting: collections.deque[Callable[[], None]] = collections.deque()
+    self._followers: list[Follower] = []
     self._event = events.scalars
     self._image = events.picture
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
-      self.lines, damage = keep_until(workdir / METRICS, start_step)
+      self.lines, damage, self.reached = keep_until(workdir / METRICS, start_step)
       self._metrics = files.append(workdir / METRICS)
       name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
       self._events = files.append(workdir / name)
@@ -64,6 +80,10 @@ class Writer:
         "run, put it back and start again."
       )
 
+  def follow(self, follower: Follower):
+    """From now on, the follower gets all that is written."""
+    self._followers.append(follower)
+
   def write(self, step: int, metrics: dict[str, float]):
     """Adds the metrics of `step` to metrics.jsonl and TensorBoard.
 
@@ -73,6 +93,8 @@ class Writer:
     line = json.dumps({"step": step} | text.finite(dict(metrics))) + "\n"
     event = self._event(step, metrics)
     self.lines += 1
+    for follower in self._followers:
+      follower.write(step, metrics)
     self._add(lambda: self._metrics.add(line.encode()), lambda: self._events.add(event))
 
   def picture(self, step: int, name: str, png: bytes):
@@ -88,6 +110,8 @@ class Writer:
     """
     path = self._workdir / PICTURES / name / f"{step:08d}.png"
     event = self._image(step, name, png)
+    for follower in self._followers:
+      follower.picture(step, name, png)
 
     def write():
       files.make_folder(path.parent)
@@ -144,7 +168,9 @@ class Writer:
     print(f"\r\x1b[K{line}" if self._live else line, flush=True)
 
   def close(self):
-    """Closes the files; errors are ignored."""
+    """Closes the followers and the files; errors are ignored."""
+    for follower in self._followers:
+      follower.close()
     self._metrics.close()
     self._events.close()
 
@@ -153,6 +179,9 @@ class NoWriter:
   """The writer of every process but the first: does nothing."""
 
   lines = 0
+
+  def follow(self, follower):
+    """Has nothing to follow."""
 
   def write(self, step, metrics):
     """Ignores the metrics."""
@@ -173,17 +202,29 @@ class NoWriter:
     """Has nothing to close."""
 
 
-def keep_until(path: Path, step: int) -> tuple[int, str]:
+class Kept(NamedTuple):
+  """What `keep_until` has done.
+
+  Attributes:
+    lines: the number of lines that are kept.
+    damage: a sentence on the damage; "" if there was none.
+    reached: the last step before lines were dropped; 0: none.
+  """
+
+  lines: int
+  damage: str
+  reached: int
+
+
+def keep_until(path: Path, step: int) -> Kept:
   """Drops the lines of steps after `step`, and a truncated last line.
 
   Also drops the line of an evaluation at `step` that lacks a set, because it is repeated. Moves
   damaged lines, or a file that cannot be read, to PATH.damaged; the run continues.
-
-  Returns:
-    The number of lines that are kept, and a sentence on the damage; "" if there was none.
   """
   aside = path.with_name(f"{path.name}.damaged")
   lines = 0
+  reached = 0
   damaged_numbers = []
   try:
     with files.atomic_write(path) as partial, open(partial, "wb") as kept:
@@ -192,16 +233,20 @@ def keep_until(path: Path, step: int) -> tuple[int, str]:
           with contextlib.closing(files.append(aside)) as damaged:
             damaged.add(line)
           damaged_numbers.append(number)
-        elif _is_kept(metrics, step):
+          continue
+        reached = max(reached, metrics["step"])
+        if _is_kept(metrics, step):
           kept.write(line)
           lines += 1
   except UnreadableError as error:
     place = files.set_aside(path, aside)
-    return 0, f"{path} cannot be read ({error}); it was moved to {place}; a new file is started."
+    damage = f"{path} cannot be read ({error}); it was moved to {place}; a new file is started."
+    return Kept(0, damage, 0)
   if not damaged_numbers:
-    return lines, ""
+    return Kept(lines, "", reached)
   where = f"the first in line {damaged_numbers[0]}; they are now in {aside}"
-  return lines, f"{path} had {len(damaged_numbers)} damaged line(s), {where}."
+  damage = f"{path} had {len(damaged_numbers)} damaged line(s), {where}."
+  return Kept(lines, damage, reached)
 
 
 def _is_kept(metrics: Mapping, step: int) -> bool:
