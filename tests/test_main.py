@@ -33,7 +33,7 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
       [DIGITS, "--config.batch_size=1400", "--config.duration.epochs=2"],
       r"warmup is 100 steps, longer than the run of 2 .*batch_size=1400 and 1437 training images",
     ),
-    (["--config=configs/vit_b16_i1k.py"], r"imagenet2012.*prepare_data\.py build imagenet2012`"),
+    (["--config=configs/vit_b16_i1k.py"], r"imagenet2012.*vit-jax prepare build imagenet2012`"),
   ],
 )
 def test_wrong_usage(tmp_path, arguments, message):

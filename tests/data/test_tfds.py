@@ -144,7 +144,7 @@ def test_tfds_tfrecord_is_refused_with_the_command(copied):
   folder = copied(fileFormat="tfrecord")
   for file in list(folder.glob("*array_record*")):
     file.rename(file.with_name(file.name.replace("array_record", "tfrecord")))
-  message = r"`python tools/prepare_data\.py convert .*1\.0\.0` adds files"
+  message = r"`vit-jax prepare convert .*1\.0\.0` adds files"
   with pytest.raises(sources.SourceError, match=message):
     open_source(SINGLE, "train")
 

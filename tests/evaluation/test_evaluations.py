@@ -116,11 +116,11 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
     (recipes.evaluation("own", "ViT-B/16"), r"nothing to evaluate on.*evaluate\.own\.source"),
     (
       recipes.evaluation("real", "ViT-B/16"),
-      r"prepare_data\.py build imagenet2012_real`",
+      r"vit-jax prepare build imagenet2012_real`",
     ),
     (
       recipes.evaluation("v2", "ViT-B/16"),
-      r"evaluate\.v2: .*prepare_data\.py build imagenet_v2/matched-frequency`",
+      r"evaluate\.v2: .*vit-jax prepare build imagenet_v2/matched-frequency`",
     ),
   ],
 )

@@ -153,7 +153,7 @@ def test_what_is_there_is_not_made_again(tmp_path):
   before = contents(tmp_path)
   (tmp_path / "images-000001-of-000004.array_record").unlink()
   (tmp_path / "images-000001-of-000004.array_recordabc.partial").write_bytes(b"of a killed process")
-  with pytest.raises(SourceError, match=r"lacks 1 of its 4 files; finish it with `python tools"):
+  with pytest.raises(SourceError, match=r"lacks 1 of its 4 files; finish it with `vit-jax cache"):
     cached(source, tmp_path)
   told = prepare(source, tmp_path)
   assert (told[0][0], told[1:]) == (8, [8])
@@ -179,7 +179,7 @@ def test_it_goes_on_after_an_image_that_cannot_be_read(tmp_path):
 
 
 def test_a_folder_that_is_no_cache_of_these_images(tmp_path):
-  with pytest.raises(SourceError, match=rf'no cache in "{tmp_path}".*tools/cache\.py'):
+  with pytest.raises(SourceError, match=rf'no cache in "{tmp_path}".*make it with `vit-jax cache'):
     cached(jpegs(3), tmp_path)
   (tmp_path / "thesis").mkdir()
   (tmp_path / "thesis/thesis.tex").write_text("")
@@ -223,5 +223,5 @@ def test_a_damaged_file_is_named(tmp_path):
   data = bytearray(path.read_bytes())
   data[2000] ^= 1
   path.write_bytes(data)
-  with pytest.raises(RunError, match=rf'Record 0 of "{path}" cannot.*delete it and run tools/cach'):
+  with pytest.raises(RunError, match=rf'Record 0 of "{path}" cannot.*it and run vit-jax cach'):
     cached(jpegs(20), tmp_path)[8]

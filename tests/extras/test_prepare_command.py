@@ -1,4 +1,4 @@
-"""The command tools/prepare_data.py."""
+"""The command vit-jax prepare."""
 
 import importlib.util
 import io
@@ -102,7 +102,7 @@ def test_what_tfds_cannot_make_is_told_in_one_sentence(
   with pytest.raises(SystemExit, match="2"):
     prepare_data.main([*words, "--data-dir=~/tfds"])
   assert not (tmp_path / "~").exists()
-  assert re.search(rf"prepare_data: .*{message}", capsys.readouterr().err, re.DOTALL)
+  assert re.search(rf"prepare: .*{message}", capsys.readouterr().err, re.DOTALL)
 
 
 def pack(path, files):

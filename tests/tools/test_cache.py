@@ -1,4 +1,4 @@
-"""tools/cache.py: what it says, and what it writes."""
+"""vit-jax cache: what it says, and what it writes."""
 
 from vit_jax.extras.commands import cache
 

@@ -1,4 +1,4 @@
-"""tools/dedup.py as a user runs it, from folders to a run that leaves the copies out."""
+"""vit-jax dedup as a user runs it, from folders to a run that leaves the copies out."""
 
 import importlib.util
 import json

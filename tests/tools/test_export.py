@@ -1,4 +1,4 @@
-"""tools/export.py: every format is verified, and impossible exports are refused."""
+"""vit-jax export: every format is verified, and impossible exports are refused."""
 
 import dataclasses
 

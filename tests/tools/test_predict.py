@@ -1,4 +1,4 @@
-"""tools/predict.py and vit_jax.inference.predict: classes of images in files."""
+"""vit-jax predict and vit_jax.inference.predict: classes of images in files."""
 
 import csv
 import json

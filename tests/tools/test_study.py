@@ -13,6 +13,7 @@ import pytest
 from tests import programs
 from tests.extras.experiments.studies import stub
 from vit_jax.config import ConfigError
+from vit_jax.extras.commands import main
 from vit_jax.extras.commands import study as tool
 from vit_jax.extras.experiments import runs
 from vit_jax.extras.experiments.studies import jobs, loading, plan, results
@@ -118,7 +119,7 @@ def test_the_script_for_slurm_submits_every_run(here, tmp_path, capsys):
   assert "--dependency=afterany:7" in second
   assert all("--gres=gpu:1" in line for line in (first, second, last))
   words = shlex.split(second.partition("--wrap=")[2])
-  assert words[1:3] == [str(programs.ROOT / "tools/study.py"), f"--study={path}"]
+  assert words[1:5] == ["-m", main.__name__, "study", f"--study={path}"]
   assert words[-1] == "--only=1:$SLURM_ARRAY_TASK_ID"
   assert "--only" not in last
 

@@ -1,4 +1,4 @@
-"""tools/visualize.py: pictures and numbers of every kind, and a sentence where there are none."""
+"""vit-jax visualize: pictures and numbers of every kind, and a sentence where there are none."""
 
 import csv
 import dataclasses

@@ -108,8 +108,8 @@ class Cached(SourceView):
     cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
     if not cache.json.exists():
       raise SourceError(
-        f'There is no cache in "{cache.root}" (config.data.cache); make it with `python '
-        "vit-jax cache` and the flags of this run."
+        f'There is no cache in "{cache.root}" (config.data.cache); make it with `vit-jax '
+        "cache` and the flags of this run."
       )
     cache.check()
     if missing := cache.missing():

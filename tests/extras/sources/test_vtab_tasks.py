@@ -242,5 +242,5 @@ def test_what_there_is_not(stored, tmp_path, monkeypatch):
   with pytest.raises(sources.SourceError, match="has no split 'validation'; it has train, test"):
     vtab_tasks.tfds_split("dtd", "test", dict(train=900, test=900))
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  with pytest.raises(sources.SourceError, match=r"prepare_data\.py build sun397/tfds`"):
+  with pytest.raises(sources.SourceError, match=r"vit-jax prepare build sun397/tfds`"):
     open_task("sun397", "test")

@@ -80,3 +80,7 @@ def usage() -> str:
       'Completion in bash: eval "$(vit-jax completion)"',
     ]
   )
+
+
+if __name__ == "__main__":
+  run()

@@ -1,7 +1,6 @@
 """The command line of the tools that do many runs, and what they do with a study."""
 
 import dataclasses
-import os
 import pathlib
 import shlex
 import sys
@@ -78,7 +77,7 @@ def conduct(
     print(plan.text(study_runner, args.format, measure=measure))
   elif args.slurm:
     runs.in_new_process(study_runner.checked_costs, plugins=store.plugins())
-    program = [sys.executable, os.path.abspath(command[1]), *command[2:]]
+    program = [sys.executable, "-m", "vit_jax.extras.commands.main", *command[1:]]
     slurm.write(args.slurm, program, jobs.waves(jobs.of_study(study)))
   else:
     costs = runs.in_new_process(checked_costs, study_runner, check_data, plugins=store.plugins())
