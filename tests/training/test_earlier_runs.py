@@ -52,7 +52,7 @@ STOOD_FOR = {
   "model.pool": "class_token",
 }
 # What it did not have.
-LATER = {"mesh.model": 1, "plugins": ""}
+LATER = {"mesh.model": 1, "plugins": "", "wandb": "", "mlflow": "", "trackio": ""}
 # What only the name said.
 NAMED = {"model.family": "vit", "model.axial": False, "model.stem_width": 0}
 
