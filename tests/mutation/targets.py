@@ -84,17 +84,24 @@ VARIANTS = named(
 )
 
 TESTS: Mapping[str, list[str]] = {
-  "vit_jax/learning/losses.py": below("learning", "losses mixup"),
+  "vit_jax/learning/losses.py": [
+    *below("learning", "losses mixup"),
+    *below("evaluation", "classification"),
+  ],
   "vit_jax/learning/optim.py": below("learning", "optim"),
   "vit_jax/learning/train_step.py": [*below("learning", "one_number mixup"), *OBJECTIVE, *STEP],
-  "vit_jax/learning/mixing.py": below("learning", "mixup"),
+  "vit_jax/learning/mixing.py": below("learning", "mixup cutmix"),
   "vit_jax/extras/masked_patches/corruption.py": below("learning", "corruption"),
   "vit_jax/extras/masked_patches/objective.py": below("learning", "masked_patches"),
   "vit_jax/extras/masked_patches/targets.py": below("learning", "patch_targets"),
   "vit_jax/learning/classification.py": [*below("learning", "classification mixup"), *STEP],
   "vit_jax/models/attention.py": [*below("models", "attention"), *VIT],
   "vit_jax/models/convolution.py": below("models", "convolution stem"),
-  "vit_jax/models/encoder.py": [*below("models", "block dropout_places positions"), *VIT, *STACKED],
+  "vit_jax/models/encoder.py": [
+    *below("models", "block dropout_places positions later_parts"),
+    *VIT,
+    *STACKED,
+  ],
   "vit_jax/models/vit_costs.py": below("models", "flops"),
   "vit_jax/models/layers.py": below("models", "norm gelu dropout head"),
   "vit_jax/models/backbone.py": [*below("models", "resnet"), *PUBLISHED, *BFLOAT16],
@@ -111,7 +118,10 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/data/order.py": [*below("data", "order"), *PERMUTATION],
   "vit_jax/data/pipeline.py": below("data", "pipeline broken_images"),
   "vit_jax/data/layout.py": below("data", "layout pipeline"),
-  "vit_jax/data/crops.py": [*below("data", "cut resampling evaluation_images resizing"), *RESIZES],
+  "vit_jax/data/crops.py": [
+    *below("data", "cut crops resampling evaluation_images resizing"),
+    *RESIZES,
+  ],
   "vit_jax/data/sources/subset.py": below("data", "subset overlap"),
   "vit_jax/devices/mesh.py": below("devices", "sharding"),
   "vit_jax/evaluation/classification.py": [
