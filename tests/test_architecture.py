@@ -23,15 +23,23 @@ def module_name(path):
 MODULES = {module_name(path): path for path in FILES}
 
 
+@functools.cache
+def tree_of(path):
+  return ast.parse(path.read_text())
+
+
+@functools.cache
 def imported(path):
   """Every module that a file names in an import, wherever in the file it stands."""
-  for node in ast.walk(ast.parse(path.read_text())):
+  names = []
+  for node in ast.walk(tree_of(path)):
     if isinstance(node, ast.Import):
-      yield from (alias.name for alias in node.names)
+      names += [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
       for alias in node.names:
         inner = f"{node.module}.{alias.name}"
-        yield inner if inner in MODULES else node.module
+        names.append(inner if inner in MODULES else node.module)
+  return tuple(names)
 
 
 @functools.cache
@@ -107,10 +115,10 @@ def test_a_run_needs_few_modules():
 
 
 TRACED = """
-import sys, threading
+import os, sys, threading
 from vit_jax import main
 
-called, importing = set(), threading.local()
+called = set()
 
 def traced(frame, event, argument):
   code = frame.f_code
@@ -120,8 +128,9 @@ def traced(frame, event, argument):
     sys.setprofile(None)
     print(*sorted(called), sep="\\n")
     sys.stdout.flush()
-    import os
     os._exit(0)
+  if code.co_filename in called:
+    return
   above = frame
   while above and above.f_code.co_name != "<module>":
     above = above.f_back
@@ -211,7 +220,7 @@ OF_THIS_MACHINE = (
 
 def reached(path):
   """How a file reaches files without `storage.files`; what that hands out is called `partial`."""
-  for node in ast.walk(ast.parse(path.read_text())):
+  for node in ast.walk(tree_of(path)):
     if not isinstance(node, ast.Call) or "partial" in map(ast.unparse, node.args):
       continue
     name = ast.unparse(node.func)
@@ -271,7 +280,7 @@ OF_CONFIGS = (
 
 def taking_the_config(path):
   """Names of a file's functions with a parameter that is a whole `Config`."""
-  for node in ast.walk(ast.parse(path.read_text())):
+  for node in ast.walk(tree_of(path)):
     if isinstance(node, ast.FunctionDef):
       kinds = [ast.unparse(a.annotation) for a in ast.walk(node.args) if is_annotated(a)]
       if any(kind.split(".")[-1] == "Config" for kind in kinds):
