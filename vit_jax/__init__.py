@@ -1,18 +1,18 @@
 """Vision Transformer (arXiv 2010.11929): pre-training and fine-tuning in JAX and Flax."""
 
+from typing import TYPE_CHECKING
+
 __version__ = "0.2.0.dev0"
+__all__ = ["Result", "evaluate", "finetune", "load", "recipe", "train"]
+
+if TYPE_CHECKING:
+  from vit_jax.api import Result, evaluate, finetune, load, recipe, train
 
 
-def load(source, image_size: int = 0, *, average: bool = True):
-  """A model that predicts: `vit_jax.inference.load`, which documents the arguments."""
-  from vit_jax.process import program
+def __getattr__(name: str):
+  """The names of `vit_jax.api`, which imports JAX: the command line does without."""
+  if name not in __all__:
+    raise AttributeError(f"module 'vit_jax' has no attribute {name!r}")
+  from vit_jax import api
 
-  program.check_libraries()
-  program.check_jax()
-  with program.said_of_devices():
-    import jax  # late: the command line does without
-
-    from vit_jax import inference
-
-    jax.devices()  # which predictions need: a refusal comes now
-    return inference.load(source, image_size, average=average)
+  return getattr(api, name)

@@ -75,10 +75,10 @@ def launch(
       the check depends on the number of devices.
     RunError: the run cannot go on.
   """
-  workdir.check_links(folder)
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given, average=average)
     return True
+  workdir.check_links(folder)
   if not average:
     raise ConfigError(
       "--no-average has no effect in training: add --mode=evaluate, or leave it out. To start from "
@@ -266,8 +266,12 @@ def record(run: Run, folder: Path):
 
 def launch_evaluation(
   config: Config, folder: Path, hosts: Hosts, given: frozenset[str], *, average: bool
-):
-  """Evaluates; needs neither training data nor a length of training."""
+) -> dict[str, float]:
+  """Evaluates and returns the metrics; needs neither training data nor a length of training.
+
+  Args and raises: as `launch`.
+  """
+  workdir.check_links(folder)
   with fingerprint.refusal_told(config, hosts):
     program.check_jax()
     place = str(folder) if checkpoint.available(folder) else config.init_from
@@ -285,8 +289,9 @@ def launch_evaluation(
     return fingerprint.of_start(config, step, identity.of_all(evaluations.datasets))
 
   fingerprint.connect(config, hosts, told)
-  # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
-  signal.signal(signal.SIGTERM, signal.SIG_DFL)
+  if jax.process_count() > 1:
+    # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
   facts = run_facts.of_devices()
   with joining.told("weights", seconds=config.stall_seconds):
     scored = evaluated_model.read_evaluated(
@@ -297,10 +302,12 @@ def launch_evaluation(
     weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
     joining.compare_processes("weights", weights, seconds=config.stall_seconds)
   reader = reader_of(scored.settings)
-  evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
+  seconds = config.stall_seconds
+  metrics = evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=seconds)
   if jax.process_index() == 0:
     for kind in switched_on(CALLBACKS, config):
       kind.evaluated(folder)
+  return metrics
 
 
 def reader_of(config: Config) -> Reader:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit_jax.devices.chips import chip
+from vit_jax.devices.chips import CHIPS
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from vit_jax.devices.chips import chip
   ],
 )
 def test_peaks(kinds, peak):
-  assert {getattr(chip(kind), "peak_flops", None) for kind in kinds} == {peak}
+  assert {getattr(CHIPS.get(kind), "peak_flops", None) for kind in kinds} == {peak}

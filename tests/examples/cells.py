@@ -28,3 +28,10 @@ def run(notebook):
   for cell in code(notebook):
     exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
   return names
+
+
+def check_outputs(notebook):
+  """Checks that each cell was run, in order, and that none failed."""
+  for number, cell in enumerate(code(notebook), start=1):
+    assert cell["execution_count"] == number
+    assert not [output for output in cell["outputs"] if output["output_type"] == "error"]

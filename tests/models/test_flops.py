@@ -8,7 +8,7 @@ import pytest
 from jax.extend import core
 
 from vit_jax import models
-from vit_jax.devices.chips import chip
+from vit_jax.devices.chips import CHIPS
 from vit_jax.models import vit_costs
 
 SMALL = dict(depth=2, width=384, mlp_dim=1536, heads=6)
@@ -103,6 +103,6 @@ def test_the_images_that_chips_take_in_the_documents():
   model = models.create("ViT-S/16", num_classes=1000)
   image = vit_costs.training_flops(model.macs(224, 224))
   for kind, images, *_ in rows:
-    expected = 0.4 * chip(kind.strip().removesuffix(" (one of two)")).peak_flops / image
+    expected = 0.4 * CHIPS.get(kind.strip().removesuffix(" (one of two)")).peak_flops / image
     assert float(images.replace(",", "")) == pytest.approx(expected, rel=0.01), kind
   assert len(rows) == 7

@@ -32,8 +32,8 @@ class Chip(NamedTuple):
   network_bandwidth: float | None = None
 
 
-# The keys are whole `jax.Device.device_kind`s: another form factor of a chip, or a slice of one
-# (MIG), has other numbers. The H100 with 80 GB HBM3 is the SXM form factor.
+# By whole `jax.Device.device_kind`s: another form factor of a chip, or a slice of one (MIG), has
+# other numbers. The H100 with 80 GB HBM3 is the SXM form factor.
 CHIPS = {
   "TPU v2": Chip(22.5e12, 8 * GIB, 0.7e9, 350e9),
   "TPU v3": Chip(61.5e12, 16 * GIB, 0.94e9, 450e9),
@@ -57,8 +57,3 @@ CHIPS = {
     503.8e12, 103_079_215_104, None, 1.792e12, 64e9
   ),
 }
-
-
-def chip(device_kind: str) -> Chip | None:
-  """The chip of a device kind such as "TPU v4"; None if the table does not have it."""
-  return CHIPS.get(device_kind)

@@ -80,7 +80,7 @@ def memory_of(device: jax.Device) -> float:
   statistics = device.memory_stats() or {}
   if limit := statistics.get("bytes_limit"):
     return limit
-  chip = chips.chip(device.device_kind)
+  chip = chips.CHIPS.get(device.device_kind)
   return chip.hbm_bytes if chip and chip.hbm_bytes else float("inf")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import jax
 
-from vit_jax.devices.chips import chip
+from vit_jax.devices.chips import CHIPS
 from vit_jax.training.steps import ImageCount
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Monitor:
     # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
     peak_flops = None
     if run.trained_count() == run.parameter_count():
-      known = chip(jax.devices()[0].device_kind)
+      known = CHIPS.get(jax.devices()[0].device_kind)
       peak_flops = known and known.peak_flops * run.mesh.size
     return cls(
       resume_point=run.resume_point,

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from vit_jax.config import Model
-from vit_jax.devices.chips import chip
+from vit_jax.devices.chips import CHIPS
 from vit_jax.extras.compiled import bounds, matmuls, program_text
 from vit_jax.extras.compiled.breakdown import breakdown
 from vit_jax.extras.compiled.categories import CATEGORIES, Categories
@@ -17,7 +17,7 @@ from vit_jax.models import configured
 
 PROGRAMS = pathlib.Path(__file__).parents[2] / "fixtures" / "programs"
 NAMES = ("vit", "accumulation", "hybrid", "resnet")
-V3 = chip("TPU v3")
+V3 = CHIPS["TPU v3"]
 
 
 @functools.cache

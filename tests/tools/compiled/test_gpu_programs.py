@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tests.tools.compiled.made import PROGRAM
-from vit_jax.devices.chips import chip
+from vit_jax.devices.chips import CHIPS
 from vit_jax.extras.compiled import (
   bounds,
   communication,
@@ -19,7 +19,7 @@ from vit_jax.extras.compiled import (
 from vit_jax.extras.compiled.gpu_targets import TARGETS
 from vit_jax.extras.compiled.instructions import Program
 
-H100 = chip("NVIDIA H100 80GB HBM3")
+H100 = CHIPS["NVIDIA H100 80GB HBM3"]
 
 MATMULS = """%fused (p: bf16[6,5]) -> bf16[6,7] {
   %p = bf16[6,5]{1,0} parameter(0)
@@ -140,7 +140,7 @@ def test_what_names_no_gpus_is_refused():
 
 def test_every_described_gpu_has_its_memory_and_rates():
   for target in TARGETS.values():
-    known = chip(target.kind)
+    known = CHIPS.get(target.kind)
     # Float32 lanes multiply and add in each cycle; matrix units are at least four times as fast.
     lanes = 2 * target.cores * target.fpus * target.clock_ghz * 1e9
     assert 3.5 < known.peak_flops / lanes < 64
@@ -219,8 +219,8 @@ def test_a_collective_of_which_no_ring_is_known_is_not_left_out(kind):
 
 def test_sending_takes_as_long_as_at_the_published_rates():
   assert communication.Traffic(450e9, 50e9).seconds(H100) == pytest.approx((1, 1))
-  assert communication.Traffic(450e9, 0).seconds(chip("NVIDIA RTX A6000"))[1] == 0
-  assert communication.Traffic(450e9, 1).seconds(chip("NVIDIA RTX A6000"))[1] is None
+  assert communication.Traffic(450e9, 0).seconds(CHIPS["NVIDIA RTX A6000"])[1] == 0
+  assert communication.Traffic(450e9, 1).seconds(CHIPS["NVIDIA RTX A6000"])[1] is None
 
 
 @pytest.mark.parametrize("first", [1, 8, 100, 512, 900, 5000])

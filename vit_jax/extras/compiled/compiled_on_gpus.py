@@ -1,6 +1,6 @@
 """Recipes on 8 GPUs, most with the largest batch that fits: docs/gpus.csv and docs/gpus.md."""
 
-from vit_jax.devices.chips import chip
+from vit_jax.devices.chips import CHIPS
 from vit_jax.extras.compiled import compiled_recipes, gpu_targets
 from vit_jax.extras.compiled.gpus import TOPOLOGY
 from vit_jax.extras.compiled.table import ROOT, Pair, Row, Table, name_of, number, percent
@@ -53,7 +53,7 @@ def flags(recipe: str, topology: str, rows: list[Row]) -> list[str]:
 def memory_of(topology: str) -> int:
   """Bytes of a GPU's memory."""
   target = gpu_targets.TARGETS[TOPOLOGY.fullmatch(topology)[1]]
-  return chip(target.kind).hbm_bytes
+  return CHIPS[target.kind].hbm_bytes
 
 
 def page(rows: list[Row]) -> str:

@@ -6,7 +6,7 @@ size and rate of the memory are in `vit_jax/devices/chips.py`.
 
 from typing import NamedTuple
 
-from vit_jax.devices.chips import chip
+from vit_jax.devices.chips import CHIPS
 
 
 class Target(NamedTuple):
@@ -98,7 +98,7 @@ device_description_str: "{target.kind}"
 def description(name: str) -> str:
   """The text of a GPU's target configuration; `name` is one of TARGETS."""
   target = TARGETS[name]
-  memory = chip(target.kind)
+  memory = CHIPS.get(target.kind)
   major, minor = target.capability
   # Whole blocks of 1 KiB; of 128 KiB, a block may have 99.
   optin = target.shared - RESERVED

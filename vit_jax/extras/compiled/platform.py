@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 
 from vit_jax.config import RunError
-from vit_jax.devices.chips import Chip, chip
+from vit_jax.devices.chips import CHIPS, Chip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ def known(device_kind: str) -> Chip:
   Raises:
     RunError: its memory and rates are not known.
   """
-  listed = chip(device_kind)
+  listed = CHIPS.get(device_kind)
   if listed is None:
     raise RunError(
       f"{device_kind!r} is not known; add its memory and clock to vit_jax/devices/chips.py."
