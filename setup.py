@@ -16,6 +16,7 @@ setuptools.setup(
   long_description=README.read_text(encoding="utf-8"),
   long_description_content_type="text/markdown",
   license="Apache-2.0",
+  py_modules=["vit_jax_console"],
   package_data={
     "vit_jax": ["py.typed"],
     "vit_jax.extras.formats": ["*.csv"],
@@ -26,7 +27,7 @@ setuptools.setup(
     *setuptools.find_packages(include=["vit_jax", "vit_jax.*"]),
     *("vit_jax.configs", "vit_jax.configs.studies"),
   ],
-  entry_points={"console_scripts": ["vit-jax = vit_jax.extras.commands.main:run"]},
+  entry_points={"console_scripts": ["vit-jax = vit_jax_console:run"]},
   package_dir={"vit_jax.configs": "configs"},
   install_requires=[
     "absl-py>=2.1",

@@ -99,3 +99,30 @@ def test_variables_of_one_machine_do_not_decide_numbers():
   shared = {"XLA_FLAGS": "--xla_a=2 --xla_b=1", "JAX_DEFAULT_MATMUL_PRECISION": "float32"}
   assert program.deciding(given) == shared
   assert program.deciding({"XLA_FLAGS": "--xla_dump_to=/x"}) == {}
+
+
+@pytest.fixture
+def of_google(tmp_path):
+  """A folder with the package of google-research/vision_transformer."""
+  package = tmp_path / "vit_jax"
+  package.mkdir()
+  for name in ("__init__.py", "input_pipeline.py"):
+    (package / name).touch()
+  return tmp_path
+
+
+def test_another_package_of_this_name_is_told(of_google, monkeypatch, caplog):
+  program.check_libraries()
+  assert not caplog.messages
+  monkeypatch.syspath_prepend(of_google)
+  program.check_libraries()
+  assert f"{of_google / 'vit_jax'} is the package of google-research" in caplog.text
+
+
+def test_the_command_tells_of_another_package_that_is_found_first(of_google):
+  command = [sys.executable, "-c", "import vit_jax_console; vit_jax_console.run()", "--help"]
+  where = programs.environment(PYTHONPATH=f"{of_google}{os.pathsep}{programs.ROOT}")
+  result = subprocess.run(command, capture_output=True, text=True, env=where, cwd=of_google)
+  assert result.returncode == 1
+  assert result.stderr.startswith("vit-jax: Python finds another package vit_jax, in ")
+  assert str(of_google / "vit_jax") in result.stderr

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import logging
 import os
 import pathlib
 import platform
@@ -18,6 +19,8 @@ from collections.abc import Iterable, Iterator
 
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import one_line
+
+_log = logging.getLogger(__name__)
 
 PACKAGES = (
   *("vit_jax", "jax", "jaxlib", "flax", "optax", "tensorstore", "grain", "numpy"),
@@ -134,6 +137,7 @@ FIXED = {
   "jax_error_checking_behavior_oob": "ignore",
   "eager_constant_folding": False,
 }
+_OF_GOOGLE = "input_pipeline.py"  # in their package, not in this one
 _OPENS_DEVICES = "xla_bridge.py"  # of JAX
 _SAME_BITS = re.compile(r"--xla_gpu_(deterministic|exclude_nondeterministic)_ops(=true|=1)?(\s|$)")
 _PARSE = "from jaxlib import xla_client; xla_client.CompileOptions()"
@@ -149,7 +153,7 @@ def check_variables():
 def check_libraries():
   """Refuses variables with which a library ends this program, or cannot be imported.
 
-  Imports JAX only if one of its variables is set.
+  Warns if another package is named vit_jax. Imports JAX only if one of its variables is set.
 
   Raises:
     ConfigError: names the variable and its value.
@@ -158,8 +162,24 @@ def check_libraries():
     given = _in_words("PYTHONWARNINGS") or "python -W error"
     raise ConfigError(f"Warnings of libraries would end this program ({given}); unset it.")
   _check_xla_flags()
+  if other := _other_package():
+    _log.warning(
+      "%s is the package of google-research/vision_transformer, which has the name of this one; "
+      "which of them Python imports depends on the folder and on PYTHONPATH: give each an "
+      "environment of its own.",
+      other,
+    )
   if _set("JAX_", "EAGER_"):
     _check_import()
+
+
+def _other_package() -> str:
+  """The folder of google-research/vision_transformer's package, if Python finds it; "" if not."""
+  for folder in sys.path:
+    package = os.path.join(folder or ".", "vit_jax")
+    if os.path.isfile(os.path.join(package, _OF_GOOGLE)):
+      return package
+  return ""
 
 
 def check_jax():
