@@ -1,6 +1,6 @@
 """Vision Transformer (arXiv 2010.11929): pre-training and fine-tuning in JAX and Flax."""
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 
 def load(source, image_size: int = 0, *, average: bool = True):
