@@ -125,8 +125,8 @@ def test_versions_that_pages_name_are_those_that_the_checks_install():
   assert wrong == []
 
 
-def test_the_version_is_that_of_the_next_release():
-  """Runs record it, and what they were made by must not be taken for an earlier release."""
-  released = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-  numbers = lambda text: [int(part) for part in text.split(".dev")[0].split(".")]
-  assert numbers(vit_jax.__version__) > max(map(numbers, released))
+def test_the_version_is_that_of_the_newest_release_and_of_the_citation():
+  """Runs record it."""
+  released = re.search(r"^## (\S+) - ", PAGES["CHANGELOG.md"], re.MULTILINE)
+  cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+  assert vit_jax.__version__ == released[1] == cited[1]

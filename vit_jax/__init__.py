@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 __all__ = ["Result", "evaluate", "finetune", "load", "recipe", "train"]
 
 if TYPE_CHECKING:

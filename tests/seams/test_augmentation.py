@@ -63,6 +63,6 @@ def test_it_trains_and_is_in_the_report(tmp_path):
   assert "after stripes: striped" in text
   with Image.open(whole / IMAGES / AUGMENTED / "0.png") as strip:
     assert strip.width > 4 * strip.height / 2  # four images beside one another
-  assert "| `period` | `2` | rows from one to the next" in page()
+  assert "| `period = 2` | rows from one to the next" in page()
   with pytest.raises(ConfigError, match=r"augment\[0\]\.period=9 is too large .* the most is 8"):
     program.run(tmp_path / "run", TOY.replace("3", "9"), *WORDS)

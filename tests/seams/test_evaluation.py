@@ -132,7 +132,7 @@ def test_all_else_asks_it(toy):
   judged = lambda metric: holdout.ScoredRun("it", config, metric).scores()
   assert [role.dataset.split for role in judged("mine/spread")] == ["test", "test"]
   assert len(judged("test/top1")) == 1
-  assert "| `power` | `2.0` | of the distance" in page()
+  assert "| `power = 2.0` | of the distance" in page()
 
 
 def test_without_its_line_nobody_knows_it():

@@ -22,7 +22,7 @@ from vit_jax.config.scales import in_words, patch_of, scale_of
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """Where examples come from; vit_jax/data/sources has a file for each source."""
+  """Where examples come from."""
 
   source: str = setting(
     "",
@@ -30,25 +30,24 @@ class Dataset:
   )
   split: str = setting(
     "",
-    "part of the examples, as the source names its parts, such as train, train[:90%] or [:90%] "
-    "(docs/data.md); empty: all, where a source has no names for parts",
+    "part of the examples, such as train, train[:90%] or [:90%] (docs/data.md); empty: all, if the "
+    "source has no named parts",
   )
   image_key: str = setting("image", "feature that holds the image, where features have names")
   label_key: str = setting(
     "label",
-    "feature that holds the label or the labels, where features have names. Empty, with any "
-    "source: images without labels, such as all images in a folder and in its subfolders. "
-    "Classification and evaluation need labels",
+    "feature that holds the label or labels, where features have names; empty, with any source: "
+    "images without labels",
   )
   exclude: str = setting(
     "",
-    "file with the indices of examples to leave out, written by vit-jax dedup for the same source "
-    "and split; empty: none",
+    "file with the indices of examples to leave out, written by vit-jax dedup for this source and "
+    "split",
   )
   subset: int = setting(
     0,
-    "number of examples, drawn at random after `exclude`; the draw does not depend on the seed of "
-    "the run, and a larger subset contains every smaller one; 0: all",
+    "number of examples, drawn at random after `exclude`, whatever the seed of the run; a larger "
+    "subset contains every smaller one; 0: all",
     low=0,
     high=10**12,
   )
@@ -138,14 +137,11 @@ def resampled_as(init_from, card) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Weighted(Dataset):
-  """A source of the training mix, with its weight; see vit_jax/data/order.py.
-
-  A source that is empty is left out of the mix.
-  """
+  """A source of the training mix; one with an empty source is left out."""
 
   weight: float = setting(
     1.0,
-    "the source's share of the training images is its weight divided by the sum of all weights",
+    "the share of the training images is this weight divided by the sum of all",
     low=1e-6,
     high=1e12,
   )
@@ -181,24 +177,24 @@ class Data(*added("data")):
 
   dataset: str = setting(
     "",
-    "the paper's dataset that the recipe is for; it tells the number of training images where the "
-    "images are not at hand, for the cost of a run and its compiled step",
+    "the paper's dataset that the recipe is for; gives the number of training images where only "
+    "the cost of a run is computed",
     choices=("", "jft", "imagenet21k", "imagenet"),
   )
   train: Dataset = group(Dataset)
   mix: Mapping[str, Weighted] = named(
     Weighted,
-    "training data from several sources, each with a weight, in place of `train`; an epoch is as "
-    "many images as all of them have together",
+    "several sources with weights, in place of `train`; an epoch is as many images as all have "
+    "together",
   )
   changed: str = setting(
     "refuse",
-    "if the images of training or evaluation are not those of the checkpoint from which the run "
-    "goes on: refuse to go on, or continue with what is there now",
+    "whether a run goes on if its images are no longer those of its checkpoint: `refuse`, or "
+    "`continue` with those that are there",
     choices=("refuse", "continue"),
   )
   allow_overlap: bool = setting(
-    False, "allow evaluation on images that are also trained on; otherwise such a run is refused"
+    False, "allow evaluation on images that are also trained on, otherwise refused"
   )
   image_size: int = setting(
     AUTO,
@@ -227,23 +223,22 @@ class Data(*added("data")):
   )
   crop_rule: str = setting(
     "inception",
-    "how the crop is drawn: inception, as in the paper's code, a uniform aspect and then a uniform "
-    "height; random_resized, as torchvision's RandomResizedCrop, a uniform area and a uniform "
-    "logarithm of the aspect, so that small crops are rarer",
+    "how a crop is drawn: `inception`, by a uniform aspect and height, as in the paper's code; "
+    "`random_resized`, by a uniform area and logarithm of the aspect, as in torchvision; small "
+    "crops are then rarer",
     choices=("inception", "random_resized"),
     used_if=CROPPED,
   )
   train_resize: int = setting(
     0,
-    "training images: 0 takes the crops above; another number resizes the whole image to a square "
-    "with this side in pixels and takes a random crop of image_size",
+    "side of the square, pixels, to which whole training images are resized before a random crop "
+    "of image_size; 0: crops as above",
     low=0,
     high=MAX_PIXELS,
   )
   train_resize_ratio: float = setting(
     AUTO,
-    "like train_resize, but a multiple of image_size, so that it changes with image_size; 0: not "
-    "used",
+    "train_resize as a multiple of image_size; 0: not used",
     auto=Rule(
       ("data.train_resize", "data.train_pad", "asked.data.crop_area", "facts.card"),
       "448/384 for fine-tuning, unless crops are given or the weights' images are cropped; else 0",
@@ -256,9 +251,8 @@ class Data(*added("data")):
   )
   train_pad: int = setting(
     0,
-    "training images: a number resizes the smaller side to image_size, mirrors this many pixels at "
-    "every edge and takes a random crop of image_size (simple random crop of DeiT III: 4); 0: not "
-    "used",
+    "pixels to mirror at each edge of training images, resized to a smaller side of image_size, "
+    "before a random crop of image_size (DeiT III: 4); 0: not used",
     low=0,
     high=MAX_SIDE,
     used_if=(("data.train_resize", 0), ("data.train_resize_ratio", 0.0)),
@@ -274,14 +268,13 @@ class Data(*added("data")):
   )
   augment: tuple = listed_of_kind(
     registry.AUGMENTATIONS,
-    "steps that change training images after crop and flip, in this order "
-    "(docs/augmentation.md); on the command line the whole list, such as "
-    "\"[{'kind': 'rand_augment', 'magnitude': 15}]\"",
+    "steps after crop and flip, in this order (docs/augmentation.md); on the command line the "
+    "whole list, such as \"[{'kind': 'rand_augment', 'magnitude': 15}]\"",
   )
   evaluate_resize: int = setting(
     AUTO,
-    "evaluation images: 0 resizes straight to the square; another number resizes the smaller side "
-    "to this many pixels and crops the centre",
+    "smaller side of evaluation images, pixels, before the centre is cropped; 0: resized straight "
+    "to the square",
     auto=Rule(
       ("init_from", "data.image_size", "facts.card"),
       "the weights, in proportion to image_size; from scratch 0",
@@ -292,8 +285,7 @@ class Data(*added("data")):
   )
   evaluate_squeeze: bool = setting(
     AUTO,
-    "evaluation images: resize both sides to evaluate_resize, and not only the smaller one, before "
-    "the centre is cropped",
+    "resize both sides of evaluation images to evaluate_resize, not only the smaller one",
     auto=Rule(
       ("asked.data.evaluate_resize", "data.evaluate_resize", "facts.card"),
       "the weights, where evaluate_resize follows from them too; else false",
@@ -303,9 +295,8 @@ class Data(*added("data")):
   )
   resampling: str = setting(
     AUTO,
-    "how training and evaluation images are resized: bilinear, as in the paper's code; or by a "
-    "filter of Pillow, with the rounding of Transformers' processors (pillow_) or of torchvision "
-    "and timm (torchvision_)",
+    "how images are resized: bilinear, as in the paper's code, or by a filter of Pillow, rounded "
+    "as in Transformers (pillow_) or in torchvision and timm (torchvision_)",
     auto=Rule(
       ("init_from", "facts.card"),
       "the weights; from scratch bilinear",
@@ -316,9 +307,8 @@ class Data(*added("data")):
   )
   repeats: int = setting(
     1,
-    "times that each training image comes in a batch, each time augmented in another way; epochs "
-    "keep their number of images, so a pass over all takes this many (repeated augmentation, DeiT: "
-    "3)",
+    "times that each training image comes in a batch, augmented differently (repeated "
+    "augmentation, DeiT: 3); a pass over all images takes this many epochs",
     low=1,
     high=64,
   )
@@ -327,16 +317,14 @@ class Data(*added("data")):
   )
   bad_limit: float = setting(
     0.01,
-    "the run stops when more than this fraction of the training images are broken: they cannot be "
-    "read or decoded",
+    "the run stops when more than this fraction of the training images cannot be read",
     low=0.0,
     high=1.0,
   )
   bucket_cache: float = setting(
     0.0,
-    "GB of this machine's disk for what is read from buckets, in ~/.cache/vit_jax/buckets; if they "
-    "are full, what was not used for the longest time goes. It helps if all images of the run fit; "
-    "0: nothing is kept",
+    "GB of disk for what is read from buckets, in ~/.cache/vit_jax/buckets; the least recently "
+    "used goes first, so all images of the run should fit; 0: nothing is kept",
     low=1.0,
     high=1e6,
     off=0.0,

@@ -238,15 +238,12 @@ def _by_name(groups: Group, meaning: str):
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
-  """A length of training in exactly one unit; if all three are 0, it means never.
-
-  While it is left to a rule, all three are AUTO.
-  """
+  """A length of training in exactly one unit; if all three are 0, it means never."""
 
   steps: int = setting(0, "optimizer updates", low=0, high=MAX_STEPS)
   epochs: float = setting(
     0.0,
-    "passes over the training examples; for a mix, over as many as all its sources have together",
+    "passes over the training examples; for a mix, over as many as all its sources have",
     low=0,
     high=1e9,
   )

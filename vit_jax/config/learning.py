@@ -76,11 +76,11 @@ def kind_of_loss(labels) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
-  """How the logits of a head are scored: in training with labels, and in evaluation."""
+  """How the logits of a head are scored, in training and in evaluation."""
 
   kind: str = setting(
     AUTO,
-    "cross-entropy over classes, or per class",
+    "cross-entropy over classes (`softmax`), or per class (`sigmoid`)",
     auto=Rule(
       ("facts.labels",), "sigmoid if images have any number of labels, else softmax", kind_of_loss
     ),
@@ -89,14 +89,14 @@ class Loss:
   )
   label_smoothing: float = setting(
     0.0,
-    "fraction of the target that is spread over all classes; with the sigmoid, each class's target "
-    "goes this fraction of the way to 1/2: 0.1 makes it 0.05 for every false class",
+    "fraction of the target that is spread over all classes; with the sigmoid, each target goes "
+    "this fraction of the way to 1/2",
     low=0.0,
     high=1.0,
   )
   over_classes: str = setting(
     "sum",
-    "what is made of the losses of all classes: their sum, or their mean, as in DeiT III",
+    "`sum` of the losses of all classes, or their `mean`, as in DeiT III",
     choices=("sum", "mean"),
     used_if=(("loss.kind", "sigmoid"),),
   )
@@ -122,15 +122,15 @@ def factor_of_average(usual, init_from, length, batch_size, images) -> tuple[flo
 class Optimizer:
   """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas.
 
-  A class has `precondition`, and what else it does otherwise than these: `adapt`, `around`,
-  `averages` with `averaged`, `check`, `check_start`.
-
   Attributes:
     moment: the name of the fields of the state of `precondition` that are kept in `moment_dtype`.
     needs_blocks: whether it is for models with blocks of a Transformer only.
     elementwise: whether the update of a number follows from that number's own gradient, value and
       moments. On GPUs it is then computed twice, which takes less than keeping the old values.
     is_averaged: whether a run from scratch has a moving average if `ema` is AUTO.
+
+  A class has `precondition`, and overrides what it does differently: `adapt`, `around`, `averages`
+  with `averaged`, `check`, `check_start`.
   """
 
   moment: ClassVar[str]
@@ -141,38 +141,35 @@ class Optimizer:
   kind: str = name_of_kind("", "the update rule")
   moment_dtype: str = setting(
     "float32",
-    "type that stores Adam's first moment or SGD's momentum; bfloat16 takes half the memory, "
-    "and loses changes of a number by less than 0.2%: with beta1 or momentum over 0.998 a moment "
-    "does not decay while gradients are small",
+    "type of the first moment or momentum; bfloat16 takes half the memory, but loses changes below "
+    "0.2%: with a decay over 0.998 a moment stays while gradients are small",
     choices=("float32", "bfloat16"),
   )
   weight_decay: float = setting(
-    0.0, "factor of the weight decay; multiplied by the learning rate", low=0.0, high=1e4
+    0.0, "weight decay, multiplied by the learning rate", low=0.0, high=1e4
   )
   decay_kind: str = setting(
     "decoupled",
-    "where the weight decay is added: decoupled, to the update after the moments, as in AdamW; "
-    "coupled, to the clipped gradient before the moments, the usual L2 of SGD",
+    "`decoupled`: added to the update after the moments, as in AdamW; `coupled`: to the clipped "
+    "gradient before the moments, the usual L2 of SGD",
     choices=("decoupled", "coupled"),
     used_if=DECAYING,
   )
   decay_rules: tuple = setting(
     DECAY_RULES,
-    "pairs (regex of the whole parameter name, factor on the weight decay); the first matching "
-    "pair is used, and every parameter must match one. Single blocks have names of their own only "
-    "with config.model.scan=False",
+    "pairs (regex of a whole parameter name, factor on the weight decay); the first match counts, "
+    "every parameter must match; with config.model.scan all blocks have one name",
     used_if=DECAYING,
   )
   trainable: str = setting(
     ".*",
-    "regex of the whole names of the parameters to train, such as head/.* for a linear probe; the "
-    "others do not change and have neither moments nor an average. Single blocks have names of "
-    "their own only with config.model.scan=False",
+    "regex of the whole names of the parameters to train, such as head/.* for a linear probe; with "
+    "config.model.scan all blocks have one name",
   )
   layer_decay: float = setting(
     1.0,
-    "for fine-tuning: the learning rate of each layer is this factor times that of the next one; "
-    "the last layer is the head, the first the embeddings; 1: the same for all",
+    "for fine-tuning: the learning rate of each layer, from the embeddings to the head, is this "
+    "factor times that of the next one",
     low=0.01,
     high=1.0,
     used_if=(("optimizer.trainable", ".*"),),
@@ -182,7 +179,7 @@ class Optimizer:
   )
   ema: float = setting(
     AUTO,
-    "decay of the parameters' moving average, which is then what is scored; 0: no average",
+    "decay of the parameters' moving average, which is then scored; 0: no average",
     auto=Rule(
       ("optimizer.is_averaged", "init_from", "duration", "batch_size", "facts.images"),
       "from scratch with Adam, the length of the run; else 0",
@@ -195,9 +192,8 @@ class Optimizer:
   # Without `used_if`: recipes of the paper set it, and ema=0.0 alone must switch their average off.
   ema_corrected: bool = setting(
     True,
-    "correct the bias of the moving average, as Adam does for its moments: the initial parameters "
-    "have no weight, and the others share all of it. False, as in the paper: their weight after n "
-    "steps is ema^n, 13.5% after 20,000 steps at 0.9999",
+    "correct the bias of the moving average, as Adam does: the initial parameters have no weight; "
+    "False, as in the paper: after n steps their weight is ema^n, 13.5% after 20,000 at 0.9999",
   )
 
   def precondition(self):
@@ -320,11 +316,11 @@ class NonFinite:
   """What happens if the loss or a gradient is not finite; the update is never applied."""
 
   action: str = setting(
-    "stop", "end the run, or skip the update and go on", choices=("stop", "skip")
+    "stop", "`stop` the run, or `skip` the update and go on", choices=("stop", "skip")
   )
   limit: int = setting(
     10,
-    "at most this many updates in a row are skipped; the run stops at the next",
+    "updates in a row that are skipped at most; the run stops at the next",
     low=1,
     high=10**9,
     used_if=(("non_finite.action", "skip"),),

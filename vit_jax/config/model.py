@@ -79,11 +79,10 @@ class Model:
     AUTO,
     "a name from vit_jax.models.names(), or a variant such as ViT-B/20 or R50x1+ViT-B/16p2 "
     "(patches of 2 x 2 positions on a hybrid's map); on the command line also a name of timm or "
-    "Transformers, for its whole architecture (docs/from-timm.md)",
+    "Transformers (docs/from-timm.md)",
     auto=Rule(
       ("init_from", "asked.data.image_size", "facts.architecture", "facts.images", "facts.side"),
-      "the weights in init_from, or that are evaluated; from scratch, the number and the size of "
-      "the training images",
+      "the weights; from scratch, the number and the size of the training images",
       name_of,
     ),
   )
@@ -148,7 +147,7 @@ class Model:
     "positions",
     "1d",
     "kind of position embedding; sincos2d and sincos2d_mae are fixed, as in Beyer et al. (2022) "
-    "and as in MAE",
+    "and in MAE",
     choices=("1d", "2d", "relative", "none", "sincos2d", "sincos2d_mae"),
   )
   position_place: str = part(
@@ -167,7 +166,7 @@ class Model:
   )
   head_std: float = setting(
     0.0,
-    "standard deviation of the head's initial kernel; 0: it begins at zero, as in the paper",
+    "standard deviation of the head's initial kernel; 0: zeros, as in the paper",
     low=1e-6,
     high=1.0,
     off=0.0,
@@ -182,14 +181,14 @@ class Model:
   scan: bool = setting(False, "blocks stacked under one scan: compiles in seconds, but runs slower")
   remat: str = setting(
     "none",
-    "what the backward pass recomputes to save memory: nothing, all but the outputs of dense "
-    "layers, or everything",
+    "what the backward pass recomputes to save memory: `none`, all but the outputs of dense layers "
+    "(`dots`), or `everything`",
     choices=("none", "dots", "everything"),
   )
   attention: str = setting(
     AUTO,
-    "which library computes attention: cuDNN, on NVIDIA GPUs and in bfloat16, or XLA. A run that "
-    "was given XLA keeps it when it goes on",
+    "library for attention: `cudnn`, on NVIDIA GPUs in bfloat16, or `xla`, which a resumed run "
+    "keeps if it was given",
     auto=Rule(
       (*OF_HEADS, "facts.attention"),
       "the devices: cuDNN where it can compute the model, else XLA",
@@ -201,7 +200,7 @@ class Model:
   activation: str = part(
     "activation",
     "gelu_tanh",
-    "GELU of the MLPs: the tanh form of the published weights, or the exact form of many others",
+    "GELU of the MLPs: the tanh form of the published weights, or the exact form",
     choices=("gelu_tanh", "gelu"),
   )
   norm_epsilon: float = part(
@@ -214,7 +213,7 @@ class Model:
   stem_norms: str = part(
     "stem_norms",
     "published",
-    "normalisation of a hybrid's ResNet: that of the published weights, or that of timm's models",
+    "normalisation of a hybrid's ResNet: as in the `published` weights, or as in `timm`",
     choices=("published", "timm"),
   )
 
@@ -222,7 +221,7 @@ class Model:
   registers: int = part(
     "registers",
     0,
-    "learned tokens behind the class token that stand for no patch",
+    "learned tokens behind the class token",
     low=0,
     high=1000,
   )
@@ -241,14 +240,14 @@ class Model:
   )
   stochastic_depth: float = setting(
     0.0,
-    "rate at which training leaves out what the attention or the MLP of a block adds to an image",
+    "rate at which training leaves out the attention or the MLP of a block for an image",
     low=0.0,
     high=0.99,
   )
   stochastic_depth_rule: str = setting(
     "linear",
-    "the rate of each block: linear, from 0 in the first block to stochastic_depth in the last; or "
-    "uniform, the same in all",
+    "rate of each block: `linear`, from 0 in the first to stochastic_depth in the last, or "
+    "`uniform`",
     choices=("linear", "uniform"),
     used_if=(("model.stochastic_depth",),),
   )

@@ -81,8 +81,8 @@ TENTH = Rule(("duration",), "a tenth of the run", tenth)
 class Mesh:
   """A mesh of data x fsdp x model devices.
 
-  The batch is split over data and fsdp, parameters over fsdp, and attention heads and the channels
-  of MLPs, with their parameters, over model.
+  The batch is split over data and fsdp, parameters over fsdp, and attention heads and MLP channels,
+  with their parameters, over model.
   """
 
   data: int = setting(
@@ -105,9 +105,8 @@ class Mesh:
   )
   model: int = setting(
     1,
-    "devices of a process that compute the same images together, each a part of the attention "
-    "heads and of the channels of the MLPs; their number must divide both (ViTs, and models whose "
-    "sharding names it)",
+    "devices of a process that compute the same images, each with a part of the attention heads "
+    "and MLP channels; must divide both; ViTs, and models whose sharding names it",
     low=1,
     high=2**10,
   )
@@ -115,10 +114,9 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-  """When to save checkpoints, and which to keep.
+  """When to save checkpoints, and which to keep: the newest, and one for each `keep_every`.
 
-  The newest `keep_last` are kept, and one for each `keep_every` is kept for good. `keep_every` is
-  rounded to the nearest multiple of `every`.
+  `keep_every` is rounded to the nearest multiple of `every`.
   """
 
   every: Duration = length(auto=TENTH)
@@ -126,8 +124,8 @@ class Checkpoint:
   keep_every: Duration = length(used_if=(("checkpoint.every",),))
   retry_seconds: float = setting(
     600.0,
-    "how long to try again what cannot be written (checkpoints, metrics), for example on a full "
-    "disk; the run goes on meanwhile, and then ends; 0: it ends at once",
+    "how long failed writes of checkpoints and metrics are retried while the run continues; then "
+    "it ends",
     low=0.0,
     high=1e6,
   )
@@ -135,16 +133,16 @@ class Checkpoint:
 
 @dataclasses.dataclass(frozen=True)
 class EarlyStopping:
-  """Keeps the best checkpoint by one metric, in addition to those that `Checkpoint` keeps."""
+  """Keeps the best checkpoint by one metric, in addition to those of `config.checkpoint`."""
 
   metric: str = setting(
     "",
-    "metric of the evaluations, such as val/top1; smaller is better for losses and squared "
-    "errors, larger for anything else; empty: off",
+    "such as val/top1; smaller is better for losses and squared errors, otherwise larger; empty: "
+    "off",
   )
   patience: int = setting(
     0,
-    "the run ends after this many evaluations in a row without improvement; 0: never",
+    "evaluations in a row without improvement after which the run ends; 0: never",
     low=0,
     high=10**9,
     used_if=(("early_stopping.metric",), ("evaluate_every",)),
@@ -157,7 +155,7 @@ class Profile:
 
   first_step: int = setting(
     10,
-    "first step in the trace; 1 is the first step after each start, also of a resumed run",
+    "first step in the trace, counted from each start of the run",
     low=1,
     high=MAX_STEPS,
     used_if=(("profile.steps",),),
@@ -217,8 +215,8 @@ class Config(*added("run")):
   evaluate_every: Duration = length(auto=TENTH)
   init_from: str = setting(
     "",
-    "weights to start from, or to evaluate if the workdir has no checkpoint: the workdir of "
-    f"another run, one of its checkpoints, or weights of the formats {', '.join(WEIGHT_FORMATS)}",
+    "weights to start from, or to evaluate if the workdir has no checkpoint: a workdir, one of its "
+    f"checkpoints, or weights in a format of {', '.join(WEIGHT_FORMATS)}",
   )
   new_head: bool = setting(
     False,
@@ -227,16 +225,15 @@ class Config(*added("run")):
   )
   new_positions: bool = setting(
     False,
-    "start with new position embeddings instead of resizing those of the weights to another "
-    "resolution (a comparison with Section 3.2)",
+    "start with new position embeddings instead of resizing those of the weights (a comparison "
+    "with Section 3.2)",
     used_if=WEIGHTS,
   )
   position_resizing: str = setting(
     AUTO,
-    "rule by which position embeddings are resized to another resolution, at the start and when "
-    "the run's own weights are used: that of the published code (bilinear_aligned), of "
-    "Transformers (bicubic), of timm (bicubic_antialiased) or of DINOv2's own code "
-    "(bicubic_offset)",
+    "how position embeddings are resized to another resolution: as the published code "
+    "(`bilinear_aligned`), Transformers (`bicubic`), timm (`bicubic_antialiased`) or DINOv2's own "
+    "code (`bicubic_offset`)",
     auto=Rule(
       ("init_from", "facts.card"),
       "the weights; from scratch bilinear_aligned",
@@ -247,15 +244,15 @@ class Config(*added("run")):
   )
   keep_representation: bool = setting(
     False,
-    "where the head is new, keep the representation layer of the weights, so that only the last "
-    "layer is initialised again (the comparison of Appendix B.1.1)",
+    "keep the representation layer of the weights under a new head (the comparison of Appendix "
+    "B.1.1)",
     used_if=(*WEIGHTS, ("model.representation_layer", True)),
   )
   class_names: str = setting(
     "",
     "class names of the head in init_from (with --mode=evaluate, of the evaluated head), in the "
     "order of its outputs: a text file with one name per line, or 'data' if the data has the same "
-    "classes in the same order; empty: the names stored with the weights",
+    "classes in this order; empty: those stored with the weights",
     used_if=(*HEAD, *WEIGHTS, ("new_head", False)),
   )
   evaluate_step: int = setting(
@@ -269,8 +266,7 @@ class Config(*added("run")):
   data: Data = group(Data)
   evaluate: Mapping[str, Any] = named_of_kind(
     registry.EVALUATIONS,
-    "evaluations, each under a name of its own, made at every `evaluate_every`; one without a "
-    "source is left out",
+    "evaluations by name, made at every `evaluate_every`; one without a source is left out",
     default="classification",
   )
   mesh: Mesh = group(Mesh)
@@ -278,9 +274,8 @@ class Config(*added("run")):
   early_stopping: EarlyStopping = group(EarlyStopping)
   stall_seconds: float = setting(
     1800.0,
-    "the run ends and prints the stack of every thread if it makes no progress for this many "
-    "seconds: no step, no batch of an evaluation, no save. Time spent compiling counts too. 0: no "
-    "limit",
+    "the run ends, and prints the stack of every thread, after this many seconds without a step, a "
+    "batch of an evaluation or a save; compilation counts too; 0: no limit",
     low=0.0,
     high=1e7,
   )
@@ -288,13 +283,13 @@ class Config(*added("run")):
   profile: Profile = group(Profile)
   origins: tuple = setting(
     (),
-    "pairs (setting, where a recipe took its value from), which a run shows when it starts",
+    "pairs (setting, where its value comes from), which recipes give and a run shows",
   )
-  derived: tuple = setting((), "names of the settings whose values follow from rules in a run")
+  derived: tuple = setting((), "settings whose values follow from rules, as a run records them")
   plugins: str = setting(
     "",
-    "modules of your own, separated by commas, that are imported before settings are read and add "
-    "to vit_jax.registry; only the command line can name them (docs/extending.md)",
+    "modules of your own, separated by commas, that add to vit_jax.registry; only on the command "
+    "line (docs/extending.md)",
   )
 
   @property

@@ -58,9 +58,8 @@ class Classification(Dataset, EvaluationSpec):
   kind: str = name_of_kind("classification", "accuracy, loss and calibration of the head")
   resize: float = setting(
     AUTO,
-    "like config.data.evaluate_resize, for this set, but a multiple of image_size, so that it "
-    "changes with image_size: 0 resizes straight to the square; a number from 1 up resizes the "
-    "smaller side to that many times image_size and crops the centre",
+    "config.data.evaluate_resize for this set, as a multiple of image_size, 1 or more; 0: resized "
+    "straight to the square",
     auto=Rule(
       ("data.evaluate_resize", "data.image_size"),
       "config.data.evaluate_resize / image_size",
@@ -71,8 +70,7 @@ class Classification(Dataset, EvaluationSpec):
   )
   classes: int = setting(
     0,
-    "0 predicts among all classes; another number predicts only among the "
-    "classes that occur in the set, which must be that many",
+    "predict only among the classes that occur in the set, which must be this many; 0: among all",
     low=0,
     high=10**7,
   )

@@ -32,12 +32,11 @@ class FeatureSpec(EvaluationSpec):
   test: Dataset = group(Dataset)
   representation: str = setting(
     AUTO,
-    "what is evaluated: the input of the head (pre_logits) or the mean of the encoder's outputs at "
-    "the patches (patches)",
+    "features: the input of the head (`pre_logits`), or the mean of the encoder's outputs at the "
+    "patches (`patches`)",
     auto=Rule(
       ("facts.representation",),
-      "what the weights are trained for: patches by config.objective.kind=masked_patches, and "
-      "pre_logits otherwise",
+      "the weights: patches if they were trained by masked_patches, else pre_logits",
       as_trained,
     ),
     choices=("pre_logits", "patches"),

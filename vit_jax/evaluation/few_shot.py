@@ -43,10 +43,7 @@ EPSILON = 1e-5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FewShot(FeatureSpec):
-  """A linear probe with few training images per class; see vit_jax/evaluation/few_shot.py.
-
-  A probe whose training and test source are both empty is left out.
-  """
+  """A linear probe with few training images per class; left out if both its sources are empty."""
 
   metrics: ClassVar = (Metric(r"\d+shot", headline=True),)
 

@@ -31,10 +31,7 @@ TEST_ROWS = 1024
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Nearest(FeatureSpec):
-  """Classification by the nearest training images, vit_jax/evaluation/nearest_neighbours.py.
-
-  An evaluation whose training and test source are both empty is left out.
-  """
+  """Classification by the nearest training images; left out if both its sources are empty."""
 
   metrics: ClassVar = (Metric(r"\d+nn", headline=True),)
 

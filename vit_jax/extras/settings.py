@@ -15,9 +15,8 @@ class PreparedCache(Added):
 
   cache: str = setting(
     "",
-    "folder that vit-jax cache has filled with the training images, decoded and reduced to "
-    "cache_side: faster to read, but crops are taken from the reduced images; empty: no cache. "
-    "Evaluation never uses the cache",
+    "folder that vit-jax cache has filled with the training images, reduced to cache_side: faster, "
+    "but crops are taken from the reduced images; evaluation reads the originals",
   )
   cache_side: int = setting(
     256,
@@ -37,8 +36,8 @@ class Verification(Added):
 
   verify_every: int = setting(
     0,
-    "every so many steps, and at the first step of each start, compute the step twice and compare "
-    "the bits, to find devices that compute wrongly; takes memory for a second state; 0: never",
+    "every so many steps, and at each start, compute a step twice and compare the bits, to find "
+    "devices that compute wrongly; takes memory for a second state; 0: never",
     low=0,
     high=MAX_STEPS,
   )
@@ -59,7 +58,7 @@ class WandB(Added):
 
   switch: ClassVar = "wandb"
 
-  wandb: str = setting("", "project of Weights & Biases to log to (docs/logging.md); empty: none")
+  wandb: str = setting("", "project of Weights & Biases to log to (docs/logging.md)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +67,7 @@ class MLflow(Added):
 
   switch: ClassVar = "mlflow"
 
-  mlflow: str = setting("", "experiment of MLflow to log to (docs/logging.md); empty: none")
+  mlflow: str = setting("", "experiment of MLflow to log to (docs/logging.md)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,4 +76,4 @@ class Trackio(Added):
 
   switch: ClassVar = "trackio"
 
-  trackio: str = setting("", "project of Trackio to log to (docs/logging.md); empty: none")
+  trackio: str = setting("", "project of Trackio to log to (docs/logging.md)")

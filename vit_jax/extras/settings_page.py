@@ -5,7 +5,9 @@ import html
 import inspect
 import re
 
+from vit_jax.config.data import Dataset
 from vit_jax.config.fields import AUTO, Group, group_in, is_auto, rule_of
+from vit_jax.config.learning import Optimizer
 from vit_jax.config.resolve import of_kinds
 from vit_jax.config.run import Config
 
@@ -15,15 +17,31 @@ This page is made by `python tools/settings.py --output docs/settings.md` from t
 the code; do not edit it here.
 
 Give any setting on the command line, such as `--config.batch_size=512` or
-`--config.model.depth=6`. Each recipe in `configs/` sets some of them; the others have the defaults
-below. Where the default is `auto`, the value follows from what is named behind "auto:". A value out
-of range ends the command with one sentence, before any device is used.
+`--config.model.depth=6`. Recipes set some of them; the others have the defaults below. "auto:" says
+what an `auto` value follows from. Ranges that end at a million or more are left out. A value out of
+range ends the command before a device is used.
 """
+
+_SHARED = (Dataset, Optimizer)  # what several kinds of group have stands once
+
+
+_ENDLESS = 10**6  # a range up to here or further says nothing to a reader
+_LONG = 50  # characters of a default that would make the first column too wide for a phone
 
 
 def page() -> str:
   """The page as Markdown: a section for each group of settings."""
-  return "\n".join([_BEGIN, *(section(kind, paths) for kind, paths in groups().items())])
+  return "\n".join([_BEGIN, *(section(kind, paths) for kind, paths in sections().items())])
+
+
+def sections() -> dict[type, list[str]]:
+  """`groups`, with the classes whose settings several of them share."""
+  places = {}
+  for kind, paths in groups().items():
+    if base := base_of(kind):
+      places.setdefault(base, [paths[0].partition(" with ")[0]])
+    places[kind] = paths
+  return places
 
 
 def groups() -> dict[type, list[str]]:
@@ -40,15 +58,32 @@ def keys() -> set[str]:
   return inside | {path for path, _ in places}
 
 
+def base_of(kind: type) -> type | None:
+  """The class from which the kind has settings that stand in a section of their own."""
+  return next((base for base in _SHARED if issubclass(kind, base) and kind is not base), None)
+
+
 def section(kind: type, paths: list[str]) -> str:
   """The heading, the meaning and the table of one kind of group."""
-  places = ""
+  parts = [f"## {heading(kind, paths)}", about(kind)]
   if [heading(kind, paths)] != paths:
-    places = f"Groups of this kind: {_codes(paths)}.\n\n"
+    parts.append(f"For {_codes(dict.fromkeys(path.partition(' with ')[0] for path in paths))}.")
+  elsewhere = ()
+  if base := base_of(kind):
+    elsewhere = dataclasses.fields(base)
+    parts.append(f"It also has the settings of {_link(base)}.")
   own_first = sorted(dataclasses.fields(kind), key=lambda field: field.kw_only)  # not an extra's
-  rows = [row(field) for field in own_first]
-  table = "| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows)
-  return f"## {heading(kind, paths)}\n\n{inspect.cleandoc(kind.__doc__)}\n\n{places}{table}\n"
+  rows = [row(field) for field in own_first if field not in elsewhere and field.init]
+  if rows:
+    parts.append("| setting = default | meaning |\n|---|---|\n" + "\n".join(rows))
+  return "\n\n".join(parts) + "\n"
+
+
+def about(kind: type) -> str:
+  """The docstring up to its source or attributes; what follows is for readers of the code."""
+  text = inspect.cleandoc(kind.__doc__).partition("\n\nAttributes:")[0]
+  use, begin, rest = text.partition("\n\nSource:")
+  return use + begin + rest.partition("\n\n")[0]
 
 
 def heading(kind: type, paths: list[str]) -> str:
@@ -63,13 +98,15 @@ def row(field: dataclasses.Field) -> str:
   group = group_in(field)
   if not group:
     meaning = _cell(field.metadata["meaning"]) + _range(field) + _rule(field) + _conditions(field)
-    return f"| {_code(field.name)} | {_code(field.default)} | {meaning} |"
-  links = " or ".join(_link(settings) for _, settings in group.classes())
-  meaning = f"see {links}"
+    given = f"{field.name} = {_value(field.default)}"
+    if len(given) > _LONG:
+      return f"| {_code(field.name)} | {meaning}; default: {_code(_value(field.default))} |"
+    return f"| {_code(given)} | {meaning} |"
+  meaning = "; ".join(_choice(*choice) for choice in group.classes())
   if field.metadata["meaning"]:
     meaning = f"{_cell(field.metadata['meaning'])}: {meaning}"
   meaning += _rule(field) + _conditions(field)
-  return f"| {_code(_name(field, group))} | {_changed(field, group)} | {meaning} |"
+  return f"| {_given(field, group)} | {meaning} |"
 
 
 def _collect(settings, path, places, kind=""):
@@ -85,31 +122,42 @@ def _name(field, group: Group) -> str:
   return field.name + ".NAME" * group.by_name + "[N]" * group.listed
 
 
-def _link(kind) -> str:
-  text = heading(kind, groups()[kind])
-  return f"[{text}](#{re.sub('[^a-z0-9_ -]', '', text.lower()).replace(' ', '-')})"
+def _choice(name, settings) -> str:
+  """A link to the only kind of a group, or to one of its kinds, with what it is."""
+  if not name:
+    return f"see {_link(settings)}"
+  (kind,) = (field for field in dataclasses.fields(settings) if field.name == "kind")
+  return f"{_link(settings, name)}, {_cell(kind.metadata['meaning'])}"
 
 
-def _changed(field, group: Group) -> str:
-  """The defaults of a group that differ from those of its class, or its kind."""
+def _link(kind, text="") -> str:
+  title = heading(kind, sections()[kind])
+  anchor = re.sub("[^a-z0-9_ -]", "", title.lower()).replace(" ", "-")
+  return f"[{text or title}](#{anchor})"
+
+
+def _given(field, group: Group) -> str:
+  """The name of a group, with the defaults that differ from those of its class, or its kind."""
+  name = _name(field, group)
   if group.by_name or group.listed:
-    return "none"
+    return _code(name)
   if group.default:
-    return _code(f"kind={group.default}")
+    return _code(f"{name}.kind = {group.default}")
   default = field.default_factory()
   if is_auto(default):
-    return _code(AUTO)
+    return _code(f"{name} = {AUTO}")
   usual = group.new()
   names = [inner.name for inner in dataclasses.fields(default)]
-  changed = [name for name in names if getattr(default, name) != getattr(usual, name)]
-  return ", ".join(_code(f"{name}={getattr(default, name)}") for name in changed)
+  changed = [inner for inner in names if getattr(default, inner) != getattr(usual, inner)]
+  return _codes(f"{name}.{inner} = {getattr(default, inner)}" for inner in changed) or _code(name)
 
 
 def _range(field) -> str:
   check = field.metadata
-  if check["choices"]:
-    return f" ({', '.join(map(_code, check['choices']))})"
-  if check["low"] is None:
+  codes = [_code(_value(choice)) for choice in check["choices"]]
+  if codes and any(code not in check["meaning"] for code in codes):
+    return f" ({', '.join(codes)})"
+  if check["low"] is None or check["high"] >= _ENDLESS:
     return ""
   off = ""
   if check["off"] is not None:
@@ -142,6 +190,11 @@ def _number(value) -> str:
   return f"{value:g}"
 
 
+def _value(value) -> str:
+  """A value as text; quotes stand for the empty text."""
+  return str(value) or '""'
+
+
 def _codes(values) -> str:
   return ", ".join(map(_code, values))
 
@@ -149,8 +202,6 @@ def _codes(values) -> str:
 def _code(value) -> str:
   """A value as code; a vertical bar in a table must be written as an HTML entity."""
   text = str(value)
-  if not text:
-    return "empty"
   if "|" in text:
     return f"<code>{_cell(text)}</code>"
   return f"`{text}`"

@@ -26,17 +26,15 @@ class Settings(ObjectiveSettings):
   kind: str = name_of_kind("classification", "the classes of labelled images")
   mixup: float = setting(
     0.0,
-    "alpha of MixUp: training images are blended in pairs with a weight drawn from "
-    "Beta(alpha, alpha); 0: no MixUp",
+    "alpha of MixUp, which blends pairs of images by a weight from Beta(alpha, alpha); 0: no MixUp",
     low=1e-3,
     high=1e3,
     off=0.0,
   )
   cutmix: float = setting(
     0.0,
-    "alpha of CutMix: a rectangle of every training image comes from another, with a share of the "
-    "area drawn from Beta(alpha, alpha); with `mixup` too, each step does one of them by chance; "
-    "0: no CutMix",
+    "alpha of CutMix, which pastes a rectangle of another image, with a share of the area from "
+    "Beta(alpha, alpha); with `mixup` too, each step draws one of them; 0: no CutMix",
     low=1e-3,
     high=1e3,
     off=0.0,
@@ -44,8 +42,7 @@ class Settings(ObjectiveSettings):
 
   blended: str = setting(
     "shares",
-    "targets of images that MixUp or CutMix makes of two: shares, both labels by their shares; "
-    "whole, both labels are true, as in DeiT III",
+    "targets of mixed images: both labels by their `shares`, or both `whole`, as in DeiT III",
     choices=("shares", "whole"),
     used_if=(("loss.kind", "sigmoid"),),
   )

@@ -12,14 +12,15 @@ from vit_jax.config.fields import name_of_kind, setting
 class LAMB(Optimizer):
   """u = AdamW's direction; the update is u |p| / |u| for each array p that decays.
 
-  Source: You et al., "Large batch optimization for deep learning", 2020, Algorithm 2. Arrays whose
-  decay rule is 0, such as biases and norms, keep u, as in Apex and timm, by which DeiT III is
-  trained; and so does an array if it or u is 0. Without weight decay the others have the ratio too,
-  as in the paper, and not there. Queries, keys and values are three arrays here and one array
-  there, so their ratios differ.
+  Source: You et al., "Large batch optimization for deep learning", 2020, Algorithm 2.
+
+  Arrays whose decay rule is 0, such as biases and norms, keep u, as in Apex and timm, with which
+  DeiT III was trained; so does an array if it or u is 0. Without weight decay the others are scaled
+  too, as in the paper but not in timm. Queries, keys and values are three arrays here and one in
+  timm, so their ratios differ.
   """
 
-  kind: str = name_of_kind("lamb", "LAMB: Adam scaled by each array's norm")
+  kind: str = name_of_kind("lamb", "Adam scaled by each array's norm")
   beta1: float = setting(0.9, "decay of the first moment", low=0.0, high=0.999999)
   beta2: float = setting(0.999, "decay of the second moment", low=0.0, high=0.999999)
   epsilon: float = setting(1e-6, "added to the root of the second moment", low=1e-15, high=1.0)

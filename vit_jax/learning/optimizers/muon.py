@@ -12,16 +12,18 @@ from vit_jax.config.fields import name_of_kind, setting
 class Muon(Optimizer):
   """u = rms sqrt(max(n, m)) O, with O the nearest orthogonal matrix, about, to the momentum (n, m).
 
+  With rms = 0.2 updates are as large as AdamW's, so Muon and Adam share one learning rate and one
+  weight decay. Embeddings, norms, biases and the head get Adam.
+
   Source: Jordan et al., "Muon", 2024 (five steps of Newton-Schulz, Nesterov's momentum); Liu et
-  al., "Muon is scalable for LLM training", 2025, equation 4, for the factor: with rms = 0.2 the
-  update is as large as AdamW's, so that both parts share one learning rate and one weight decay.
+  al., "Muon is scalable for LLM training", 2025, equation 4, for the factor.
 
-  Momentum and gradient, which Nesterov's rule adds, are corrected for their bias, as in optax, but
-  not in Jordan's code and torch.optim.Muon. Beside the momentum, the gradient so weighs 1.46 times
-  as much as there at the second step, and 1.004 times at the 50th.
+  Momentum and gradient, which Nesterov's rule adds, are corrected for their bias, as in optax but
+  not in Jordan's code and torch.optim.Muon. So the gradient weighs 1.46 times as much beside the
+  momentum as in those at the second step, and 1.004 times at the 50th.
 
-  The kernels of queries, keys and values are matrices (D, D), that of the attention's output too;
-  each block of stacked ones is a matrix by itself. Embeddings, norms, biases and the head get Adam.
+  The kernels of queries, keys, values and the attention's output are matrices (D, D); each block of
+  stacked ones is a matrix of its own.
   """
 
   kind: str = name_of_kind("muon", "Muon for the blocks' matrices, Adam for the rest")

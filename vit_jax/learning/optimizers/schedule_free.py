@@ -11,12 +11,14 @@ from vit_jax.config.fields import name_of_kind, setting
 class ScheduleFree(Optimizer):
   """Three sequences: z takes the steps, x is their average, and gradients are taken at y.
 
+  The parameters of a run are y. Its moving average is x, which evaluations, exports and fine-tuning
+  take.
+
+  Source: Defazio et al., "The road less scheduled", 2024, equations 4 to 6 and Section 4.
+
   y = beta1 x + (1 - beta1) z; z' = z - rate u(y); x' = (1 - c) x + c z', with u AdamW's direction
   without a first moment, and c the share of this step in the sum of the squares of the largest rate
-  so far. Source: Defazio et al., "The road less scheduled", 2024, equations 4 to 6 and Section 4.
-
-  The parameters of a run are y. Its moving average is x, which is what evaluations, exports and
-  fine-tuning take; there is no other average.
+  so far.
   """
 
   kind: str = name_of_kind("schedule_free", "schedule-free AdamW")
