@@ -1,7 +1,7 @@
-"""Names the pages that scroll sideways: python -m tests.pages.widths SITE.
+"""Names the pages that scroll sideways or lack a picture: python -m tests.pages.widths SITE.
 
 SITE is the folder of a built site (`make docs`). Chromium shows each of its pages in a frame as
-wide as a desktop's window and in one as wide as a telephone. Ends with 1 if a page is wider.
+wide as a desktop's window and in one as wide as a telephone. Ends with 1 if it names a page.
 """
 
 import functools
@@ -17,21 +17,25 @@ WIDTHS = (1400, 420)  # pixels
 SECONDS = 600.0  # that all pages may take
 MEASURING = "/measuring.html"
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+CHROMIUM += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
-# Shows one page after another, and posts [width, page, width of the page] of those that are wider.
+# Shows one page after another, and posts a line for each fault.
 SCRIPT = """<!DOCTYPE html><body><script type="module">
-const wide = [];
+const faults = [];
 for (const width of WIDTHS) for (const page of PAGES) {
   const frame = Object.assign(document.createElement("iframe"), {width, height: 900, src: page});
   const shown = new Promise(done => frame.onload = done);
   document.body.append(frame);
   await shown;
   await new Promise(done => setTimeout(done, 100));  // its own script wraps tables
-  const found = frame.contentDocument.documentElement.scrollWidth;
-  if (found > frame.contentWindow.innerWidth) wide.push([width, page, found]);
+  const {documentElement, images} = frame.contentDocument;
+  const own = documentElement.scrollWidth;
+  if (own > frame.contentWindow.innerWidth) faults.push(`${page}: ${own} pixels wide in ${width}`);
+  const missing = [...images].filter(image => !image.naturalWidth);
+  faults.push(...missing.map(image => `${page}: no picture ${image.getAttribute("src")}`));
   frame.remove();
 }
-fetch("/", {method: "POST", body: JSON.stringify(wide)});
+fetch("/", {method: "POST", body: JSON.stringify(faults)});
 </script>"""
 
 
@@ -66,8 +70,8 @@ def pages_of(site: pathlib.Path) -> list[str]:
   return sorted(f"/{path.parent.relative_to(site)}/" for path in site.rglob("index.html"))
 
 
-def wider(site: pathlib.Path) -> list[tuple[int, str, int]]:
-  """(Width of the frame, page, its own width) of the pages that do not fit.
+def faults_of(site: pathlib.Path) -> list[str]:
+  """A line for each page and width that is at fault.
 
   Raises:
     TimeoutError: Chromium did not show all pages in time.
@@ -95,11 +99,9 @@ def wider(site: pathlib.Path) -> list[tuple[int, str, int]]:
 def main():
   """Measures the site that is named."""
   site = pathlib.Path(sys.argv[1]).resolve()
-  found = wider(site)
-  for width, page, own in found:
-    print(f"{page} is {own} pixels wide in a window of {width}")
-  print(f"{len(pages_of(site))} pages, {len(found)} wider than the window")
-  sys.exit(bool(found))
+  faults = sorted(set(faults_of(site)))
+  print(*faults, f"{len(pages_of(site))} pages, {len(faults)} faults", sep="\n")
+  sys.exit(bool(faults))
 
 
 if __name__ == "__main__":
