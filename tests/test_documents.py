@@ -25,7 +25,8 @@ SETTING = re.compile(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()")
 COMMAND = re.compile(r"(?:python (?:tools/\w+\.py|-m vit_jax\.main)|vit-jax [a-z-]+)[^\n`|]*")
 FLAG = re.compile(r"(?<=\s)--(?!config\.)([a-z][\w-]*)")
 VERSION = re.compile(r"\b(?<!-)(datasets|libtpu|timm|torch|transformers) (\d+(?:\.\d+)+)")
-NO_SETTINGS = {"json", "py", "a.b", "x.y"}  # config.json and config.py; any setting at all
+# config.json and config.py; any setting at all; those of google-research/vision_transformer.
+NO_SETTINGS = {"json", "py", "a.b", "x.y", "dataset", "pretrained_dir"}
 
 
 def missing(pages, pattern, is_there):
@@ -109,10 +110,9 @@ def test_flags_of_commands_exist():
 def test_messages_of_the_troubleshooting_page_are_those_of_the_code():
   cells = re.findall(r"^\| (`.*?) \|", PAGES["docs/troubleshooting.md"], flags=re.MULTILINE)
   messages = {message for cell in cells for message in re.findall(r"`([^`]+)`", cell)}
-  messages.remove("Error 75")  # which make says
   parts = {part.strip(" ()") for message in messages for part in message.split("…")}
   texts = "\n".join(texts_of_the_code())
-  assert len(messages) > 50
+  assert len(messages) > 20
   assert sorted(part for part in parts if part not in texts) == []
 
 
