@@ -78,9 +78,9 @@ def preamble(material: Sequence[pathlib.Path], log: pathlib.Path) -> Iterator[st
   """Stops at the first failure; `place` puts the material into the checkout."""
   copies = "; ".join(f"cp -rn '{each}'/. ." for each in material) or ":"
   yield "set -e -o pipefail"
-  yield f"place() {{ [ ! -e Makefile ] || {{ {copies}; }}; export PYTHONPATH=$PWD; }}"
+  yield f"place() {{ {copies}; [ ! -e Makefile ] || export PYTHONPATH=$PWD; }}"
   waiting = f"until grep -q '^step' '{log}'; do sleep 1; done"
-  yield f"stop_at_a_step() {{ {waiting}; pkill -TERM -s $$ -f vit_jax.main; }}"
+  yield f"stop_at_a_step() {{ {waiting}; pkill -TERM -s $$ -f 'vit_jax.main|vit-jax train'; }}"
   yield "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"
   yield "[ ! -e .venv ] || source .venv/bin/activate"
 
