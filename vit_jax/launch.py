@@ -71,8 +71,8 @@ def launch(
     average: whether an evaluation scores the moving average of the parameters, if there is one.
 
   Raises:
-    ConfigError: a setting or the data is wrong. It is raised before any device is touched, unless
-      the check depends on the number of devices.
+    ConfigError: a setting, the data or the weights are wrong. It is raised before any device is
+      touched, unless the check depends on the devices or on the arrays of the weights.
     RunError: the run cannot go on.
   """
   if mode == "evaluate":

@@ -2,7 +2,8 @@
 
 A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
 `ml_collections.ConfigDict`, so that every key can be overridden. `from_dict` then turns the result
-back into frozen dataclasses. No other package defines defaults of settings.
+back into frozen dataclasses. The settings of a `kind` stand with the kind:
+optimizers, objectives and evaluations define their own.
 """
 
 from vit_jax.config.data import RESAMPLING, Augmentation, Data, Dataset, View, Weighted

@@ -317,7 +317,8 @@ class Data(*added("data")):
   )
   bad_limit: float = setting(
     0.01,
-    "the run stops when more than this fraction of the training images cannot be read",
+    "the run stops when more than this fraction of the images taken so far (of 1,000, if fewer) "
+    "cannot be read",
     low=0.0,
     high=1.0,
   )

@@ -307,10 +307,10 @@ def _train_item(
 def _generator(seed: int, position: int) -> np.random.Generator:
   """A generator for the draws of one position; the next call in this thread resets it.
 
-  The generator is counter-based: the seed is its key, and the position the upper half of its
-  counter. So the draws of different positions are as independent as those of separately seeded
-  generators, without hashing for each image. Making a generator takes ten times as long as
-  resetting one.
+  The generator is counter-based: the seed is its key, and the position the second of the four
+  words of its counter. So the draws of different positions are as independent as those of
+  separately seeded generators, without hashing for each image. Making a generator takes ten times
+  as long as resetting one.
   """
   if getattr(_own, "seed", None) != seed:
     bits = np.random.Philox(key=seed)

@@ -1,8 +1,9 @@
 """The model that --mode=evaluate scores: the workdir's checkpoint, or config.init_from.
 
 Model, loss and preparation of images come from the weights. The command line overrides them. A
-recipe for evaluation alone (without a length of training) also overrides them, if it names a model
-or an image size, as recipes of published protocols do.
+recipe for evaluation alone (without a length of training), such as that of a published protocol,
+overrides the preparation if it names an image size; a model that it names must be the one of the
+weights.
 """
 
 import dataclasses

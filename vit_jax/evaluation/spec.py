@@ -189,7 +189,8 @@ class EvaluationSpec(abc.ABC):
 
   Attributes:
     kind: its name in the registry.
-    metrics: all metrics that it may give; no other kind has a metric of this name.
+    metrics: the metrics that it may give, apart from counts and deviations; no other kind has a
+      metric of this name.
     scores_head: whether it scores the model's head.
   """
 

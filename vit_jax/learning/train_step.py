@@ -30,7 +30,7 @@ class TrainState:
     ema: moving average of the trained parameters, with None for the others; or None.
     extra: state of the objective (`vit_jax.learning.objective.Objective`).
     bad_examples: int32 scalar, number of broken training images so far.
-    skipped: int32 scalar, number of latest updates in a row skipped because they were not finite.
+    skipped: int32 scalar, number of updates in a row, up to the latest, skipped as not finite.
   """
 
   step: jax.Array

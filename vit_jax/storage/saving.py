@@ -184,7 +184,7 @@ def reason_of(error: Exception) -> str:
   return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-HALF_WRITTEN = ".orbax-checkpoint-tmp"
+HALF_WRITTEN = ".orbax-checkpoint-tmp"  # the name that earlier versions gave, with Orbax
 # Holds old checkpoints until they are removed: one rename hides them from all readers.
 OLD = f"old{HALF_WRITTEN}"
 
@@ -261,9 +261,9 @@ class Checkpoints:
 
   def _prune(self, best):
     steps = available(self._directory.parent)
-    best = max([step for step in steps if step <= best], default=0)
+    kept = max([step for step in steps if step <= best], default=0)
     for step in steps[: -self._keep_last]:
-      if step != best and (not self._keep_every or step % self._keep_every):
+      if step != kept and (not self._keep_every or step % self._keep_every):
         files.make_folder(self._directory / OLD)
         files.rename(self._directory / str(step), self._directory / OLD / str(step))
         files.remove(self._directory / OLD)

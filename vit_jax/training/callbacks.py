@@ -150,7 +150,7 @@ class Metrics(Callback):
     return advice
 
   def _check_examples(self, step, bad):
-    """Checks the share of broken images, of at least 1,000: one early broken image is harmless."""
+    """Refuses too many broken images among those taken so far, or among 1,000 if fewer."""
     seen = self._run.resume_point.up_to(step)
     share = self._run.config.data.bad_limit
     if bad > share * max(seen, 1000):

@@ -103,10 +103,10 @@ class Loop:
     1. take the batch, which is already on the devices, and dispatch the step;
     2. while the devices work, call `dispatched`, which reads the metrics of the previous step;
     3. ask every callback whether it wants the state, and agree with all hosts whether to stop;
-    4. if any callback wants it, or at the end, call `after_step`. Metrics come first, so that a
-       state that is not finite is neither saved nor evaluated; then the checkpoint; then the
-       evaluation, which may fail and must not cost the state.
-  At the end, `end` is called in reverse order.
+    4. if any callback wants it, or at the end, call `after_step`. Of the core's callbacks, metrics
+       come first, so that a state that is not finite is neither saved nor evaluated; then the
+       checkpoint; then the evaluation, which may fail and must not cost the state.
+  Before 1, `before_step` is called. At the end, `end` is called in reverse order.
   In 1 and 2 arrays move between host and devices only by explicit calls.
 
   Attributes:

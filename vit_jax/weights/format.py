@@ -52,7 +52,7 @@ class ArrayNames:
 
 @dataclasses.dataclass(frozen=True)
 class WeightFormat:
-  """A format of weights: a module that ends in a `WeightFormat`, and a line in the registry.
+  """A format of weights: a module defines one, and a line of the registry names it.
 
   If several formats recognise a path, the first line wins. All functions may raise ValueError: the
   content does not have this format, or the format cannot express the model. Errors of `load` need
