@@ -14,6 +14,7 @@ from tests.tools.compiled.made import GIB, PROGRAM
 from tools import compile_table
 from vit_jax import recipes
 from vit_jax.config import ConfigError, RunError
+from vit_jax.extras.commands import main as commands
 from vit_jax.extras.compiled import (
   compilation,
   compiled_recipes,
@@ -187,6 +188,7 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
   ran = []
 
   def run(command, **_):
+    assert command[1:4] == ["-m", commands.__name__, "compile-check"]
     ran.append([part for part in command if part.startswith("--")])
     if "--config=configs/b.py" in command:
       return subprocess.CompletedProcess(command, 1, "", "no compiler")

@@ -3,7 +3,7 @@
 from vit_jax.devices.chips import CHIPS
 from vit_jax.extras.compiled import compiled_recipes, gpu_targets
 from vit_jax.extras.compiled.gpus import TOPOLOGY
-from vit_jax.extras.compiled.table import ROOT, Pair, Row, Table, name_of, number, percent
+from vit_jax.extras.compiled.table import ROOT, Pair, Row, Table, name_of, number
 
 PATH = ROOT / "docs" / "gpus.md"
 TOPOLOGIES = ("a100-80:8", "h100:8", "h200:8", "b200:8")
@@ -69,36 +69,50 @@ def part(rows: list[Row]) -> str:
   largest = [row for row in rows if f"configs/{row['recipe']}" in RECIPES]
   lines = [
     "",
-    f"{len(rows)} of the {len(pairs())} planned pairs of recipe and machine have been compiled.",
+    "`python tools/compile_table.py --platform=gpu` compiles the pairs of recipe and machine that",
+    "are missing, and those whose step has changed. Nothing was run: images/s are those of a step",
+    f"as fast as its bound, and a real one is slower. [gpus.csv](gpus.csv) has {len(rows)} of",
+    f"{len(pairs())} pairs, with MFU.",
     "",
-    "<!-- not run: hours -->",
-    "```bash",
-    "python tools/compile_table.py --platform=gpu",
-    "```",
+    "The largest batch a GPU that fits into the memory that JAX takes, and images/s a GPU:",
     "",
-    "This command compiles the pairs that are missing, and those whose step has changed since.",
-    "Nothing was run: images/s and MFU are those of a step as fast as its bound, and a real one is",
-    "slower. [gpus.csv](gpus.csv) has every number.",
+    *of_largest(largest),
     "",
-    "The largest batch a GPU that fits into what JAX takes of its memory, images/s a GPU, and MFU:",
+    "Recipes with their own batch, on h100:8 unless named:",
     "",
-    *compiled_recipes.by_slice(largest, RECIPES, TOPOLOGIES, fastest, "usable_bytes"),
-    "",
-    "Recipes with their own batch:",
-    "",
-    "| recipe | on | batch a GPU | peak, GiB | images/s a GPU | MFU |",
-    "|---|---|---|---|---|---|",
+    "| recipe | batch a GPU | peak, GiB | images/s a GPU |",
+    "|---|---|---|---|",
   ]
-  for row in TABLE.sorted(rows):
-    if row in largest:
-      continue
-    with_settings = f" ({row['settings']})" * bool(row["settings"])
-    lines.append(
-      f"| {row['recipe']} | {row['topology']} | {batch(row)}{with_settings} "
-      f"| {number(row, 'peak_bytes', 2**-30, 1)} "
-      f"| {number(row, 'images_per_second_per_device_bound', 1, 0)} | {percent(row, 'mfu_bound')} |"
-    )
+  shown = {name_of(recipe) for recipe in (LATER[0], *(recipe for recipe, _ in ON_PAGES))}
+  lines += [of_own_batch(row) for row in TABLE.sorted(rows) if row["recipe"] in shown]
   return "\n".join(lines) + "\n"
+
+
+def of_largest(rows: list[Row]) -> list[str]:
+  """A table with a line for each recipe and a column for each machine."""
+  found = {(row["recipe"], row["topology"]): row for row in rows}
+  sizes = {row["topology"]: number(row, "usable_bytes", 2**-30, 1) for row in rows}
+  known = [topology for topology in TOPOLOGIES if topology in sizes]
+  heads = [f"{topology}, {sizes[topology]} GiB" for topology in known]
+  lines = [f"| recipe | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+  for name in map(name_of, RECIPES):
+    its = [found.get((name, topology)) for topology in known]
+    cells = [fastest(row) if row else "" for row in its]
+    lines.append(f"| {name} | {' | '.join(cells)} |")
+  return lines
+
+
+def of_own_batch(row: Row) -> str:
+  """The line of a recipe with its own batch."""
+  machine = f", {row['topology']}" * (row["topology"] != LATER_TOPOLOGY)
+  with_settings = f" ({row['settings']})" * bool(row["settings"])
+  cells = (
+    f"{row['recipe']}{machine}",
+    f"{batch(row)}{with_settings}",
+    number(row, "peak_bytes", 2**-30, 1),
+    number(row, "images_per_second_per_device_bound", 1, 0),
+  )
+  return f"| {' | '.join(cells)} |"
 
 
 def batch(row: Row) -> int:
@@ -107,9 +121,9 @@ def batch(row: Row) -> int:
 
 
 def fastest(row: Row) -> str:
-  """Of the largest batch: images a GPU, images/s by the bound, and MFU."""
+  """Of the largest batch: images a GPU, and images/s by the bound."""
   speed = number(row, "images_per_second_per_device_bound", 1, 0)
-  return f"{batch(row)}: {speed}/s ({percent(row, 'mfu_bound')})"
+  return f"{batch(row)}: {speed}/s"
 
 
 TABLE = Table(

@@ -1,6 +1,6 @@
 """The paper's recipes and later ones, compiled for several TPU slices: docs/compiled.{csv,md}."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from vit_jax.extras.compiled.table import ROOT, Pair, Row, Table, name_of, number, percent
 
@@ -22,6 +22,19 @@ LATER = (
   *(f"configs/mae_finetune.py:{size}" for size in ("B", "L", "H")),
 )
 LATER_TOPOLOGIES = ("v3:4x4", "v5e:4x8")
+SMALL_SLICE = "v3:4x4"
+# On the page for this slice: the ViTs with most tokens.
+ON_SMALL_SLICE = (
+  *(f"configs/vit_{name}.py" for name in ("b16_i1k", "l16_i1k", "b16_i21k")),
+  *("configs/vit_l16_i21k.py:90", "configs/vit_b16_jft.py", "configs/vit_l16_jft.py:14"),
+  "configs/vit_h14_jft.py",
+  *(f"configs/finetune.py:ViT-{name},imagenet" for name in ("B/16", "L/16", "H/14")),
+)
+OF_TABLE_2 = (
+  "configs/vit_h14_jft.py",
+  "configs/vit_l16_jft.py:14",
+  "configs/vit_l16_i21k.py:90",
+)
 # One host: the first commands of docs/tpu.md.
 ONE_HOST = tuple(("configs/vit_b16_i1k.py", name) for name in ("v5e:2x4", "v6e:2x4", "v3:2x2"))
 FIELDS = (
@@ -68,83 +81,75 @@ def before_names(rows: list[Row]) -> list[str]:
   """The lines about rows that do not say which program they are for."""
   old = sum(not row["made_from"] for row in rows)
   return [
-    f"- {old} rows were compiled before `made_from` was recorded. Those of `vit_*_i1k.py` and",
+    f"- {old} rows do not record their program (`made_from`). Those of `vit_*_i1k.py` and",
     "  `vit_*_i21k.py` predate the faster dropout: on v6e their steps are now",
     "  [shorter](decisions/dropout.md).",
   ] * (old > 0)
 
 
 def page(rows: list[Row]) -> str:
-  """The rows as a page."""
+  """The page: some recipes on a small slice, those of Table 2 on all."""
   lines = [
     "# Recipes, compiled for TPU slices",
     "",
-    f"{len(rows)} of {len(pairs())} pairs of a recipe and a slice.",
+    "`python tools/compile_table.py` compiles training steps with the TPU compiler: missing pairs",
+    "of a recipe and a slice, and those whose step has changed. Nothing was run on a TPU.",
+    f"[compiled.csv](compiled.csv) has {len(rows)} of {len(pairs())} pairs, also of ResNets,",
+    "hybrids and later papers. They were compiled in November 2026 with libtpu 0.0.51; the JAX",
+    "version was not recorded.",
     "",
-    "<!-- not run: hours -->",
-    "```bash",
-    "python tools/compile_table.py",
-    "```",
-    "",
-    "This command compiles training steps with the real TPU compiler: pairs that are missing, and",
-    "those whose step has changed since. Nothing here was run on a TPU.",
-    "[compiled.csv](compiled.csv) has every number, also the time of a step.",
-    "",
-    "- Memory is per device: one of the two cores of a chip on v3, a whole chip elsewhere.",
-    "- Times come from the cycles that the compiler counts, without communication. Device-days and",
-    "  MFU follow from them.",
-    "- For fine-tuning, each model but R200x3 is listed with ImageNet, and the models of Table 2",
-    "  also with CIFAR-100. Other tasks have the same resolution and smaller heads.",
+    "- **Memory** is the peak of a device: one of the two cores of a chip on v3, else a chip.",
+    "- **Device-days** and **MFU** follow from the compiler's cycles, without communication.",
     *before_names(rows),
     "",
-    "## Peak memory of the paper's recipes, GiB",
+    "## On v3:4x4",
     "",
-    *by_slice(rows, recipes(), TOPOLOGIES, peak),
+    "32 cores of 16 GiB. A setting beside the peak is needed to fit.",
+    *elsewhere(rows),
     "",
-    "## Device-days of the paper's recipes, and MFU",
+    *of_slice(rows, SMALL_SLICE, ON_SMALL_SLICE),
     "",
-    "On many chips, each gets few images and updates all parameters: on v3, the smaller slice",
-    "takes fewer device-days for every recipe ([why, on v6e](decisions/v6e.md)).",
-    "The paper's Table 2 has 680 days of v3 cores for `vit_l16_jft.py:14`, 230 for",
-    "`vit_l16_i21k.py:90` and 2,500 for `vit_h14_jft.py`.",
+    "## On other slices",
     "",
-    *by_slice(rows, recipes(), TOPOLOGIES, days),
+    "Table 2 of the paper has 2,500, 680 and 230 days of v3 cores. With few images a chip, updates",
+    "cost more: the smaller slice of v3 takes fewer device-days ([why](decisions/v6e.md)).",
     "",
-    "## Later papers' recipes: peak memory, device-days and MFU",
+    *by_recipe(rows, OF_TABLE_2, TOPOLOGIES),
     "",
-    *by_slice(rows, LATER, LATER_TOPOLOGIES, peak_and_days),
-    "",
-    "## One host: peak memory, device-days and MFU",
-    "",
-    *by_slice(rows, [ONE_HOST[0][0]], [topology for _, topology in ONE_HOST], peak_and_days),
+    *by_recipe(rows, [ONE_HOST[0][0]], [topology for _, topology in ONE_HOST]),
   ]
   return "\n".join(lines) + "\n"
 
 
-def by_slice(
-  rows: list[Row],
-  names: Sequence[str],
-  topologies: Sequence[str],
-  cell: Callable[[Row], str],
-  memory: str = "hbm_bytes",
-) -> list[str]:
-  """A table with a line for each recipe and a column for each slice or machine.
+def elsewhere(rows: list[Row]) -> list[str]:
+  """A line about the slices on which every recipe fits as it is."""
+  known = {row["topology"] for row in rows}
+  needy = {row["topology"] for row in rows if notes(row)}
+  free = [topology for topology in TOPOLOGIES if topology in known - needy]
+  return [f"On {', '.join(free)} every recipe fits as it is."] * bool(free)
 
-  Args:
-    rows: those there are; a pair that is missing has an empty cell.
-    names: of the recipes, as --config takes them.
-    topologies: the slices or machines.
-    cell: what a cell says about its row.
-    memory: the field with the memory of a device, which the head of a column says.
-  """
-  found = {(row["recipe"], row["topology"]): row for row in rows}
-  sizes = {row["topology"]: number(row, memory, 2**-30, 1).removesuffix(".0") for row in rows}
-  heads = [f"{topology}, {sizes[topology]} GiB" for topology in topologies if topology in sizes]
-  lines = [f"| recipe | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+
+def of_slice(rows: list[Row], topology: str, names: Sequence[str]) -> list[str]:
+  """A table with a line for each recipe on one slice."""
+  found = {row["recipe"]: row for row in rows if row["topology"] == topology}
+  lines = ["| recipe | peak, GiB | device-days | MFU |", "|---|---|---|---|"]
   for name in map(name_of, names):
-    known = [found.get((name, topology)) for topology in topologies if topology in sizes]
-    cells = [cell(row) if row else "" for row in known]
-    lines.append(f"| {name} | {' | '.join(cells)} |")
+    if name in found:
+      row = found[name]
+      cells = (name, peak(row), number(row, "core_days", 1, 1), percent(row, "mfu"))
+      lines.append(f"| {' | '.join(cells)} |")
+  return lines
+
+
+def by_recipe(rows: list[Row], names: Sequence[str], topologies: Sequence[str]) -> list[str]:
+  """A table with a line for each slice and a column for each recipe."""
+  found = {(row["recipe"], row["topology"]): row for row in rows}
+  heads = [name_of(name) for name in names]
+  lines = [f"| slice | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+  for topology in topologies:
+    known = [found.get((head, topology)) for head in heads]
+    cells = [peak_and_days(row) if row else "" for row in known]
+    lines.append(f"| {topology} | {' | '.join(cells)} |")
   return lines
 
 
@@ -153,14 +158,11 @@ def peak(row: Row) -> str:
   return number(row, "peak_bytes", 2**-30, 1) + notes(row)
 
 
-def days(row: Row) -> str:
-  """Device-days, and the MFU."""
-  return f"{number(row, 'core_days', 1, 1)} ({percent(row, 'mfu')})"
-
-
 def peak_and_days(row: Row) -> str:
-  """Both."""
-  return f"{number(row, 'peak_bytes', 2**-30, 1)} GiB, {days(row)}{notes(row)}"
+  """The peak memory, device-days and the MFU."""
+  peak_memory = number(row, "peak_bytes", 2**-30, 1)
+  days = number(row, "core_days", 1, 1)
+  return f"{peak_memory} GiB, {days} ({percent(row, 'mfu')}){notes(row)}"
 
 
 def notes(row: Row) -> str:
