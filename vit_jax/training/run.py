@@ -282,6 +282,7 @@ def open_data(
   current = datasets.trained_history(training.datasets)
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
+  check_stopping(config.early_stopping.metric, evaluations)
   check_fields(config, training)
   parts = training.parts
   if config.data.class_balanced:
@@ -335,6 +336,19 @@ def check_fields(config: Config, training: Training):
     raise ConfigError(
       f"config.data.augment, as {asks} applies it, has {moving[0]}, which moves pixels, and their "
       f"values that it needs, {listed(dense)}, cannot follow; leave it out."
+    )
+
+
+def check_stopping(metric: str, evaluations: Evaluations):
+  """Checks that the evaluations give the metric of early stopping, now that their data is open.
+
+  Raises:
+    ConfigError: they do not.
+  """
+  if reason := evaluations.lacks(metric):
+    raise ConfigError(
+      f"config.early_stopping.metric={metric!r} is not given, as {reason}; name another, such as "
+      f"{metric.rpartition('/')[0]}/top1."
     )
 
 
