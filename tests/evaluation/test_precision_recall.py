@@ -5,18 +5,22 @@ import functools
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn import metrics as sk
 
 from tests import resolved
 from tests.data.numbered import Listed
 from tests.evaluation import test_classification as logits_of_table
+from tests.evaluation.miniatures import MODEL, SIDE, evaluated, parameters, seen
 from vit_jax import config as c
+from vit_jax import weights
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.sources import Example
 from vit_jax.evaluation import classification, precision_recall
 from vit_jax.evaluation.classification import MACRO, Classification, LabelledSet
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.training import run as runs
+from vit_jax.weights.card import Card
 
 CLASSES = 9
 
@@ -96,6 +100,39 @@ def test_average_precision_of_scores_with_ties(levels):
   assert said.startswith(
     f"top-1 {result['top1']:.2%}, top-5 {result['top5']:.2%}, mAP 50.00%, loss"
   )
+
+
+def test_a_head_with_a_sigmoid_is_scored_by_its_logits(tmp_path, capsys, monkeypatch):
+  """Beyond the limit of memory, a note tells why the metric is missing."""
+  names = ("ant", "bee", "cow")
+  rng = np.random.default_rng(0)
+  pixels = [rng.integers(0, 256, (SIDE, SIDE, 3), np.uint8) for _ in range(11)]
+  labels = rng.random((11, 3)) < 0.4
+  lines = ["path,label"]
+  for i, (image, row) in enumerate(zip(pixels, labels, strict=True)):
+    Image.fromarray(image).save(tmp_path / f"{i}.png")
+    lines.append(f"{i}.png,{'|'.join(np.array(names)[row])}")
+  (tmp_path / "list.csv").write_text("\n".join(lines))
+  module, params = parameters(3)
+  card = Card(image_size=SIDE, class_names=names, loss="sigmoid")
+  weights.write(tmp_path / "w.npz", weights.Weights(params, card))
+  config = resolved.evaluation(
+    init_from=str(tmp_path / "w.npz"),
+    batch_size=8,
+    model=MODEL,
+    data=c.Data(image_size=SIDE),
+    evaluate={"own": Classification(f"csv:{tmp_path}/list.csv")},
+  )
+  logits, _ = seen(module, params, pixels)
+  found = evaluated(config, tmp_path / "run")
+  expected = sk.average_precision_score(labels, logits.astype(np.float32), average="macro")
+  assert found["own/map"] == pytest.approx(expected, rel=1e-6)
+  assert "no map" not in capsys.readouterr().out
+  others = {"top1": 0.5, "loss": 1.0, "examples": 11}
+  monkeypatch.setattr(LabelledSet, "_evaluated", lambda *_: others)  # compiles nothing again
+  monkeypatch.setattr(precision_recall, "MAX_SCORES", 32)
+  assert evaluated(config, tmp_path / "run").keys() == {f"own/{name}" for name in others}
+  assert "own: no map: 11 images times 3 classes are more than 32 scores" in capsys.readouterr().out
 
 
 # --- which metrics a set has ---
