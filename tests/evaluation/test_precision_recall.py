@@ -12,6 +12,7 @@ from tests import resolved
 from tests.data.numbered import Listed
 from tests.evaluation import test_classification as logits_of_table
 from tests.evaluation.miniatures import MODEL, SIDE, evaluated, parameters, seen
+from tests.tiny_run import CONFIG
 from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.data.datasets import NamedDataset
@@ -157,6 +158,13 @@ def test_a_run_cannot_be_stopped_by_a_metric_that_its_labels_do_not_give(monkeyp
   monkeypatch.setattr(precision_recall, "MAX_SCORES", 19)
   with pytest.raises(c.ConfigError, match="2 images times 10 classes are more than 19 scores"):
     runs.check_stopping("val/map", opened(several=True))
+
+
+def test_a_run_looks_at_the_labels_before_it_starts():
+  stop = c.EarlyStopping(metric="test/map")
+  config = dataclasses.replace(CONFIG, loss=c.Loss(kind="sigmoid"), early_stopping=stop)
+  with pytest.raises(c.ConfigError, match=r"test/map' is not given, as its images have one label"):
+    runs.open_data(config)
 
 
 @pytest.mark.parametrize(
