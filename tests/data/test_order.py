@@ -81,7 +81,7 @@ def by_class(sizes, weight=1.0):
   return MixedSource(len(turns), weight, rows)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
   begin=st.integers(0, 5000),
   size=st.integers(1, 2500),
