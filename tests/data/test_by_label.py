@@ -63,6 +63,7 @@ def test_labels_that_are_none(label, message):
   for read in (
     functools.partial(by_label.first_of_each_class, count=2, seed=0),
     by_label.occurring_classes,
+    by_label.rows_of_classes,
   ):
     with pytest.raises(sources.SourceError, match=message):
       read(source, threads=2)
@@ -71,6 +72,14 @@ def test_labels_that_are_none(label, message):
 def test_classes_that_occur():
   source = Labelled(np.repeat([8, 2, 5], 3000), 10)
   assert by_label.occurring_classes(source, threads=2) == (2, 5, 8)
+
+
+def test_the_rows_of_each_class_that_occurs():
+  labels = np.random.default_rng(3).permutation(np.repeat([8, 2, 5], [3000, 1, 3000]))
+  rows = by_label.rows_of_classes(Labelled(labels, 10), threads=2)
+  assert len(rows) == 3
+  for found, label in zip(rows, (2, 5, 8), strict=True):
+    np.testing.assert_array_equal(found, np.flatnonzero(labels == label))
 
 
 # --- a few to show ---

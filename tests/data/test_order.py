@@ -73,12 +73,24 @@ def test_no_image_comes_again_before_all_others_of_its_source_came(sizes, weight
   assert rows.max() < first
 
 
+def by_class(sizes, weight=1.0):
+  """A source with classes of these sizes in turns, as far as they go, all drawn equally often."""
+  turns = sorted((turn, label) for label, size in enumerate(sizes) for turn in range(size))
+  labels = np.array([label for _, label in turns])
+  rows = tuple(np.flatnonzero(labels == label) for label in range(len(sizes)))
+  return MixedSource(len(turns), weight, rows)
+
+
 @settings(max_examples=20)
 @given(
-  begin=st.integers(0, 5000), size=st.integers(1, 2500), one=st.booleans(), step=st.integers(1, 64)
+  begin=st.integers(0, 5000),
+  size=st.integers(1, 2500),
+  first=st.sampled_from([MixedSource(30, 2), by_class([20, 3, 7], 2)]),
+  one=st.booleans(),
+  step=st.integers(1, 64),
 )
-def test_the_stream_is_the_same_however_it_is_cut(begin, size, one, step):
-  parts = [MixedSource(30, 2), MixedSource(7, 1 / 3), MixedSource(500, 0.001)]
+def test_the_stream_is_the_same_however_it_is_cut(begin, size, first, one, step):
+  parts = [first, MixedSource(7, 1 / 3), MixedSource(500, 0.001)]
   rows = order.stream(parts[:1] if one else parts, seed=3)
   whole = rows(range(begin, begin + size))
   cut = [row for at in range(begin, begin + size, step) for row in rows(range(at, at + step))]
@@ -107,6 +119,35 @@ def test_mixes_keep_their_order():
   first, later = (rows_of(parts, at, seed=7).tolist() for at in (range(15), range(996, 1006)))
   assert first == [1, 2, 0, 3, 4, 5, 1, 0, 3, 2, 4, 4, 7, 6, 5]
   assert later == [3, 5, 1, 3, 0, 2, 7, 6, 5, 7]
+
+
+@settings(max_examples=8)
+@given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=7), seed=st.integers(0, 9))
+def test_every_class_comes_equally_often_and_all_its_images_before_one_comes_again(sizes, seed):
+  source = by_class(sizes)
+  block = order.block_size((1,) * len(sizes))
+  drawn = rows_of([source], range(2 * block), seed=seed)
+  for rows in source.classes:
+    own = drawn[np.isin(drawn, rows)]
+    if len(sizes) > 1:
+      assert len(own) == 2 * block / len(sizes)
+    for at in range(0, len(own), len(rows)):
+      passed = own[at : at + len(rows)]
+      assert len({*passed.tolist()}) == len(passed)
+  assert {*drawn.tolist()} == {*range(source.examples)}  # none is left out
+
+
+def test_classes_of_a_source_of_a_mix_come_equally_often_within_its_share():
+  rows = rows_of([MixedSource(50, 3.0), by_class([19, 1])], range(8000))
+  own = rows[rows >= 50] - 50
+  assert len(own) == 2000
+  assert (own == 1).sum() == 1000  # the only image of its class
+
+
+def test_balanced_classes_keep_their_order():
+  """A run that resumes with a later release must see the same images."""
+  rows = rows_of([by_class([5, 2, 1])], range(12), seed=7).tolist()
+  assert rows == [3, 4, 1, 5, 4, 2, 1, 0, 6, 7, 3, 0]
 
 
 def test_epochs_seeds_and_sources_have_orders_of_their_own():

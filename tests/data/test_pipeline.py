@@ -31,11 +31,14 @@ from vit_jax.data.layout import FieldError
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Example, Unlabelled
 
+BALANCED = MixedSource(30, 1.0, (np.arange(27), np.arange(27, 30)))
+
 
 @pytest.mark.parametrize("hosts", [2, 8])
-@pytest.mark.parametrize("batch_size", [16, 208])
-def test_hosts_share_the_very_same_global_batches(hosts, batch_size):
-  source, options = jpegs(30), dict(steps=3, start_step=2, batch_size=batch_size)
+@pytest.mark.parametrize(("batch_size", "parts"), [(16, ()), (208, ()), (208, [BALANCED])])
+def test_hosts_share_the_very_same_global_batches(hosts, batch_size, parts):
+  source = jpegs(30)
+  options = dict(steps=3, start_step=2, batch_size=batch_size, parts=parts)
   shared = [train(source, host=host, hosts=hosts, **options) for host in range(hosts)]
   assert_equal(joined(shared), train(source, **options))
 

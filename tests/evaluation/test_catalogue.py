@@ -21,6 +21,8 @@ from vit_jax.extras.masked_patches.reconstruction import Reconstruction
     ("val/top1", "accuracy", False, True),
     ("val/top5", "accuracy", False, False),
     ("val/ece", "", True, False),
+    ("val/macro_f1", "", False, False),
+    ("val/map", "accuracy", False, False),
     ("val/5shot", "accuracy", False, True),
     ("a/b/20nn", "accuracy", False, True),
     ("val/patch_loss", "loss", True, True),
@@ -41,7 +43,7 @@ def test_what_is_no_metric_of_an_evaluation():
     assert catalogue.curve(key) == ""
 
 
-def test_what_a_run_is_sure_to_give():
+def test_what_a_run_gives():
   digits = c.Dataset("digits", "test")
   specs = {
     "masked": Reconstruction("digits"),
@@ -54,8 +56,9 @@ def test_what_a_run_is_sure_to_give():
   )
   features = ["probe/1shot", "probe/5shot"]
   patches = [f"masked/patch_{name}" for name in ("loss", "constant_loss", "accuracy")]
-  assert names(6) == ["test/loss", "test/top1", "test/top5", *features, *patches]
-  assert names(5) == ["test/loss", "test/top1", *features, *patches]  # of five, it says nothing
+  macro = [f"test/macro_{name}" for name in ("precision", "recall", "f1")]
+  assert names(6) == ["test/loss", "test/top1", "test/top5", *macro, *features, *patches]
+  assert names(5) == ["test/loss", "test/top1", *macro, *features, *patches]  # it says nothing
   assert names(c.AUTO) == names(6)  # the data may have more than five
 
 

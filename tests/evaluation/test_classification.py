@@ -50,7 +50,8 @@ def reference(logits, target):
 @functools.cache
 def step_of(kind):
   """The compiled step, whose parameters are a table of logits."""
-  return jax.jit(classification.make_step(Lookup(), c.Loss(kind=kind)), static_argnames="classes")
+  step = classification.make_step(Lookup(), c.Loss(kind=kind))
+  return jax.jit(step, static_argnames=("classes", "ranked"))
 
 
 def table_of(logits):

@@ -38,12 +38,13 @@ def test_tables(tmp_path):
   np.testing.assert_array_equal(np.array([row[1:] for row in rows], int), expected)
 
   header, *rows = read(tmp_path / "set/classes.csv")
-  assert header == ["class", "images", "right", "accuracy"]
+  shared = ["class", "images", "right", "accuracy"]
+  assert header == [*shared, "predicted", "precision", "recall", "f1"]
   assert rows == [
-    [NAMES[0], "2", "1", "0.500000"],
-    [NAMES[1], "1", "1", "1.000000"],
-    [NAMES[2], "3", "2", "0.666667"],
-    [NAMES[3], "0", "0", ""],
+    [NAMES[0], "2", "1", "0.500000", "2", "0.500000", "0.500000", "0.500000"],
+    [NAMES[1], "1", "1", "1.000000", "2", "0.500000", "1.000000", "0.666667"],
+    [NAMES[2], "3", "2", "0.666667", "2", "1.000000", "0.666667", "0.800000"],
+    [NAMES[3], "0", "0", "", "0", "", "", ""],
   ]
 
   header, *rows = read(tmp_path / "set/predictions.csv")

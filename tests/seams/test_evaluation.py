@@ -127,7 +127,7 @@ def test_all_else_asks_it(toy):
   config = configured()
   with pytest.raises(ConfigError, match=r"evaluate\.mine\.power=3 cannot be taken of flipped"):
     resolved.checked(configured(**{"evaluate.mine.power": "3", "data.flip": "true"}))
-  with pytest.raises(ConfigError, match=r"sure to give; they give .*, mine/spread, mine/widest\."):
+  with pytest.raises(ConfigError, match=r"sets give; they give .*, mine/spread, mine/widest\."):
     resolved.checked(configured(**{"early_stopping.metric": "mine/narrow"}))
   judged = lambda metric: holdout.ScoredRun("it", config, metric).scores()
   assert [role.dataset.split for role in judged("mine/spread")] == ["test", "test"]

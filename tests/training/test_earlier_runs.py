@@ -53,6 +53,7 @@ STOOD_FOR = {
 }
 # What it did not have.
 LATER = {"mesh.model": 1, "plugins": "", "wandb": "", "mlflow": "", "trackio": ""}
+LATER |= {"data.class_balanced": False}
 # What only the name said.
 NAMED = {"model.family": "vit", "model.axial": False, "model.stem_width": 0}
 

@@ -1,5 +1,6 @@
 """The main job as a user runs it: what it writes, evaluates, counts and refuses. Real processes."""
 
+import csv
 import dataclasses
 import json
 import re
@@ -8,12 +9,14 @@ import jax
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.metrics import precision_recall_fscore_support
 
 from tests import programs
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.extras.commands import export
 from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.tree import flatten
 from vit_jax.training import speed
 
@@ -104,6 +107,24 @@ OWN = (
 )
 
 
+def assert_scores_of_classes(metrics, folder):
+  """Metrics and classes.csv have the precision, recall and F1 of predictions.csv."""
+  rows, classes = (
+    list(csv.DictReader((folder / f"{name}.csv").read_text().splitlines()))
+    for name in ("predictions", "classes")
+  )
+  labels, predictions = ([row[key] for row in rows] for key in ("label", "prediction"))
+  names = ("precision", "recall", "f1")
+  for average, found in (
+    ("macro", [metrics[f"test/macro_{name}"] for name in names]),
+    (None, [[float(row[name]) for row in classes] for name in names]),
+  ):
+    expected = precision_recall_fscore_support(
+      labels, predictions, average=average, zero_division=0
+    )[:3]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digits, tmp_path):
   """The command names no setting: model, classes, loss, average and sizes are those of the run."""
   workdir, _ = digits
@@ -112,6 +133,7 @@ def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digit
   own = {key.replace("test/", "own/"): value for key, value in inside.items()}
   alone, _ = scored(workdir)
   assert alone == inside | {"step": 40}
+  assert_scores_of_classes(alone, workdirs.details(workdir)[0])
   raw, said = scored(workdir, "--no-average", "--config.data.evaluate_resize=0")
   assert raw["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
   assert (raw["average"], "moving average" in said) == (False, False)

@@ -312,6 +312,12 @@ class Data(*added("data")):
     low=1,
     high=64,
   )
+  class_balanced: bool = setting(
+    False,
+    "draw every class equally often, each time another of its images until all were drawn; of a "
+    "mix, within each source. An epoch is still as many images as there are. Each image must have "
+    "one label",
+  )
   max_pixels: int = setting(
     2**26, "images with more pixels are refused as decompression bombs", low=1, high=2**30
   )

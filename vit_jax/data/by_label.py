@@ -55,6 +55,24 @@ def occurring_classes(source: Source, *, threads: int) -> tuple[int, ...]:
   return tuple(sorted(classes))
 
 
+def rows_of_classes(source: Source, *, threads: int) -> tuple[np.ndarray, ...]:
+  """The rows of each class with examples, ascending (int64); reads the labels of all examples.
+
+  Args:
+    source: examples with one label each.
+    threads: number of threads that read labels.
+
+  Raises:
+    SourceError: labels cannot be read.
+  """
+  classes = np.empty(len(source), np.int64)
+  for row, (label,) in _labels(source, range(len(source)), threads):
+    classes[row] = label
+  order = np.argsort(classes, kind="stable")
+  ends = np.cumsum(np.bincount(classes))
+  return tuple(rows for rows in np.split(order, ends[:-1]) if len(rows))
+
+
 def of_all_classes(labels: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
   """Places of `count` random examples, or of all, from each class in turn; sorted by class."""
   order = np.random.default_rng(seed).permutation(len(labels)).tolist()

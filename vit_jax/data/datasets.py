@@ -17,7 +17,7 @@ import numpy as np
 
 from vit_jax.config import ConfigError, Data, Dataset, to_dict
 from vit_jax.config.parsing import dataset_of
-from vit_jax.data import byte_ranges, sources
+from vit_jax.data import by_label, byte_ranges, sources
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Source
 from vit_jax.data.sources.base import Block
@@ -247,6 +247,35 @@ def check_same_classes(datasets: Sequence[NamedDataset]):
         f"Images of {several} have any number of labels, and those of {single} exactly one; "
         "classification needs sources with the same kind of labels."
       )
+
+
+def class_balanced(training: Training, *, threads: int) -> tuple[MixedSource, ...]:
+  """The parts of the training data, with the rows of each class; reads the labels of all images.
+
+  Raises:
+    ConfigError: images of a source have no label, or any number of labels.
+    SourceError: labels cannot be read.
+  """
+  return tuple(
+    part._replace(classes=_rows_of_classes(named, threads))
+    for named, part in zip(training.datasets, training.parts, strict=True)
+  )
+
+
+def _rows_of_classes(named: NamedDataset, threads: int) -> tuple[np.ndarray, ...]:
+  source = named.source
+  if source.multi_label or not source.class_names:
+    have = "any number of labels"
+    if not source.class_names:
+      have = "no labels"
+    raise ConfigError(
+      "config.data.class_balanced=True needs images with one label each, and those of "
+      f"{named} have {have}; leave it out."
+    )
+  try:
+    return by_label.rows_of_classes(source, threads=threads)
+  except sources.SourceError as error:
+    raise sources.SourceError(f"{named}: {error}.") from error
 
 
 def in_words(dataset: Dataset) -> str:

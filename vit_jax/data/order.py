@@ -5,6 +5,9 @@ of its source. The stream of a mix is cut into blocks of 1,000 to 10,000 positio
 every source has its share of the positions, at random places.
 
 An epoch is a pseudo-random permutation of 0..length - 1, computed one position at a time.
+
+Drawn evenly, the classes of a source are a mix of their own: all have the same weight, and each has
+its own epochs.
 """
 
 import functools
@@ -21,6 +24,7 @@ _STEP = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 _STRETCH = 2**16  # positions computed at a time; their arrays fit in the processor's cache
+_FEW = 32  # fewer numbers are computed faster one by one than as an array
 
 
 class Permutation:
@@ -58,10 +62,7 @@ class Permutation:
     """
     if not 0 <= position < self._length:
       raise IndexError(f"There is no position {position} among {self._length}.")
-    number = self._forth(position)
-    while number >= self._length:
-      number = self._forth(number)
-    return number
+    return self._walk_one(self._forth, position)
 
   def at(self, positions) -> np.ndarray:
     """The numbers at many positions, as an array of int64."""
@@ -71,7 +72,15 @@ class Permutation:
     """The positions of many numbers; the inverse of `at`."""
     return self._walk(self._back, numbers)
 
+  def _walk_one(self, way, number: int) -> int:
+    number = way(number)
+    while number >= self._length:
+      number = way(number)
+    return number
+
   def _walk(self, way, numbers) -> np.ndarray:
+    if len(numbers) < _FEW:
+      return np.array([self._walk_one(way, int(number)) for number in numbers], np.int64)
     numbers = np.asarray(numbers)
     results = np.empty(len(numbers), np.uint64)
     for begin in range(0, len(numbers), _STRETCH):
@@ -127,10 +136,18 @@ _MAX_BLOCK = 10_000
 
 
 class MixedSource(NamedTuple):
-  """A source of a mix: its number of examples, and its weight."""
+  """A source of a mix.
+
+  Attributes:
+    examples: their number.
+    weight: in the mix.
+    classes: the rows of each class, none of them empty, if classes are drawn equally often; ():
+      examples are.
+  """
 
   examples: int
   weight: float
+  classes: Sequence[np.ndarray] = ()
 
 
 def stream(
@@ -150,15 +167,32 @@ def stream(
   if repeats > 1:
     return functools.partial(_repeated, rows=stream(parts, seed=seed), repeats=repeats)
   if len(parts) == 1:
-    return epochs(parts[0].examples, seed=seed)
+    return _of_one(parts[0], seed)
   places_seed, *seeds = np.random.SeedSequence(seed).generate_state(len(parts) + 1).tolist()
   return functools.partial(
     _mixed_rows,
-    streams=[epochs(source.examples, seed=seed) for source, seed in zip(parts, seeds, strict=True)],
+    streams=[_of_one(source, seed) for source, seed in zip(parts, seeds, strict=True)],
     first_rows=np.cumsum([0, *(source.examples for source in parts)])[:-1],
     weights=whole_weights([source.weight for source in parts]),
     seed=places_seed,
   )
+
+
+def _of_one(source: MixedSource, seed: int) -> Callable[[range], Sequence[int]]:
+  if source.classes:
+    return balanced(source.classes, seed=seed)
+  return epochs(source.examples, seed=seed)
+
+
+def balanced(classes: Sequence[np.ndarray], *, seed: int) -> Callable[[range], Sequence[int]]:
+  """As `stream`, for one source: a mix of its classes with equal weights.
+
+  Args:
+    classes: the rows of each class, none of them empty.
+    seed: as for `stream`.
+  """
+  of_classes = stream([MixedSource(len(rows), 1.0) for rows in classes], seed=seed)
+  return functools.partial(_looked_up, places=of_classes, rows=np.concatenate(classes))
 
 
 def epochs(length: int, *, seed: int) -> Callable[[range], Sequence[int]]:
@@ -214,6 +248,10 @@ def _repeated(positions: range, *, rows, repeats: int) -> list[int]:
   return [distinct[position // repeats - first] for position in positions]
 
 
+def _looked_up(positions: range, *, places, rows: np.ndarray) -> list[int]:
+  return rows[np.asarray(places(positions))].tolist()
+
+
 def _rows(positions: range, *, length: int, seed: int) -> list[int]:
   rows = []
   for epoch in range(positions[0] // length, positions[-1] // length + 1):
@@ -222,7 +260,7 @@ def _rows(positions: range, *, length: int, seed: int) -> list[int]:
   return rows
 
 
-@functools.lru_cache(maxsize=64)  # the threads that read ahead need few epochs of each source
+@functools.lru_cache(maxsize=4096)  # the threads that read ahead need few epochs of each source
 def _order_of(length: int, seed: int, epoch: int) -> Permutation:
   return Permutation(length, seed=seed, stream=epoch)
 

@@ -23,10 +23,7 @@ def asked_for(config: Config) -> dict[str, EvaluationSpec]:
 
 
 def names(config: Config) -> list[str]:
-  """The metrics that every evaluation of a run will give, such as "val/top1".
-
-  With config.model.num_classes=auto, those that it may give; the training data tells the number.
-  """
+  """The metrics of every evaluation of a run, such as "val/top1", as `EvaluationSpec.names`."""
   specs = asked_for(config).items()
   return [f"{name}/{metric}" for name, spec in specs for metric in spec.names(config)]
 

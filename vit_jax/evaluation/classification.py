@@ -1,4 +1,4 @@
-"""Top-1, top-5, loss and calibration over a set of images, every image counted exactly once."""
+"""Accuracy, loss and further scores of a head on a set of images, each counted exactly once."""
 
 import dataclasses
 import functools
@@ -32,10 +32,12 @@ with epy.lazy_imports():
   from vit_jax.data import batches as batches_of
   from vit_jax.data import by_label, crops, datasets, sources
   from vit_jax.data import classes as data_classes
-  from vit_jax.evaluation import examples, results
+  from vit_jax.evaluation import examples, precision_recall, results
   from vit_jax.learning import losses
 
 FIVE = 5  # classes in top-5, which is reported only for more classes than that
+MACRO = ("macro_precision", "macro_recall", "macro_f1")  # if images have one label each
+MAP = "map"  # mean average precision, if images have any number of labels
 
 
 def resized_as_all(resize: int, size: int) -> tuple[float, str]:
@@ -52,6 +54,8 @@ class Classification(Dataset, EvaluationSpec):
     Metric("top1", headline=True),
     Metric("top5"),
     Metric("ece", curve="", smaller_is_better=True),
+    *(Metric(name, curve="") for name in MACRO),
+    Metric(MAP),
   )
   scores_head: ClassVar = True
 
@@ -79,10 +83,13 @@ class Classification(Dataset, EvaluationSpec):
     """The set itself."""
     return {"": self}
 
-  def names(self, config: Config) -> tuple[str, ...]:
-    """Top-5 only for more than five classes; their number may not be known yet."""
+  def names(self, config: Config) -> list[str]:
+    """Top-5 only for more than five classes; others only among all classes of the head."""
     known = self.classes or config.model.num_classes
-    return ("loss", "top1", *["top5"] * (known == AUTO or known > FIVE))
+    names = ["loss", "top1", *["top5"] * (known == AUTO or known > FIVE)]
+    if not self.classes:
+      names += [*MACRO, *[MAP] * (config.loss.kind != "softmax")]
+    return names
 
   def check(self, key: str, config: Config):
     """Checks that the image is resized to at least the square that is cut out of it."""
@@ -117,12 +124,13 @@ class Classification(Dataset, EvaluationSpec):
 
   @staticmethod
   def in_words(_: str, metrics: Mapping[str, float]) -> str:
-    """Accuracy, loss and the number of images."""
-    top5 = ""
-    if "top5" in metrics:
-      top5 = f"top-5 {metrics['top5']:.2%}, "
+    """Accuracy, mean average precision, loss and the number of images."""
+    others = {"top5": "top-5", MAP: "mAP"}
+    given = "".join(
+      f"{name} {metrics[key]:.2%}, " for key, name in others.items() if key in metrics
+    )
     return (
-      f"top-1 {metrics['top1']:.2%}, {top5}loss {metrics['loss']:.4f} "
+      f"top-1 {metrics['top1']:.2%}, {given}loss {metrics['loss']:.4f} "
       f"on {metrics['examples']:,} images"
     )
 
@@ -144,18 +152,14 @@ class LabelledSet(Evaluator):
     source = self.head.source
     data = context.reader.settings
     how = self.head.dataset.resizing(data)
-    detailed = context.detailed and not source.multi_label
-    step = context.compiled(make_step, context.loss, static=("classes",))
-    step = functools.partial(step, classes=self.classes)
-    kept = results.Kept()
-    options = {}
-    if detailed:
-      options["keep"] = kept.add
-    with context.batches(context.reader.evaluation(source, **how)) as batches:
-      metrics = evaluate(step, params, batches, **options)
     dataset = f"{datasets.in_words(self.head.dataset)} ({crops.resampling_in_words(data, **how)})"
-    if not detailed:
-      return Result(metrics, dataset=dataset)
+    if source.multi_label:
+      metrics, note = self._of_several_labels(context, params)
+      return Result(metrics, note=note, dataset=dataset)
+    if not context.detailed:
+      return Result(self._evaluated(context, params), dataset=dataset)
+    kept = results.Kept()
+    metrics = self._evaluated(context, params, keep=kept.add)
     note = ""
     if self.classes is None:
       note = lacking(source.class_names, kept)
@@ -165,6 +169,43 @@ class LabelledSet(Evaluator):
 
     write = functools.partial(write_details, source=source, kept=kept, image=image)
     return Result(metrics, write, note=note, dataset=dataset)
+
+  def _of_several_labels(self, context: EvalContext, params) -> tuple[dict[str, float], str]:
+    """The metrics, with the mean average precision of a head with a sigmoid; and a note."""
+    if context.loss.kind != "sigmoid" or self.classes is not None:
+      return self._evaluated(context, params), ""
+    if reason := self.lacks(MAP):
+      return self._evaluated(context, params), f"no {MAP}: {reason}" * context.detailed
+    source = self.head.source
+    scores = precision_recall.Scores(len(source), len(source.class_names))
+    metrics = self._evaluated(context, params, keep=scores.add, ranked=True)
+    return metrics | {MAP: scores.mean_average_precision()}, ""
+
+  def _evaluated(
+    self, context: EvalContext, params, *, ranked: bool = False, **options
+  ) -> dict[str, float]:
+    """As `evaluate`, with its `options`; `ranked` as for `make_step`."""
+    step = context.compiled(make_step, context.loss, static=("classes", "ranked"))
+    step = functools.partial(step, classes=self.classes, ranked=ranked)
+    how = self.head.dataset.resizing(context.reader.settings)
+    with context.batches(context.reader.evaluation(self.head.source, **how)) as batches:
+      return evaluate(step, params, batches, **options)
+
+  def lacks(self, metric: str) -> str:
+    """As `Evaluator.lacks`: some metrics depend on the labels, and one on memory."""
+    source = self.head.source
+    images = len(source)
+    classes = len(source.class_names)
+    if metric in MACRO and source.multi_label:
+      return "its images have any number of labels"
+    if metric == MAP and not source.multi_label:
+      return "its images have one label each"
+    if metric == MAP and images * classes > precision_recall.MAX_SCORES:
+      return (
+        f"{images:,} images times {classes:,} classes are more than "
+        f"{precision_recall.MAX_SCORES:,} scores, the most that are kept in memory"
+      )
+    return ""
 
   def resizing_in_words(self, data: Data) -> str:
     """As `Evaluator.resizing_in_words`."""
@@ -221,7 +262,7 @@ def counted_classes(scored: "datasets.NamedDataset", threads: int) -> tuple[int,
 
 
 def make_step(model, loss: Loss):
-  """The function (params, batch, classes) -> (sums, rows).
+  """The function (params, batch, classes, ranked) -> (sums, rows).
 
   `classes` (static, ascending) are the classes that a prediction may be; None: all. An image counts
   if its mask is 1 and it has a label. An image with several true labels is right if any of them is
@@ -229,14 +270,15 @@ def make_step(model, loss: Loss):
 
   Sums over the images that count: loss, top1, examples, not_finite (images with a logit that is
   not finite) and, for more than five classes, top5, scalars. If images have one label each, also
-  "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of probability.
-  Rows, one for each image: labels as in the batch, prediction (B,), its probability (B,), and
-  counts (B,).
+  "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of probability;
+  and, for all classes, "of_classes" (3, K) as `by_class`.
+  Rows, one for each image: labels and mask as in the batch, prediction (B,), its probability (B,),
+  counts (B,) and, if `ranked` (static), logits (B, K) float32.
   """
   per_example = losses.of(loss)
   probabilities = losses.PROBABILITIES[loss.kind]
 
-  def step(params, batch, classes=None):
+  def step(params, batch, classes=None, ranked=False):
     pixels = batches_of.normalize(batch["image"], model.dtype)
     logits, _ = model.apply({"params": params}, pixels, train=False)
     target = losses.targets(batch["labels"], logits.shape[-1])
@@ -255,13 +297,17 @@ def make_step(model, loss: Loss):
     )
     if logits.shape[-1] > FIVE:
       sums["top5"] = jnp.sum((rank < FIVE) * counts)
+    prediction = logits.argmax(axis=-1)
     if batch["labels"].ndim == 1:
       sums["binned"] = binned(probability, rank == 0, counts)
-    prediction = logits.argmax(axis=-1)
+      if classes is None:
+        sums["of_classes"] = by_class(target, prediction, counts)
     if classes is not None:
       prediction = jnp.array(classes)[prediction]
     rows = dict(prediction=prediction, probability=probability, counts=counts)
-    return sums, rows | dict(labels=batch["labels"])
+    if ranked:
+      rows["logits"] = logits.astype(jnp.float32)
+    return sums, rows | dict(labels=batch["labels"], mask=batch["mask"])
 
   return step
 
@@ -288,9 +334,17 @@ def binned(probability: "jax.Array", hits: "jax.Array", counts: "jax.Array") -> 
   return jnp.stack([member.sum(-1), (member * probability).sum(-1), (member * hits).sum(-1)])
 
 
-def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, float]:
-  """The means over all images that count, by name as in `make_step`; "ece" if there are bins.
+def by_class(target: "jax.Array", prediction: "jax.Array", counts: "jax.Array") -> "jax.Array":
+  """Numbers of images by class, (3, K): with this label, with this prediction, with both."""
+  predicted = jax.nn.one_hot(prediction, target.shape[-1])
+  members = (target, predicted, target * predicted)
+  return jnp.stack([jnp.sum(member * counts[:, None], axis=0) for member in members])
 
+
+def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, float]:
+  """The means over all images that count, by name as in `make_step`.
+
+  With one label per image, also "ece" and, unless classes are left out, `precision_recall.macro`.
   The expected calibration error is the mean over images of |accuracy - probability| in their bin.
   Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, Section 2.
 
@@ -316,9 +370,12 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
     raise NothingCounts("none of its images has a label; name another label_key or set.")
   check_finite(totals.pop("not_finite"), count, "the logits")
   bins = totals.pop("binned", None)
+  of_classes = totals.pop("of_classes", None)
   result = {name: float(total / count) for name, total in totals.items()}
   if bins is not None:
     result["ece"] = float(np.abs(bins[2] - bins[1]).sum() / count)
+  if of_classes is not None:
+    result |= precision_recall.macro(*of_classes)
   return result | {"examples": int(count)}
 
 

@@ -55,6 +55,11 @@ class Evaluations:
     evaluators = tuple((name, each.of_head(names)) for name, each in self.evaluators)
     return Evaluations(evaluators, self.datasets)
 
+  def lacks(self, key: str) -> str:
+    """Why the metric `key`, such as "val/top1", is not given; as `Evaluator.lacks`."""
+    whose, _, metric = key.rpartition("/")
+    return "".join(each.lacks(metric) for name, each in self.evaluators if name == whose)
+
   def with_settings(self, config: Config) -> "Evaluations":
     """The evaluations with the settings of `config`, after the weights have decided them."""
     settings = config.evaluate

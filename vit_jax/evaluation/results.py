@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import jax
 import numpy as np
 
-from vit_jax.evaluation import catalogue, examples
+from vit_jax.evaluation import catalogue, examples, precision_recall
 from vit_jax.evaluation.spec import Result
 from vit_jax.process import text
 from vit_jax.process import text as texts
@@ -121,6 +121,10 @@ PREDICTIONS = "predictions.csv"
 CLASSES = "classes.csv"
 CONFUSION = "confusion.csv"
 COLUMNS = ("name", "label", "prediction", "probability")  # of PREDICTIONS
+OF_CLASSES = (
+  *("class", "images", "right", "accuracy"),
+  *("predicted", "precision", "recall", "f1"),
+)  # columns of CLASSES; earlier versions wrote the first four
 BINS = 15  # of probability, for the calibration error
 MAX_BYTES = 2**28  # of a file that is read back
 MAX_IMAGES = 10**12  # of an evaluation
@@ -204,17 +208,26 @@ def prediction_rows(details: Details) -> Iterable[list]:
 
 
 def class_rows(details: Details) -> Iterable[list]:
-  """A header, and a row for each class; the accuracy is empty for a class without images."""
-  yield ["class", "images", "right", "accuracy"]
-  count = len(details.class_names)
-  images = np.bincount(details.labels, minlength=count).tolist()
+  """A header, and a row for each class.
+
+  The accuracy is empty for a class without images; precision, recall and F1 are empty for a class
+  that is neither a label nor a prediction, and otherwise as `precision_recall.of_classes`.
+  """
+  yield list(OF_CLASSES)
   hits = details.labels[details.labels == details.predictions]
-  right = np.bincount(hits, minlength=count).tolist()
-  for name, n, r in zip(details.class_names, images, right, strict=True):
+  counted = (details.labels, hits, details.predictions)
+  counts = [np.bincount(each, minlength=len(details.class_names)) for each in counted]
+  images, right, predicted = counts
+  fractions = precision_recall.of_classes(images, predicted, right)
+  columns = zip(details.class_names, *(each.tolist() for each in counts), fractions.T, strict=True)
+  for name, n, r, p, (precision, recall, f1) in columns:
     accuracy = ""
     if n:
-      accuracy = f"{r / n:.6f}"
-    yield [name, n, r, accuracy]
+      accuracy = f"{recall:.6f}"
+    others = [""] * 3
+    if n or p:
+      others = [f"{value:.6f}" for value in (precision, recall, f1)]
+    yield [name, n, r, accuracy, p, *others]
 
 
 def confusion(labels: np.ndarray, predictions: np.ndarray, count: int) -> np.ndarray:
@@ -236,12 +249,13 @@ def read_confusion(folder: Path) -> tuple[list[str], np.ndarray | None]:
   return names, np.array([list(map(count_of, row[1:])) for row in rows])
 
 
-def rows_of(path: Path, columns: int = 0) -> list[list[str]]:
+def rows_of(path: Path, *columns: int) -> list[list[str]]:
   """The rows of a CSV file below its header; [] if there is no file.
 
   Args:
     path: the file.
-    columns: the number of columns; 0: one more than rows, as in a confusion matrix.
+    *columns: numbers of columns that rows may have; none: one more than rows, as in a confusion
+      matrix.
 
   Raises:
     OSError, ValueError, csv.Error: it cannot be read, or a row has another number of columns.
@@ -250,7 +264,7 @@ def rows_of(path: Path, columns: int = 0) -> list[list[str]]:
     return []
   text = files.read_bytes(path, most=MAX_BYTES).decode()
   rows = list(texts.csv_rows(text))[1:]
-  if any(len(row) != (columns or len(rows) + 1) for row in rows):
+  if any(len(row) not in (columns or (len(rows) + 1,)) for row in rows):
     raise ValueError(f"{path.name} has rows of different lengths")
   return rows
 

@@ -172,6 +172,11 @@ class Evaluator(abc.ABC):
     del data
     return ""
 
+  def lacks(self, metric: str) -> str:
+    """Why it does not give a metric of `EvaluationSpec.names`; "": it gives it."""
+    del metric
+    return ""
+
   @abc.abstractmethod
   def score(self, context: "EvalContext", params) -> Result:
     """Evaluates parameters that are on the devices.
@@ -205,9 +210,9 @@ class EvaluationSpec(abc.ABC):
 
   @abc.abstractmethod
   def names(self, config) -> Sequence[str]:
-    """The metrics that it always gives in a run with this config.
+    """The metrics that it gives in a run with this config, unless the data is of another sort.
 
-    With config.model.num_classes=auto, those that it may give; the data tells the number.
+    The data tells more than the config, such as the number of classes (`Evaluator.lacks`).
     """
 
   @abc.abstractmethod

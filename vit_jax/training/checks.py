@@ -275,7 +275,7 @@ def check_early_stopping(settings: EarlyStopping, metrics: list[str]):
     known = ", ".join(metrics) or "none: no set of config.evaluate has a source"
     raise ConfigError(
       f"config.early_stopping.metric={metric!r} is not a metric that this run's evaluation sets "
-      f"are sure to give; they give {known}."
+      f"give; they give {known}."
     )
 
 

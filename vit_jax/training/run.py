@@ -226,7 +226,7 @@ class OpenedData:
   Attributes:
     train: the training data, without labels if the run needs none.
     evaluations: what the run evaluates on.
-    parts: the number of examples and the weight of each source of the training data.
+    parts: the sources of the training data.
     earlier: what the parameters were trained on before, with other data than this.
     current: what this run trains them on.
     datasets: the opened datasets of training and evaluation.
@@ -268,7 +268,7 @@ def open_data(
 
   Raises:
     ConfigError: the classes do not agree with the config or with one another; labels are needed
-      and missing; or images are both trained on and scored.
+      and missing, or several where one is needed; or images are both trained on and scored.
     SourceError: data is missing.
   """
   training, opener = opened or open_training(config)
@@ -282,14 +282,18 @@ def open_data(
   current = datasets.trained_history(training.datasets)
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
+  check_stopping(config.early_stopping.metric, evaluations)
   check_fields(config, training)
+  parts = training.parts
+  if config.data.class_balanced:
+    parts = datasets.class_balanced(training, threads=config.data.threads)
   for view in switched_on(TRAINING_VIEWS, config):
     train = view.view(train, config.data)
   if not labelled:
     train = sources.Unlabelled(train)
   train = DecodedCache(train, config.objective.fields(config.data))
   all_datasets = (*training.datasets, *evaluations.datasets)
-  return OpenedData(train, evaluations, training.parts, earlier, current, all_datasets)
+  return OpenedData(train, evaluations, parts, earlier, current, all_datasets)
 
 
 def _check_classes(config: Config, training: Training):
@@ -332,6 +336,19 @@ def check_fields(config: Config, training: Training):
     raise ConfigError(
       f"config.data.augment, as {asks} applies it, has {moving[0]}, which moves pixels, and their "
       f"values that it needs, {listed(dense)}, cannot follow; leave it out."
+    )
+
+
+def check_stopping(metric: str, evaluations: Evaluations):
+  """Checks that the evaluations give the metric of early stopping, now that their data is open.
+
+  Raises:
+    ConfigError: they do not.
+  """
+  if reason := evaluations.lacks(metric):
+    raise ConfigError(
+      f"config.early_stopping.metric={metric!r} is not given, as {reason}; name another, such as "
+      f"{metric.rpartition('/')[0]}/top1."
     )
 
 

@@ -67,6 +67,7 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, run.changed)
     + mix(run)
+    + class_balance(run)
     + f"{len(run.data.train):,} training images, {config.batch_size} a step, "
     f"{run.steps.total:,} steps; {then}" + advice_on_fsdp(run)
   )
@@ -144,6 +145,26 @@ def mix(run: Run) -> str:
     for name, source in zip(names, sources, strict=True)
   ]
   return one_line(f"The training images are a mix: {', '.join(shares)}") + "\n"
+
+
+def class_balance(run: Run) -> str:
+  """How often images of the rarest and of the largest class are seen; "" without balance."""
+  if not run.config.data.class_balanced:
+    return ""
+  sources = run.data.parts
+  weights = sum(source.weight for source in sources)
+  seen = run.resume_point.up_to(run.steps.total)
+  said = []
+  for named, source in zip(run.data.datasets, sources, strict=False):  # evaluations come after them
+    of_class = seen * source.weight / weights / len(source.classes)
+    ordered = sorted(source.classes, key=len)
+    rarest, largest = (
+      f"{named.source.class_names[named.source.labels(int(rows[0]))[0]]!r} "
+      f"({len(rows):,} image(s), each seen {of_class / len(rows):.2f} times)"
+      for rows in (ordered[0], ordered[-1])
+    )
+    said.append(f"{named.key}: {len(ordered):,} classes from {rarest} to {largest}")
+  return one_line(f"Every class is drawn equally often: {'; '.join(said)}") + "\n"
 
 
 def advice_on_fsdp(run: Run) -> str:

@@ -108,7 +108,8 @@ def read_scored_set(folder: Path) -> ScoredSet:
     place="/".join(folder.parts[-3:-1]),
     metrics=results.recorded(folder),
     classes=[
-      (name, count_of(n), count_of(r)) for name, n, r, _ in rows_of(folder / results.CLASSES, 4)
+      (name, count_of(n), count_of(r))
+      for name, n, r, *_ in rows_of(folder / results.CLASSES, 4, len(results.OF_CLASSES))
     ],
     names=np.array(names, object),
     labels=np.array(labels, object),
