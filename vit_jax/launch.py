@@ -81,9 +81,9 @@ def launch(
     return True
   if not average:
     raise ConfigError(
-      "--no-average has no effect in training: add --mode=evaluate, or leave it out. To start from "
+      "--raw-params has no effect in training: add --mode=evaluate, or leave it out. To start from "
       "the parameters of a run and not from their average, export them: vit-jax export "
-      "--no-average --source=RUN --output=FILE."
+      "--raw-params --source=RUN --output=FILE."
     )
   with fingerprint.refusal_told(config, hosts):
     program.check_jax()

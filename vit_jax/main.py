@@ -43,8 +43,8 @@ _MODE = flags.DEFINE_enum("mode", "train", ["train", "evaluate"], "What to do.")
 _WRITE_RECIPE = flags.DEFINE_string(
   "write_recipe", "", "Write the settings to this Python file, as a recipe, and do nothing else."
 )
-_NO_AVERAGE = flags.DEFINE_boolean(
-  "no-average",
+_RAW_PARAMS = flags.DEFINE_boolean(
+  "raw-params",
   False,
   "With --mode=evaluate: score the parameters themselves, not their moving average.",
 )
@@ -104,8 +104,6 @@ def main(command: command_line.CommandLine):
       write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
     folder = folder_of(command.recipe)
-    if not files.exists(folder) and (line := machine.huge_pages_in_words()):  # a new run
-      print(line, flush=True)
     program.check_libraries()
     from vit_jax import launch
     from vit_jax.devices.hosts import Hosts
@@ -120,7 +118,7 @@ def main(command: command_line.CommandLine):
         hosts=hosts,
         began=began,
         given=command.given,
-        average=not _NO_AVERAGE.value,
+        average=not _RAW_PARAMS.value,
       )
   except ConfigError as error:
     console.leave(str(error), console.WRONG_USAGE)

@@ -141,16 +141,6 @@ def computes_on_cpu(environment: Mapping[str, str], devices: pathlib.Path) -> bo
   return not any(next(devices.glob(pattern), None) for pattern in DEVICES)
 
 
-def huge_pages_in_words() -> str:
-  """A line for the log of a run with huge pages; empty for any other run."""
-  if os.environ.get(VARIABLE) != VALUE:
-    return ""
-  return (
-    f"Memory in huge pages, for speed on the CPU: {VARIABLE}={VALUE}. To turn this off, set "
-    f"{VARIABLE} yourself, for example to an empty string."
-  )
-
-
 ROOT = pathlib.Path("/")
 # By the controllers in a line of /proc/self/cgroup ("" for version 2): the folder of the groups,
 # the file with the limit, the file with the bytes in use, and the line of memory.stat that counts

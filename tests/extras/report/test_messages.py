@@ -16,7 +16,7 @@ def test_an_evaluation_that_was_not_finite(tmp_path):
   said = messages.conclusion(
     tmp_path, finished=True, last=3, account=account, early_stopping=watch, head=True
   )
-  assert "Reached: val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
+  assert "Result:     val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
 
 
 def test_the_next_command_can_be_pasted(tmp_path):

@@ -183,10 +183,10 @@ def conclusion(
     return f"{stopped_in_words(folder, last)}\n{spent}"
   lines = metrics_log.read_lines(folder)
   metrics = results.evaluations_in(folder)[-1:]
-  reached = [f"Reached: {catalogue.in_words(text.with_numbers(line))}" for line in metrics]
+  result = [f"Result:     {catalogue.in_words(text.with_numbers(line))}" for line in metrics]
   said = [
     f"Done: {last} steps.",
-    *reached,
+    *result,
     *results.unscored_in_words(lines),
     *early_stopping.in_words(folder),
     spent,
