@@ -23,7 +23,7 @@ import pathlib
 import sys
 import time
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from vit_jax.config import ConfigError, RunError, StorageError, command_line, default_workdir
 from vit_jax.config.as_recipe import as_recipe
@@ -98,7 +98,6 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
 def main(command: command_line.CommandLine):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
-  logging.set_verbosity(logging.WARNING)  # otherwise TFDS logs each of its steps
   try:
     if _WRITE_RECIPE.value:
       write_recipe(local_path(_WRITE_RECIPE.value), command)
@@ -139,11 +138,17 @@ def main(command: command_line.CommandLine):
   sys.exit(console.DONE)
 
 
+def parse(argv: list[str]) -> command_line.CommandLine:
+  """Parses the command line; before that, undoes how absl's `app.run` shows the log."""
+  console.show_warnings()
+  return command_line.parse(argv)
+
+
 def run():
   """The console entry point."""
   console.set_up()
   _STOP.listen()
-  app.run(main, flags_parser=command_line.parse)
+  app.run(main, flags_parser=parse)
 
 
 if __name__ == "__main__":
