@@ -92,7 +92,7 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   flags = [quoted(f"--config={path}")]
   if command.config.plugins:
     flags.append(quoted(f"--config.plugins={command.config.plugins}"))
-  print(one_line(f"Recipe: {path} (train with: python -m vit_jax.main {' '.join(flags)})"))
+  print(one_line(f"Recipe: {path} (train with: {program.own_command()} train {' '.join(flags)})"))
 
 
 def main(command: command_line.CommandLine):

@@ -22,8 +22,8 @@ def test_an_evaluation_that_was_not_finite(tmp_path):
 def test_the_next_command_can_be_pasted(tmp_path):
   folder = tmp_path / "my run"
   watch = early_stopping.EarlyStopping(EarlyStopping(), early_stopping.Best())
-  for head, word in (
-    (True, str(folder / "params.npz")),
-    (False, f"--config=configs/finetune.py:{folder},DATA"),
+  for head, words in (
+    (True, ["export", "--source", str(folder), "--output", str(folder / "params.npz")]),
+    (False, ["finetune", str(folder), "DATA"]),
   ):
-    assert word in shlex.split(messages.next_command(folder, watch, head=head))
+    assert shlex.split(messages.next_command(folder, watch, head=head))[1:] == words

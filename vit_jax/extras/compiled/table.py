@@ -114,8 +114,8 @@ def _key(row: Row) -> Pair:
 
 def compiled(recipe: str, topology: str, flags: list[str]) -> Row | None:
   """One row: the recipe as it is, or with settings that make it fit; None if compiling failed."""
-  command = [sys.executable, "vit-jax compile-check", f"--config={recipe}", "--format=json"]
-  command += [f"--topology={topology}", *flags]
+  command = [sys.executable, "-m", "vit_jax.extras.commands.main", "compile-check"]
+  command += [f"--config={recipe}", "--format=json", f"--topology={topology}", *flags]
   result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
   if not result.stdout.startswith("{"):
     print(f"{recipe} on {topology} failed:\n{result.stderr[-2000:]}", file=sys.stderr)

@@ -11,6 +11,7 @@ from vit_jax.evaluation import catalogue, results
 from vit_jax.extras.plots import curves
 from vit_jax.extras.report import report
 from vit_jax.process import text
+from vit_jax.process.program import own_command
 from vit_jax.process.text import aligned, duration, one_line, quoted
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
@@ -229,11 +230,11 @@ def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> 
   flag = early_stopping.flag(folder)
   if head:
     output = quoted(folder / "params.npz")
-    return f"vit-jax export --source {quoted(folder)} --output {output}{flag}"
+    return f"{own_command()} export --source {quoted(folder)} --output {output}{flag}"
   weights = folder
   if flag:
     weights = f"{folder}/checkpoints/{early_stopping.best.step}"
-  return f"python -m vit_jax.main --config=configs/finetune.py:{quoted(weights)},DATA"
+  return f"{own_command()} finetune {quoted(weights)} DATA"
 
 
 def time_spent(account: dict[str, float]) -> str:
