@@ -11,7 +11,7 @@ interrupted by a second Ctrl-C, or by the first one before there was anything to
 else.
 """
 
-from vit_jax.process import console, machine, program
+from vit_jax.process import console, machine, program, progress
 
 _STOP = console.StopRequest()
 if __name__ == "__main__":  # before the imports below, which are slow
@@ -103,12 +103,14 @@ def main(command: command_line.CommandLine):
       write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
     folder = folder_of(command.recipe)
-    program.check_libraries()
-    from vit_jax import launch
-    from vit_jax.devices.hosts import Hosts
+    shown = progress.of_process(progress.is_first(_PROCESS.value))
+    with program.said_of_devices(), shown:
+      shown.doing("loading libraries")
+      program.check_libraries()
+      from vit_jax import launch
+      from vit_jax.devices.hosts import Hosts
 
-    hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-    with program.said_of_devices():
+      hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
       finished = launch.launch(
         command.config,
         folder,
@@ -118,6 +120,7 @@ def main(command: command_line.CommandLine):
         began=began,
         given=command.given,
         average=not _RAW_PARAMS.value,
+        progress=shown,
       )
   except ConfigError as error:
     console.leave(str(error), console.WRONG_USAGE)

@@ -5,6 +5,7 @@ Linux ends a process with SIGKILL if a control group of it needs more memory tha
 """
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import resource
@@ -139,6 +140,16 @@ def computes_on_cpu(environment: Mapping[str, str], devices: pathlib.Path) -> bo
   if platforms:
     return platforms.split(",")[0] == "cpu"
   return not any(next(devices.glob(pattern), None) for pattern in DEVICES)
+
+
+TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
+
+
+def on_tpu() -> bool:
+  """Whether this is a Cloud TPU VM with libtpu."""
+  return importlib.util.find_spec("libtpu") is not None and any(
+    pathlib.Path(device).exists() for device in TPU_DEVICES
+  )
 
 
 ROOT = pathlib.Path("/")

@@ -241,4 +241,4 @@ def time_spent(account: dict[str, float]) -> str:
   """The time since the command began, and the share of each cause."""
   total = sum(account.values())
   shares = [f"{seconds / total:.0%} {cause}" for cause, seconds in account.items()]
-  return f"Time:       {metrics_log.clock(total)}: {', '.join(shares)}"
+  return f"Time:       {text.h_mm_ss(total)}: {', '.join(shares)}"
