@@ -38,13 +38,13 @@ def prepare(config: Config) -> None:
   folder(data.cache, "config.data.cache")
   opener = datasets.opener_of(data)
   source = opener.training(data, labelled=False).source
-  line = Line(sys.stderr)
-  with Progress(line) as progress:
+  with Progress(Line(sys.stderr)) as progress:
     images = progress.images("cache")
 
     def started(count: int, size: int, free: int) -> None:
       images.begin(count)
-      line.say(
+      progress.clear()
+      print(
         f"{count:,} of {len(source):,} images are still to be cached: about {size / 1e6:,.0f} MB; "
         f"{free / 1e6:,.0f} MB are free in {data.cache}"
       )
