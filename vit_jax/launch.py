@@ -328,6 +328,7 @@ def launch_evaluation(
   progress.clear()
   evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
   if jax.process_index() == 0:
+    progress.doing("updating the report")
     for kind in switched_on(CALLBACKS, config):
       kind.evaluated(folder)
 
