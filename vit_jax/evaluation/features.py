@@ -105,14 +105,14 @@ def make_step(model, representation: str):
 
 
 def of_source(
-  context: EvalContext, params, source: "sources.Source", representation: str, part: str
+  context: EvalContext, params, source: "sources.Source", representation: str, part: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
   """Features (N, D) float32 and labels (N,) of all images of a source, in order, on every host.
 
   Args:
     context, params, source: the model and the images, each as `Reader.squares` prepares it.
     representation: as in `features_of`.
-    part: what the source is to the evaluation, "train" or "test".
+    part: names the source in the progress, if the evaluation has several.
 
   Raises:
     EvaluationInterrupted: the run was asked to stop.
