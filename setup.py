@@ -54,7 +54,6 @@ setuptools.setup(
     "tensorboardX>=2.6.4",
     "tensorflow-datasets>=4.9.10",
     "tensorstore>=0.1.85",
-    "tqdm>=4.66",
   ],
   extras_require={
     "buckets": ["obstore>=0.12"],

@@ -14,9 +14,10 @@ from vit_jax.config import Config, plugins, recipe_file, recorded
 from vit_jax.config.default_workdir import default_folder
 from vit_jax.devices.hosts import Hosts
 from vit_jax.inference import LoadedModel
-from vit_jax.process import machine, program
+from vit_jax.process import machine, program, progress
 from vit_jax.process.console import StopRequest
 from vit_jax.process.errors import ConfigError
+from vit_jax.process.progress import NoProgress, Progress
 from vit_jax.storage.metrics_log import read_lines
 from vit_jax.storage.paths import Path, path_of
 
@@ -78,7 +79,9 @@ def train(config: Config, workdir: os.PathLike | str) -> Result:
   stop = Interrupts()
   folder = folder_of(workdir)
   with ready(), stop.listening():
-    finished = launch.launch(config, folder, stop, mode="train", hosts=Hosts())
+    finished = launch.launch(
+      config, folder, stop, mode="train", hosts=Hosts(), progress=shown_progress()
+    )
   metrics = {}
   for line in read_lines(folder):
     metrics |= line
@@ -142,7 +145,9 @@ def evaluate(
     config = recipe_file.replaced(recorded.read_config(folder), texts)
   given = frozenset(recipe_file.in_our_names(texts))
   with ready():
-    return launch.launch_evaluation(config, folder, Hosts(), given, average=average)
+    return launch.launch_evaluation(
+      config, folder, Hosts(), given, average=average, progress=shown_progress()
+    )
 
 
 def load(
@@ -192,6 +197,11 @@ def ready() -> Iterator[None]:
   program.check_jax()
   with program.said_of_devices():
     yield
+
+
+def shown_progress() -> Progress | NoProgress:
+  """Shows how far start-up and evaluation are, in the first process."""
+  return progress.of_process(progress.is_first(-1))
 
 
 def texts_of(settings: Settings | None) -> dict[str, str]:

@@ -20,6 +20,7 @@ from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.process import program
 from vit_jax.process.console import StopRequest
+from vit_jax.process.progress import SILENT, NoProgress, Progress
 from vit_jax.registry import CALLBACKS
 from vit_jax.storage import checkpoint, files, workdir
 from vit_jax.storage.base import Retry
@@ -56,6 +57,7 @@ def launch(
   began: float | None = None,
   given: frozenset[str] = frozenset(),
   average: bool = True,
+  progress: Progress | NoProgress = SILENT,
 ) -> bool:
   """Trains or evaluates; returns False if a signal stopped the training.
 
@@ -69,6 +71,7 @@ def launch(
     given: the settings that the command line names; an evaluation takes them instead of the
       settings recorded with the weights.
     average: whether an evaluation scores the moving average of the parameters, if there is one.
+    progress: shows what is done until the first step or the evaluation begins.
 
   Raises:
     ConfigError: a setting, the data or the weights are wrong. It is raised before any device is
@@ -76,20 +79,20 @@ def launch(
     RunError: the run cannot go on.
   """
   if mode == "evaluate":
-    launch_evaluation(config, folder, hosts, given, average=average)
+    launch_evaluation(config, folder, hosts, given, average=average, progress=progress)
     return True
   workdir.check_links(folder)
   if not average:
     raise ConfigError(
-      "--no-average has no effect in training: add --mode=evaluate, or leave it out. To start from "
+      "--raw-params has no effect in training: add --mode=evaluate, or leave it out. To start from "
       "the parameters of a run and not from their average, export them: vit-jax export "
-      "--no-average --source=RUN --output=FILE."
+      "--raw-params --source=RUN --output=FILE."
     )
   with fingerprint.refusal_told(config, hosts):
     program.check_jax()
     recorded = start.read_recorded(folder)
     asked = start.as_begun(config, recorded)
-    config, data, facts = open_run(asked, recorded, hosts)
+    config, data, facts = open_run(asked, recorded, hosts, progress)
 
   def told():
     return fingerprint.of_start(config, recorded.step, data.identities)
@@ -97,14 +100,19 @@ def launch(
   fingerprint.connect(config, hosts, told)
   if jax.process_count() > 1:
     stop.join()
-  run, initial = make_run(asked, data, facts, recorded)
+  run, initial = make_run(asked, data, facts, recorded, progress)
   del facts  # and with them the weights as they were read
   # Only now: a run that is refused leaves no folder.
   with workdir.locked(folder, first=jax.process_index() == 0):
-    return train(run, folder, stop, initial, began)
+    return train(run, folder, stop, initial, began, progress)
 
 
-def open_run(asked: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, OpenedData, Facts]:
+def open_run(
+  asked: Config,
+  recorded: Recorded,
+  hosts: Hosts,
+  progress: Progress | NoProgress = SILENT,
+) -> tuple[Config, OpenedData, Facts]:
   """Checks the settings of a training run and opens its data; no device is touched.
 
   Returns:
@@ -112,10 +120,12 @@ def open_run(asked: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, O
     for settings that wait for the devices.
   """
   facts = run_facts.of_start()
+  if asked.init_from:
+    progress.doing(f"reading {asked.init_from}")
   config = resolve(asked, facts, recorded.config)
   checks.check_before_data(asked, config)
   joining.check(hosts)
-  opened = runs.open_training(config)
+  opened = runs.open_training(config, progress)
   facts |= run_facts.of_data(opened[0], config)
   config = resolve(asked, facts, recorded.config)
   check_known(config, LATER)
@@ -128,7 +138,11 @@ def open_run(asked: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, O
 
 
 def make_run(
-  asked: Config, data: OpenedData, facts: Facts, recorded: Recorded
+  asked: Config,
+  data: OpenedData,
+  facts: Facts,
+  recorded: Recorded,
+  progress: Progress | NoProgress = SILENT,
 ) -> tuple[Run, Initial | None]:
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
 
@@ -136,6 +150,7 @@ def make_run(
     return runs.make(config, data, step=recorded.step, images=recorded.images.images)
 
   initial = None
+  progress.doing("starting the devices")
   with joining.told("weights", seconds=asked.stall_seconds):
     facts = {**facts, **run_facts.of_devices()}
     config = resolve(asked, facts, recorded.config)
@@ -157,9 +172,11 @@ def make_run(
       new -= flatten(initial.params).keys()
     config.optimizer.check_start(config, new)
   if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them
+    progress.doing("compiling a step, to see how much memory it needs")
     facts["parts"] = lambda _: pace.fewest_parts(config, make)
     run = make(resolve(asked, facts, recorded.config))
   if is_auto(asked.duration) or asked.batch_size == AUTO:
+    progress.doing("timing a few steps")
     run = dataclasses.replace(run, seconds=pace.expected_seconds(run))
   return run, initial
 
@@ -170,6 +187,7 @@ def train(
   stop: StopRequest,
   initial: Initial | None = None,
   began: float | None = None,
+  progress: Progress | NoProgress = SILENT,
 ) -> bool:
   """Trains from the newest checkpoint of `folder`, or from the start, to the end.
 
@@ -179,6 +197,7 @@ def train(
     stop: asked at every step.
     initial: parameters that replace the initial ones in a fresh run; None: keep those.
     began: when the command began, by time.monotonic(); None: now.
+    progress: shows what is done before the first step.
 
   Returns:
     True at the end; False if a signal stopped the run, its state saved.
@@ -197,10 +216,12 @@ def train(
     contextlib.closing(open_checkpoints(run, folder)) as checkpoints,
     DeviceTimer() as devices,
   ):
+    progress.doing("preparing the state")
     with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
       begin = start.start_state(run, checkpoints)
     # The checkpoint may be an earlier one than the newest, if that is damaged.
     run = run.after(int(begin.state.step), begin.images, begin.changed)
+    progress.clear()
     with contextlib.closing(open_writer(run, folder, begin.lines)) as writer:
       early_stopping = EarlyStopping.of_run(run.config.early_stopping, folder, begin.best)
       session = Session(
@@ -265,7 +286,13 @@ def record(run: Run, folder: Path):
 
 
 def launch_evaluation(
-  config: Config, folder: Path, hosts: Hosts, given: frozenset[str], *, average: bool
+  config: Config,
+  folder: Path,
+  hosts: Hosts,
+  given: frozenset[str],
+  *,
+  average: bool,
+  progress: Progress | NoProgress = SILENT,
 ) -> dict[str, float]:
   """Evaluates and returns the metrics; needs neither training data nor a length of training.
 
@@ -280,19 +307,20 @@ def launch_evaluation(
     checks.check_evaluation(config)
     joining.check(hosts)
     trained_on = start.history_of(place, config.evaluate_step)
-    evaluations = evaluation.open_alone(config, trained_on)
+    evaluations = evaluation.open_alone(config, trained_on, progress)
     if not evaluations.heads():
       checks.check_without_head(given)
     step = max(checkpoint.available(folder), default=0)
 
   def told():
-    return fingerprint.of_start(config, step, identity.of_all(evaluations.datasets))
+    return fingerprint.of_start(config, step, identity.of_all(evaluations.datasets, progress))
 
   fingerprint.connect(config, hosts, told)
   if jax.process_count() > 1:
     # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
   facts = run_facts.of_devices()
+  progress.doing("reading the weights")
   with joining.told("weights", seconds=config.stall_seconds):
     scored = evaluated_model.read_evaluated(
       config, evaluations, folder, given, facts, average=average
@@ -302,9 +330,11 @@ def launch_evaluation(
     weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
     joining.compare_processes("weights", weights, seconds=config.stall_seconds)
   reader = reader_of(scored.settings)
+  progress.clear()
   seconds = config.stall_seconds
   metrics = evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=seconds)
   if jax.process_index() == 0:
+    progress.doing("updating the report")
     for kind in switched_on(CALLBACKS, config):
       kind.evaluated(folder)
   return metrics

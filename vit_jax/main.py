@@ -11,7 +11,7 @@ interrupted by a second Ctrl-C, or by the first one before there was anything to
 else.
 """
 
-from vit_jax.process import console, machine, program
+from vit_jax.process import console, machine, program, progress
 
 _STOP = console.StopRequest()
 if __name__ == "__main__":  # before the imports below, which are slow
@@ -23,7 +23,7 @@ import pathlib
 import sys
 import time
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from vit_jax.config import ConfigError, RunError, StorageError, command_line, default_workdir
 from vit_jax.config.as_recipe import as_recipe
@@ -43,8 +43,8 @@ _MODE = flags.DEFINE_enum("mode", "train", ["train", "evaluate"], "What to do.")
 _WRITE_RECIPE = flags.DEFINE_string(
   "write_recipe", "", "Write the settings to this Python file, as a recipe, and do nothing else."
 )
-_NO_AVERAGE = flags.DEFINE_boolean(
-  "no-average",
+_RAW_PARAMS = flags.DEFINE_boolean(
+  "raw-params",
   False,
   "With --mode=evaluate: score the parameters themselves, not their moving average.",
 )
@@ -92,26 +92,25 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   flags = [quoted(f"--config={path}")]
   if command.config.plugins:
     flags.append(quoted(f"--config.plugins={command.config.plugins}"))
-  print(one_line(f"Recipe: {path} (train with: python -m vit_jax.main {' '.join(flags)})"))
+  print(one_line(f"Recipe: {path} (train with: {program.own_command()} train {' '.join(flags)})"))
 
 
 def main(command: command_line.CommandLine):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
-  logging.set_verbosity(logging.WARNING)  # otherwise TFDS logs each of its steps
   try:
     if _WRITE_RECIPE.value:
       write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
     folder = folder_of(command.recipe)
-    if not files.exists(folder) and (line := machine.huge_pages_in_words()):  # a new run
-      print(line, flush=True)
-    program.check_libraries()
-    from vit_jax import launch
-    from vit_jax.devices.hosts import Hosts
+    shown = progress.of_process(progress.is_first(_PROCESS.value))
+    with program.said_of_devices(), shown:
+      shown.doing("loading libraries")
+      program.check_libraries()
+      from vit_jax import launch
+      from vit_jax.devices.hosts import Hosts
 
-    hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-    with program.said_of_devices():
+      hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
       finished = launch.launch(
         command.config,
         folder,
@@ -120,7 +119,8 @@ def main(command: command_line.CommandLine):
         hosts=hosts,
         began=began,
         given=command.given,
-        average=not _NO_AVERAGE.value,
+        average=not _RAW_PARAMS.value,
+        progress=shown,
       )
   except ConfigError as error:
     console.leave(str(error), console.WRONG_USAGE)
@@ -141,11 +141,17 @@ def main(command: command_line.CommandLine):
   sys.exit(console.DONE)
 
 
+def parse(argv: list[str]) -> command_line.CommandLine:
+  """Parses the command line; before that, undoes how absl's `app.run` shows the log."""
+  console.show_warnings()
+  return command_line.parse(argv)
+
+
 def run():
   """The console entry point."""
   console.set_up()
   _STOP.listen()
-  app.run(main, flags_parser=command_line.parse)
+  app.run(main, flags_parser=parse)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tests import programs
 from vit_jax.config import ConfigError
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
+from vit_jax.process import machine
 
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # of a batch script
 
@@ -34,8 +35,8 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   for name, value in variables.items():
     monkeypatch.setenv(name, value)
   (tmp_path / "accel0").touch()
-  monkeypatch.setattr(hosts, "TPU_DEVICES", (str(tmp_path / ("accel0" if device else "none")),))
-  monkeypatch.setattr(hosts.importlib.util, "find_spec", {"libtpu": "found"}.get)
+  monkeypatch.setattr(machine, "TPU_DEVICES", (str(tmp_path / ("accel0" if device else "none")),))
+  monkeypatch.setattr(machine.importlib.util, "find_spec", {"libtpu": "found"}.get)
   calls = []
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
   hosts.connect(Hosts(), stall_seconds=30)

@@ -3,6 +3,8 @@
 import csv
 import dataclasses
 import functools
+import io
+import itertools
 import json
 import socket
 
@@ -34,6 +36,7 @@ from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.launch import reader_of
+from vit_jax.process.progress import Line, Progress
 from vit_jax.training.facts import of_devices
 from vit_jax.weights.card import Card
 
@@ -244,12 +247,22 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   read = evaluated_model.read_evaluated(config, opened, tmp_path, frozenset(), of_devices())
   reader = reader_of(read.settings)
   params = evaluate.put(read, reader.mesh)
-  context = EvalContext(read.model, read.settings.loss, reader)
+  stream, clock = io.StringIO(), itertools.count()
+  stream.isatty = lambda: True
+  progress = Progress(Line(stream), clock.__next__)
+  context = EvalContext(read.model, read.settings.loss, reader, progress=progress)
   for calls in (0, 3, 12, 20):
     left = iter(range(calls))
     stopped = dataclasses.replace(context, stop=lambda left=left: next(left, None) is None)
     with pytest.raises(EvaluationInterrupted):
       score_all(opened.with_settings(read.settings), stopped, params)
+  shown = [text.removesuffix("\x1b[K") for text in stream.getvalue().split("\r")[1:]]
+  assert shown[0] == "digits.train: 80 images, compiling ..."
+  begin = shown.index("digits.test: 360 images, compiling ...")  # once
+  assert [text.split("  ")[0] for text in shown[begin + 1 : begin + 6]] == [
+    f"digits.test: {done} of 360 images" for done in (64, 128, 192, 256, 320)
+  ]
+  assert shown[begin + 6].startswith("near.train: ")  # 360 were not known to be done
 
 
 def test_two_processes_give_the_metrics_of_one(features, tmp_path):

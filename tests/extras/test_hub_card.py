@@ -37,7 +37,7 @@ def test_the_card_of_a_run_has_its_data_and_metrics(tiny_run, tmp_path):
 
 
 def test_metrics_of_other_parameters_are_not_given(tiny_run, tmp_path):
-  options = ("--no-average", "--model-card")
+  options = ("--raw-params", "--model-card")
   run("--source", tiny_run, "--output", tmp_path / "digits.npz", *options)
   assert "- Evaluated: unknown\n" in (tmp_path / "README.md").read_text()
 

@@ -87,6 +87,8 @@ print(name, file=sys.stderr)
 print(f"\\r\\x1b[K{{name}}\\x1b[K")
 logging.warning("%s", name + "\\nvit_jax: Done")
 absl_logging.warning("Broken image: %s", name + "\\nvit_jax: Done")
+logging.getLogger("jax._src.x").error("no %s", "devices")
+logging.getLogger("jax").info("not shown")
 list(tqdm.tqdm(range(2), desc=name))
 """
 
@@ -104,3 +106,7 @@ def test_what_is_printed_or_logged_does_not_control_the_terminal(tmp_path, kind)
   assert errors.count(shown) >= 4
   assert all("vit_jax: Done" not in line[:13] for line in errors.splitlines())
   assert errors.count("\\nvit_jax: Done") == 2
+  lines = errors.splitlines()
+  assert sum(line.startswith(("Warning: cat", "Warning: Broken image: cat")) for line in lines) == 2
+  assert "Error from jax: no devices" in lines
+  assert "not shown" not in errors

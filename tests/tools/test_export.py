@@ -107,7 +107,7 @@ def test_what_other_readers_do_not_take_is_told(tmp_path, family, output, note):
       ("--output", "x.tflite"),
       r"no name for a format of weights.*\.stablehlo \(stablehlo\), \.onnx",
     ),
-    (("--output", "x.npz", "--no-average"), "has no checkpoints to choose"),
+    (("--output", "x.npz", "--raw-params"), "has no checkpoints to choose"),
     (("--output", "x.npz", "--step=7"), "has no checkpoints to choose"),
     (("--output", "x-0.1", "--format", "huggingface"), "no name for the format 'huggingface'"),
     (("--output", "source.npz/x.npz"), r"source\.npz"),

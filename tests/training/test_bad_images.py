@@ -82,6 +82,8 @@ def test_an_evaluation_names_the_file_and_does_not_cost_the_run(folder, tmp_path
   assert result.returncode == 0, result.stderr
   said = re.findall("^Step (\\d+): .*'test' .*bee/0.png.*The run goes on.$", result.stdout, re.M)
   assert said == ["5", "10"]
+  assert re.search("^Warning: .*; config.data.allow_overlap=True allows it.$", result.stderr, re.M)
+  assert re.search("^Warning: Broken image, .*bee/0.png", result.stderr, re.M)
   assert checkpoint.available(tmp_path / "run") == [5, 10]
   unscored = [line for line in metrics_log.read_lines(tmp_path / "run") if "loss" not in line]
   assert unscored == [{"step": step, "test/unscored": 1} for step in (5, 10)]

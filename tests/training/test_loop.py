@@ -44,7 +44,7 @@ def test_what_the_user_sees(digits):
   assert [share.split("% ")[1] for share in spent] == ["steps", *speed.CAUSES, "idle"]
   assert sum(int(share.split("%")[0]) for share in spent) == pytest.approx(100, abs=5)  # rounded
   for words in (
-    *("step 40/40", "images/s  ETA 0:00:00", "Reached: test: top-1"),
+    *("step 40/40", "images/s  ETA 0:00:00", "Result:     test: top-1"),
     *("checkpoints/40", "metrics.jsonl", "curves.png", "vit-jax export"),
   ):
     assert words in output
@@ -134,7 +134,7 @@ def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digit
   alone, _ = scored(workdir)
   assert alone == inside | {"step": 40}
   assert_scores_of_classes(alone, workdirs.details(workdir)[0])
-  raw, said = scored(workdir, "--no-average", "--config.data.evaluate_resize=0")
+  raw, said = scored(workdir, "--raw-params", "--config.data.evaluate_resize=0")
   assert raw["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
   assert (raw["average"], "moving average" in said) == (False, False)
   on_others = "--config.batch_size=56", "--config.mesh.fsdp=2"
@@ -160,7 +160,7 @@ def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digit
     assert min(image.size) > 400
 
 
-@pytest.mark.parametrize(("flags", "ema"), [((), True), (("--no-average",), False)])
+@pytest.mark.parametrize(("flags", "ema"), [((), True), (("--raw-params",), False)])
 def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, capsys, flags, ema):
   output = tmp_path / "params.msgpack"
   export.main(["--source", str(digits[0]), "--output", str(output), *flags])

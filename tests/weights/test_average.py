@@ -17,7 +17,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.console import StopRequest
 from vit_jax.weights import average
 
-WARNING = "59% of the moving average is still the initial weights; use --no-average"
+WARNING = "59% of the moving average is still the initial weights; use --raw-params"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_training_says_so(tiny_run):
   assert sum(WARNING in line for line in lines) == 1
 
 
-@pytest.mark.parametrize("flags", [[], ["--no-average"]])
+@pytest.mark.parametrize("flags", [[], ["--raw-params"]])
 def test_reading_says_so(tiny_run, tmp_path, monkeypatch, capsys, caplog, flags):
   from vit_jax.extras.commands import predict
 
@@ -57,6 +57,6 @@ def test_reading_says_so(tiny_run, tmp_path, monkeypatch, capsys, caplog, flags)
 
 
 def test_where_it_has_no_effect_it_is_refused(tmp_path):
-  with pytest.raises(c.ConfigError, match=r"no-average has no effect in training.*mode=evaluate"):
+  with pytest.raises(c.ConfigError, match=r"raw-params has no effect in training.*mode=evaluate"):
     launch.launch(tiny.CONFIG, tmp_path, StopRequest(), mode="train", hosts=Hosts(), average=False)
-  assert "give --no-average" in unknown("config", "evaluate_average", ())
+  assert "give --raw-params" in unknown("config", "evaluate_average", ())

@@ -8,6 +8,7 @@ import re
 from vit_jax.config.command_line import value_of
 from vit_jax.config.recipe_file import path_of_recipe
 from vit_jax.process.errors import ConfigError
+from vit_jax.process.text import quoted
 from vit_jax.storage import files, workdir
 from vit_jax.storage.workdir import CHECKPOINTS, STARTS
 
@@ -45,7 +46,7 @@ def default_folder(recipe: str) -> tuple[pathlib.Path, str]:
   other = f"a run of {known[-1]}" if known else "a run whose recipe is not recorded"
   return folder, (
     f"This run is in {folder}. {earlier}, which earlier versions took for {recipe}, holds {other}; "
-    f"to go on with that one, give --workdir={earlier}."
+    f"to go on with that one, give {quoted(f'--workdir={earlier}')}."
   )
 
 

@@ -43,7 +43,7 @@ _OURS = {word: setting for setting, words in SETTINGS.items() for word in words.
 
 # Settings that have moved, and what to give now.
 MOVED = {
-  "config.evaluate_average": "--no-average, which scores the parameters themselves",
+  "config.evaluate_average": "--raw-params, which scores the parameters themselves",
   "config.data.mixup": "config.objective.mixup",
   "config.data.evaluate": "--config.evaluate.NAME in place of --config.data.evaluate.NAME",
   "config.few_shot": "--config.evaluate.NAME, with --config.evaluate.NAME.kind=few_shot",

@@ -70,9 +70,9 @@ class ToolFlags(argparse.ArgumentParser):
     )
 
   def add_average(self):
-    """Adds --no-average, for tools that use weights as they are."""
+    """Adds --raw-params, for tools that use weights as they are."""
     self.add_argument(
-      "--no-average",
+      "--raw-params",
       dest="average",
       action="store_false",
       help="if a run has a moving average of its parameters, use the parameters themselves",

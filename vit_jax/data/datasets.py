@@ -21,6 +21,7 @@ from vit_jax.data import by_label, byte_ranges, sources
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Source
 from vit_jax.data.sources.base import Block
+from vit_jax.process.progress import SILENT, NoProgress, Progress
 from vit_jax.process.text import aligned, first_difference, one_line
 
 MAX_DATASETS = 10_000  # most datasets in a history that is read
@@ -129,12 +130,14 @@ class Opener:
     max_pixels: larger images count as broken, as config.data.max_pixels.
     threads: number of threads that read labels.
     allow_overlap: whether the same image may be used for training and evaluation.
+    progress: shows what is opened.
     opened: the datasets that `open` has opened so far, in order.
   """
 
   max_pixels: int
   threads: int
   allow_overlap: bool
+  progress: Progress | NoProgress = SILENT
   opened: list[NamedDataset] = dataclasses.field(default_factory=list)
 
   def source(self, dataset: Dataset) -> sources.Source:
@@ -158,6 +161,7 @@ class Opener:
 
   def open(self, key: str, dataset: Dataset) -> NamedDataset:
     """Opens one source like `source`; messages name its setting, `key`."""
+    self.progress.doing(f"opening {key} ({in_words(dataset)})")
     try:
       self.opened.append(NamedDataset(key, dataset, self.source(dataset)))
     except sources.SourceError as error:
@@ -220,10 +224,10 @@ class Opener:
     return Training(datasets, sources.Mixed(opened), parts)
 
 
-def opener_of(data: Data) -> Opener:
+def opener_of(data: Data, progress: Progress | NoProgress = SILENT) -> Opener:
   """The opener of a run's datasets; also sets up the disk cache for buckets."""
   byte_ranges.keep(data.bucket_cache)
-  return Opener(data.max_pixels, data.threads, data.allow_overlap)
+  return Opener(data.max_pixels, data.threads, data.allow_overlap, progress)
 
 
 def check_same_classes(datasets: Sequence[NamedDataset]):

@@ -2,8 +2,7 @@
 
 import contextlib
 import hashlib
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Source
+from vit_jax.process.progress import SILENT, NoProgress, Progress
 from vit_jax.process.text import listed
 from vit_jax.storage import base, files
 from vit_jax.storage.base import UnreachableError
@@ -43,10 +43,15 @@ class Identity(NamedTuple):
   content: str
 
 
-def of(source: Source) -> Identity:
+def of(source: Source, key: str = "", progress: Progress | NoProgress = SILENT) -> Identity:
   """The identity of a source.
 
   Reads at most `READ` images and the sizes of `SIZES` files, in threads.
+
+  Args:
+    source: the images.
+    key: the name of its setting, for the progress.
+    progress: shows how far the reading is.
   """
   class_names = list(source.class_names)
   classes = "none"
@@ -55,12 +60,17 @@ def of(source: Source) -> Identity:
   named = ascii((source.identity, class_names, source.multi_label))
   digest = hashlib.sha256(named.encode()).hexdigest()[:16]
   with ThreadPoolExecutor(AT_ONCE) as pool:
-    return Identity(len(source), classes, digest, _sizes(source, pool), _content(source, pool))
+    count = progress.images(f"file sizes of {key}", min(len(source), SIZES))
+    sizes = _sizes(source, pool, count.done)
+    count = progress.images(f"a sample of {key}", min(len(source), READ))
+    return Identity(len(source), classes, digest, sizes, _content(source, pool, count.done))
 
 
-def of_all(datasets: Iterable[NamedDataset]) -> dict[str, Identity]:
+def of_all(
+  datasets: Iterable[NamedDataset], progress: Progress | NoProgress = SILENT
+) -> dict[str, Identity]:
   """The identity of each dataset, by the name of its setting."""
-  return {named.key: of(named.source) for named in datasets}
+  return {named.key: of(named.source, named.key, progress) for named in datasets}
 
 
 def read_identities(values: Any) -> dict[str, Identity]:
@@ -109,15 +119,17 @@ def _spread(count: int, most: int) -> list[int]:
   return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)).tolist()
 
 
-def _sizes(source: Source, pool: ThreadPoolExecutor) -> str:
+def _sizes(source: Source, pool: ThreadPoolExecutor, done: Callable[[int], None]) -> str:
   """A hash of file sizes; "" if one cannot be read now, but perhaps later."""
   try:
-    return _sum(str(size).encode() for size in _each_size(source, pool))
+    return _sum(str(size).encode() for size in _each_size(source, pool, done))
   except OSError:
     return ""
 
 
-def _each_size(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
+def _each_size(
+  source: Source, pool: ThreadPoolExecutor, done: Callable[[int], None]
+) -> Iterator[int]:
   """The sizes of the image files, or of the files that hold several images each."""
 
   def size(index):
@@ -128,7 +140,9 @@ def _each_size(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
   rows = _spread(len(source), SIZES)
   if size(rows[0]):
     chunks = [rows[begin : begin + CHUNK] for begin in range(0, len(rows), CHUNK)]
-    yield from itertools.chain.from_iterable(pool.map(lambda some: [*map(size, some)], chunks))
+    for sizes in pool.map(lambda some: [*map(size, some)], chunks):
+      yield from sizes
+      done(len(sizes))
     return
   places = (place for block in source.blocks() for place in block.place.split("\n"))
   for place in dict.fromkeys(places):
@@ -137,7 +151,7 @@ def _each_size(source: Source, pool: ThreadPoolExecutor) -> Iterator[int]:
       yield files.stamp(path).size
 
 
-def _content(source: Source, pool: ThreadPoolExecutor) -> str:
+def _content(source: Source, pool: ThreadPoolExecutor, done: Callable[[int], None]) -> str:
   """A hash of the content of some images; "" if one cannot be read now, but perhaps later."""
   rows = _spread(len(source), READ)
   rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
@@ -149,6 +163,7 @@ def _content(source: Source, pool: ThreadPoolExecutor) -> str:
     except OSError:
       return ""
     contents += some
+    done(len(some))
     read_bytes += sum(map(len, some))
     if read_bytes > READ_BYTES:
       break

@@ -382,6 +382,7 @@ class Batches:
 
   Attributes:
     steps: number of host batches.
+    images: examples of the source.
   """
 
   def __init__(
@@ -398,6 +399,7 @@ class Batches:
     """Begins to read the chunks 0..count - 1; the other arguments are as for `_load`."""
     self._chunks = share.chunks
     self.steps = count // share.chunks
+    self.images = len(source)
     read = functools.partial(_read, source)
     self._ahead = ReadNow(read)
     load_with = functools.partial(_load, share, examples_at, item, source, layout)

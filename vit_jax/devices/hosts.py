@@ -10,11 +10,9 @@ import contextlib
 import ctypes
 import dataclasses
 import errno
-import importlib.util
 import ipaddress
 import json
 import os
-import pathlib
 import re
 import signal
 import socket
@@ -25,6 +23,7 @@ from typing import NamedTuple
 import jax
 from jax._src import distributed  # JAX has no public API for its coordinator's store
 
+from vit_jax.process import machine
 from vit_jax.process.errors import ConfigError, RunError
 from vit_jax.process.text import shortened, shown
 
@@ -32,7 +31,6 @@ MAX_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
 JOINING = 300  # seconds
 MAX_SILENCE = 300  # seconds; above the watchdog's limit, because the watchdog's message says more
-TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _handlers = []  # the C library holds only their addresses: they must never be freed
 
@@ -82,7 +80,7 @@ def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
       process_id=hosts.process,
       coordinator_bind_address=address,
     )
-  elif not (on_tpu() or under_slurm()):
+  elif not (machine.on_tpu() or under_slurm()):
     return
   before_abort(say_that_others_are_gone)
   try:
@@ -214,13 +212,6 @@ def check(hosts: Hosts):
       f"--process={shown(hosts.process)} must be at least 0 and below "
       f"--processes={shown(hosts.processes)}."
     )
-
-
-def on_tpu() -> bool:
-  """Whether this is a Cloud TPU VM with libtpu."""
-  return importlib.util.find_spec("libtpu") is not None and any(
-    pathlib.Path(device).exists() for device in TPU_DEVICES
-  )
 
 
 def under_slurm() -> bool:

@@ -120,6 +120,8 @@ class Classification(Dataset, EvaluationSpec):
     if data.classes is not None:
       scored = data_classes.matched(scored, data.classes, "the training data")
     data.check_apart(scored)
+    if self.classes:
+      data.opener.progress.doing(f"reading labels of {key}")
     return LabelledSet(scored, counted_classes(scored, data.opener.threads))
 
   @staticmethod

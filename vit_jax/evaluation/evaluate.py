@@ -12,7 +12,7 @@ from vit_jax.devices import watchdog
 from vit_jax.evaluation import catalogue, evaluated_model, results
 from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
 from vit_jax.evaluation.spec import EvalContext, Result
-from vit_jax.process import text
+from vit_jax.process import progress, text
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
@@ -46,9 +46,14 @@ def evaluate(
       print(other_size_in_words(read))
   if read.head.names:
     evaluations = evaluations.of_head(read.head.names)
-  with watchdog.of_evaluation(stall_seconds, folder) as watching:
+  with (
+    watchdog.of_evaluation(stall_seconds, folder) as watching,
+    progress.of_process(jax.process_index() == 0) as shown,
+  ):
     stop = functools.partial(went_on, watching)
-    context = EvalContext(read.model, read.settings.loss, reader, stop, detailed=True)
+    context = EvalContext(
+      read.model, read.settings.loss, reader, stop, detailed=True, progress=shown
+    )
     with watching.guarded(too_little=TOO_LITTLE_MEMORY):
       scored = score_all(evaluations, context, put(read, reader.mesh))
   if jax.process_index() == 0:

@@ -19,6 +19,7 @@ from vit_jax.evaluation.spec import (
   RunData,
   UnreadError,
 )
+from vit_jax.process.progress import SILENT, NoProgress, Progress
 
 UNREADABLE = (BadImage, OSError, NotFinite, NothingCounts, UnreadError, ConfigError, RunError)
 
@@ -97,13 +98,17 @@ def open_all(
   return Evaluations(tuple(evaluators), tuple(opener.opened[before:]))
 
 
-def open_alone(config: Config, trained_on: History) -> Evaluations:
+def open_alone(
+  config: Config, trained_on: History, progress: Progress | NoProgress = SILENT
+) -> Evaluations:
   """As `open_all`, for --mode=evaluate of weights that were trained on `trained_on`.
+
+  `progress` shows what is opened.
 
   Raises:
     ConfigError: as `open_all`, or there is nothing to evaluate on.
   """
-  opener = datasets.opener_of(config.data)
+  opener = datasets.opener_of(config.data, progress)
   evaluations = open_all(config, opener, (), earlier=trained_on)
   if not evaluations:
     name = next(iter(config.evaluate), "NAME")
@@ -144,6 +149,7 @@ def score_each(
 
 def score(name: str, evaluator: Evaluator, context: EvalContext, params) -> Result:
   """The result of one evaluation; arguments and errors as for `score_all`."""
+  context = dataclasses.replace(context, name=name)
   try:
     with jax.transfer_guard("disallow"):
       return evaluator.score(context, params)

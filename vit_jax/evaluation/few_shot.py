@@ -63,6 +63,7 @@ class FewShot(FeatureSpec):
     """Draws the training images; refuses a class that has fewer than the shots."""
     most = most_shots(self.shots, key)
     train, test = self.open_both(key, data)
+    data.opener.progress.doing(f"reading labels of {key}.train")
     draw = dict(count=most, threads=data.opener.threads)
     try:
       draws = [by_label.first_of_each_class(train, seed=i, **draw) for i in range(self.seeds)]
@@ -99,15 +100,16 @@ class FewShotProbe(Evaluator):
   def score(self, context: EvalContext, params) -> Result:
     """As `metrics_of`, from a probe for each number of shots and each draw."""
     representation = self.settings.representation
-    seen, labels = features.of_source(context, params, self.train, representation)
+    seen, labels = features.of_source(context, params, self.train, representation, "train")
     probes = []
+    context.progress.doing(f"{context.name}: fitting probes")
     for k in self.settings.shots:
       for draw in self.draws:
         context.raise_if_stopped()
         rows = draw[:, :k].ravel()
         probes.append(fit(seen[rows], labels[rows], len(self.test.class_names)))
     probes = meshes.replicate(context.reader.mesh, stack(probes))
-    with context.batches(context.reader.squares(self.test)) as batches:
+    with context.batches(context.reader.squares(self.test), "test") as batches:
       accuracy = accuracies(context.compiled(make_step, representation), params, probes, batches)
     return Result(metrics_of(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
 

@@ -74,8 +74,9 @@ class NearestNeighbours(Evaluator):
   def score(self, context: EvalContext, params) -> Result:
     """The accuracy, named "20nn" if 20 neighbours vote."""
     representation = self.settings.representation
-    train = features.of_source(context, params, self.train, representation)
-    test = features.of_source(context, params, self.test, representation)
+    train = features.of_source(context, params, self.train, representation, "train")
+    test = features.of_source(context, params, self.test, representation, "test")
+    context.progress.doing(f"{context.name}: comparing features")
     share = accuracy(
       train,
       test,

@@ -22,6 +22,7 @@ from etils import epy
 
 from vit_jax.config.data import Dataset, View
 from vit_jax.config.fields import name_of_kind
+from vit_jax.process.progress import SILENT, Count, NoProgress, Progress
 from vit_jax.storage.paths import Path
 
 with epy.lazy_imports():
@@ -256,6 +257,8 @@ class EvalContext:
     reader: reads batches, and knows the devices, a `vit_jax.data.batches.Reader`.
     stop: asked between batches; if it returns True, the evaluation ends.
     detailed: whether tables and pictures are wanted.
+    name: the evaluation, as its progress names it.
+    progress: shows how far the evaluations are.
   """
 
   model: object
@@ -263,7 +266,10 @@ class EvalContext:
   reader: object
   stop: Callable[[], bool] = lambda: False
   detailed: bool = False
+  name: str = ""
+  progress: Progress | NoProgress = SILENT
   _programs: dict = dataclasses.field(default_factory=dict)
+  _compiled: set = dataclasses.field(default_factory=set)  # sets whose programs are compiled
 
   def compiled(self, make_step: Callable, *settings, static: tuple[str, ...] = ()) -> Callable:
     """The jitted function `make_step(model, *settings)`; every host gets its whole result.
@@ -285,24 +291,35 @@ class EvalContext:
     return self._programs[key]
 
   @contextlib.contextmanager
-  def batches(self, read) -> Iterator[Iterator[dict]]:
+  def batches(self, read, part: str = "") -> Iterator[Iterator[dict]]:
     """Batches of the reader, on the devices; always closed at the end, also after an error.
+
+    Args:
+      read: the batches of this process, as the reader made them.
+      part: names the set, if the evaluation has several.
 
     Raises:
       UnreadError: from the iterator, after the last batch, on all of several processes.
     """
+    what = ".".join(filter(None, (self.name, part)))
+    images = self.progress.images(what, read.images, compiles=what not in self._compiled)
+    self._compiled.add(what)
     if jax.process_count() == 1:
       with self.reader.ahead(read) as ahead:
-        yield self._until_stopped(ahead)
+        yield self._until_stopped(ahead, images)
       return
     together = batches.InStep(read)
     with self.reader.ahead(together) as ahead:
-      yield _all_read(self._until_stopped(ahead), together)
+      yield _all_read(self._until_stopped(ahead, images), together)
 
-  def _until_stopped(self, batches):
+  def _until_stopped(self, batches, images: Count | NoProgress):
+    dispatched = 0  # images of the batch before, which is done when the next one is: `one_behind`
     for batch in batches:
       self.raise_if_stopped()
       yield batch
+      if dispatched:
+        images.done(dispatched)
+      dispatched = len(batch["mask"])
 
   def raise_if_stopped(self):
     """Call this wherever an evaluation may end half-way.

@@ -1,10 +1,13 @@
 """Loads a model from any source: its module, its parameters and how images are prepared."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
 import os
 import pathlib
+import sys
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +21,7 @@ from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.recognition import UNKNOWN, differences, in_words
+from vit_jax.process import progress
 from vit_jax.process.text import listed, one_line
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten
@@ -128,7 +132,10 @@ class LoadedModel:
     Raises:
       ValueError: an image cannot be read, the weights have no head, or logits are not finite.
     """
-    result = list(predictions.predict(self, several(images), top=top, batch_size=batch_size))
+    images = several(images)
+    options = dict(top=top, batch_size=batch_size)
+    with following("prediction", len(images)) as done:
+      result = list(predictions.predict(self, images, done=done, **options))
     for wrong in (prediction for prediction in result if prediction.error):
       if wrong.error == predictions.NOT_FINITE:
         raise ValueError(f"{wrong.name}: {wrong.error}")
@@ -140,7 +147,9 @@ class LoadedModel:
 
     `card.representation` tells which. The arguments and errors are those of `predict`.
     """
-    return predictions.features(self, several(images), batch_size=batch_size)
+    images = several(images)
+    with following("features", len(images)) as done:
+      return predictions.features(self, images, batch_size=batch_size, done=done)
 
   def check_is(self, settings: cfg.Model):
     """Checks that the model is the one of config.model, apart from the head.
@@ -156,6 +165,13 @@ class LoadedModel:
         f"{'; '.join(differing)}; set config.model.name to their model, and settings such as "
         "--config.model.depth=12 or --config.model.activation=gelu where they differ from it."
       )
+
+
+@contextlib.contextmanager
+def following(what: str, images: int) -> Iterator[Callable[[int], None]]:
+  """Shows on stderr how many of the images are done; call its result with more of them."""
+  with progress.of_process(jax.process_index() == 0, sys.stderr) as shown:
+    yield shown.images(what, images, compiles=True).done
 
 
 def several(images) -> list:

@@ -97,7 +97,13 @@ def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def predict(
-  model, images: Iterable, *, top: int, batch_size: int, max_pixels: int = MAX_PIXELS
+  model,
+  images: Iterable,
+  *,
+  top: int,
+  batch_size: int,
+  max_pixels: int = MAX_PIXELS,
+  done: Callable[[int], None] = lambda images: None,
 ) -> Iterator[Prediction]:
   """Predictions of images, in their order.
 
@@ -107,6 +113,7 @@ def predict(
     top: number of classes for each image.
     batch_size: images at a time.
     max_pixels: larger images are not read.
+    done: called with the number of images after each batch.
 
   Raises:
     ValueError: the weights have no head.
@@ -121,7 +128,7 @@ def predict(
     best = jax.lax.top_k(model.probabilities(logits), min(top, model.module.num_classes))
     return *best, jnp.isfinite(logits).all(axis=-1)
 
-  options = dict(batch_size=batch_size, max_pixels=max_pixels)
+  options = dict(batch_size=batch_size, max_pixels=max_pixels, done=done)
   for name, output in outputs(model, most_probable, images, **options):
     if isinstance(output, str):
       yield Prediction(name, (), error=output)
@@ -133,13 +140,12 @@ def predict(
 
 
 def features(
-  model, images: Iterable, *, batch_size: int, on_image: Callable[[], None] = lambda: None
+  model, images: Iterable, *, batch_size: int, done: Callable[[int], None] = lambda images: None
 ) -> np.ndarray:
   """The features of images, (N, D) float32; the model's card says which features these are.
 
   Args:
-    model, images, batch_size: as for `predict`.
-    on_image: called when an image is done.
+    model, images, batch_size, done: as for `predict`.
 
   Raises:
     ValueError: an image cannot be read, or features are not finite.
@@ -149,11 +155,10 @@ def features(
     return representation(features, model.card)
 
   rows = []
-  for name, output in outputs(model, wanted, images, batch_size=batch_size):
+  for name, output in outputs(model, wanted, images, batch_size=batch_size, done=done):
     if isinstance(output, str):
       raise ValueError(f"{name} cannot be read: {output}")
     rows.append(output)
-    on_image()
   result = np.stack(rows) if rows else np.zeros((0, model.module.feature_width()), np.float32)
   if wrong := int((~np.isfinite(result).all(axis=1)).sum()):
     raise ValueError(
@@ -171,14 +176,20 @@ def representation(features: dict[str, jax.Array], card: Card) -> jax.Array:
 
 
 def outputs(
-  model, function: Callable, images: Iterable, *, batch_size: int, max_pixels: int = MAX_PIXELS
+  model,
+  function: Callable,
+  images: Iterable,
+  *,
+  batch_size: int,
+  max_pixels: int = MAX_PIXELS,
+  done: Callable[[int], None] = lambda images: None,
 ) -> Iterator[tuple[str, object]]:
   """Yields (name, output of `function`) for each image, or (name, why it cannot be read).
 
   Args:
     model: a `LoadedModel` for a known image size.
     function: (logits, features) of the module -> tree of arrays (N, ...).
-    images, batch_size, max_pixels: as for `predict`.
+    images, batch_size, max_pixels, done: as for `predict`.
   """
   side = model.card.image_size
   read = functools.partial(read_image, max_pixels=max_pixels, **model.card.preparation())
@@ -190,6 +201,7 @@ def outputs(
     blank = [np.zeros((side, side, 3), np.uint8)] * (batch_size - len(good))
     outputs = _run(model.module, model.params_on_device, np.stack(good + blank))
     values = jax.device_get(function(*outputs))
+    done(len(batch))
     rows = (jax.tree.map(lambda x, row=row: x[row], values) for row in range(len(good)))
     for image in batch:
       if isinstance(image, str):

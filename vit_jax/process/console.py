@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from typing import TextIO
 
 from vit_jax.process.text import one_line, printable
 
@@ -30,12 +31,19 @@ _CLEAR = "\x1b[K"  # clears the rest of a line
 _BEGIN = re.compile(r"\r?(\x1b\[K)?")
 
 
+def clearing(stream: TextIO) -> str:
+  """What to print before a line so that it replaces one of progress, which terminals alone have."""
+  if stream.isatty():
+    return f"\r{_CLEAR}"
+  return ""
+
+
 def set_up():
   """Drops output that cannot be written: a full disk or a closed pipe must not end a run."""
   _open_all(os.O_RDWR)
-  logging.setLogRecordFactory(_Record)
   sys.stdout = _stream(OUTPUT, lambda _: None)
   sys.stderr = _stream(ERRORS, lambda _: None)
+  show_warnings()
 
 
 def of_tool():
@@ -46,9 +54,9 @@ def of_tool():
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   _open_all(os.O_RDONLY)  # read-only, so that writing to a stream that was closed is an error
-  logging.setLogRecordFactory(_Record)
   sys.stdout = _stream(OUTPUT, _leave)
   sys.stderr = _stream(ERRORS, lambda _: None)
+  show_warnings()
 
 
 def _open_all(flags):
@@ -84,11 +92,30 @@ class _Text(io.TextIOWrapper):
     return len(text)
 
 
-class _Record(logging.LogRecord):
-  """A log message on one line."""
+def show_warnings():
+  """Shows warnings and errors of the log on stderr, each on one line, and no other messages.
 
-  def getMessage(self) -> str:  # noqa: N802
-    return one_line(super().getMessage())
+  They replace all other ways in which the log is shown.
+  """
+  handler = logging.StreamHandler(sys.stderr)
+  handler.setLevel(logging.WARNING)
+  handler.setFormatter(_Sentence())
+  logging.root.handlers = [handler]
+
+
+# Names of loggers that say nothing about where a message comes from.
+_NAMELESS = ("root", "absl", "vit_jax")
+
+
+class _Sentence(logging.Formatter):
+  """A log message after its level, and after the name of the library if it is of another one."""
+
+  def formatMessage(self, record) -> str:  # noqa: N802
+    level = record.levelname.capitalize()
+    library = record.name.partition(".")[0]
+    if library not in _NAMELESS:
+      level = f"{level} from {library}"
+    return f"{clearing(sys.stderr)}{level}: {one_line(record.message)}"
 
 
 class _Console(io.FileIO):
@@ -113,13 +140,13 @@ def _leave(error):
 
 def leave(message: str, status: int, name: str = "vit_jax"):
   """Prints one sentence on stderr and ends the program."""
-  print(f"{name}: {one_line(message)}", file=sys.stderr, flush=True)
+  print(f"{clearing(sys.stderr)}{name}: {one_line(message)}", file=sys.stderr, flush=True)
   sys.exit(status)
 
 
 def leave_at_once(message: str, status: int, name: str = "vit_jax"):
   """Prints one sentence on stderr and ends the process, without waiting for any thread."""
-  print(f"{name}: {one_line(message)}", file=sys.stderr)
+  print(f"{clearing(sys.stderr)}{name}: {one_line(message)}", file=sys.stderr)
   for stream in (sys.stdout, sys.stderr):
     with contextlib.suppress(OSError, RuntimeError):  # the stream itself may have failed
       stream.flush()

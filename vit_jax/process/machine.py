@@ -5,6 +5,7 @@ Linux ends a process with SIGKILL if a control group of it needs more memory tha
 """
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import resource
@@ -141,13 +142,13 @@ def computes_on_cpu(environment: Mapping[str, str], devices: pathlib.Path) -> bo
   return not any(next(devices.glob(pattern), None) for pattern in DEVICES)
 
 
-def huge_pages_in_words() -> str:
-  """A line for the log of a run with huge pages; empty for any other run."""
-  if os.environ.get(VARIABLE) != VALUE:
-    return ""
-  return (
-    f"Memory in huge pages, for speed on the CPU: {VARIABLE}={VALUE}. To turn this off, set "
-    f"{VARIABLE} yourself, for example to an empty string."
+TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
+
+
+def on_tpu() -> bool:
+  """Whether this is a Cloud TPU VM with libtpu."""
+  return importlib.util.find_spec("libtpu") is not None and any(
+    pathlib.Path(device).exists() for device in TPU_DEVICES
   )
 
 

@@ -12,13 +12,14 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
 
 from vit_jax.process.errors import ConfigError
-from vit_jax.process.text import one_line
+from vit_jax.process.text import one_line, quoted
 
 _log = logging.getLogger(__name__)
 
@@ -251,6 +252,22 @@ def said_of_devices() -> Iterator[None]:
     given = _in_words("JAX_PLATFORM", "JAX_NUM_CPU_DEVICES")
     remedy = f"correct or unset {given}" if given else "install JAX for these devices"
     raise ConfigError(f"JAX cannot use its devices: {said}; {remedy}.") from error
+
+
+def own_command() -> str:
+  """How a shell in the current folder calls vit-jax as it is installed beside this Python.
+
+  It is the name alone if the shell finds that one; if there is none, Python runs the module.
+  """
+  script = pathlib.Path(sys.executable).with_name("vit-jax")
+  found = shutil.which("vit-jax")
+  if found and os.path.realpath(found) == os.path.realpath(script):
+    return "vit-jax"
+  if not script.is_file():
+    return f"{quoted(sys.executable)} -m vit_jax.extras.commands.main"
+  if script.is_relative_to(pathlib.Path.cwd()):
+    script = script.relative_to(pathlib.Path.cwd())
+  return quoted(script)
 
 
 def same_bits_on_gpus() -> bool:

@@ -107,6 +107,12 @@ def duration(seconds: float) -> str:
   return f"{seconds / 86_400:,.1f} days"
 
 
+def h_mm_ss(seconds: float) -> str:
+  """A time as h:mm:ss."""
+  minutes, seconds = divmod(round(seconds), 60)
+  return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+
 def cells(
   rows: Iterable[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]
 ) -> list[list[str]]:

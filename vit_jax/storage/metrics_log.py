@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from vit_jax.process import text
-from vit_jax.process.text import one_line
+from vit_jax.process.progress import Line
+from vit_jax.process.text import h_mm_ss, one_line
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.base import Retry, UnreachableError, reading
@@ -63,7 +64,7 @@ class Writer:
     self._followers: list[Follower] = []
     self._event = events.scalars
     self._image = events.picture
-    self._live = sys.stdout.isatty()
+    self._line = Line(sys.stdout)
     with workdirs.writing(workdir):
       self.lines, damage, self.reached = keep_until(workdir / METRICS, start_step)
       self._metrics = files.append(workdir / METRICS)
@@ -157,15 +158,11 @@ class Writer:
 
   def progress(self, line: str):
     """Shows a progress line; on a terminal it replaces the previous one."""
-    line = one_line(line)
-    if self._live:
-      print(f"\r{line}\x1b[K", end="", flush=True)
-    else:
-      print(line, flush=True)
+    self._line.show(line)
 
   def say(self, line: str):
     """Shows lines that stay; names in them must be on one line, as by `one_line`."""
-    print(f"\r\x1b[K{line}" if self._live else line, flush=True)
+    self._line.say(line)
 
   def close(self):
     """Closes the followers and the files; errors are ignored."""
@@ -335,11 +332,5 @@ def progress_line(step: int, total: int, metrics: dict[str, float]) -> str:
   return (
     f"step {step}/{total}  loss {metrics['loss']:.4f}  {accuracy}"
     f"lr {metrics['learning_rate']:.2e}  "
-    f"{metrics['images_per_second']:.0f} images/s  ETA {clock(metrics['eta_seconds'])}"
+    f"{metrics['images_per_second']:.0f} images/s  ETA {h_mm_ss(metrics['eta_seconds'])}"
   )
-
-
-def clock(seconds: float) -> str:
-  """Seconds as h:mm:ss."""
-  minutes, seconds = divmod(round(seconds), 60)
-  return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

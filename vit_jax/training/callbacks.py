@@ -11,7 +11,7 @@ from vit_jax.evaluation import catalogue, evaluations, examples, results
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.learning.objective import PREFIX
 from vit_jax.learning.train_step import TrainState, for_evaluation
-from vit_jax.process import agreement
+from vit_jax.process import agreement, progress
 from vit_jax.process.console import StopRequest
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log
@@ -226,7 +226,10 @@ class Evaluation(Callback):
     # Only an evaluation that may be the last one keeps its predictions.
     perhaps_last = step == self._run.steps.total or session.early_stopping.may_stop
     context = dataclasses.replace(self._context, stop=stop, detailed=perhaps_last)
-    return evaluations.score_each(self._run.data.evaluations, context, for_evaluation(moment.state))
+    with progress.of_process(jax.process_index() == 0) as shown:
+      context = dataclasses.replace(context, progress=shown)
+      state = for_evaluation(moment.state)
+      return evaluations.score_each(self._run.data.evaluations, context, state)
 
   def _say(self, step, metrics, scored, averaged):
     writer = self._session.writer

@@ -26,6 +26,7 @@ from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.train_step import TrainState
 from vit_jax.process import program
+from vit_jax.process.progress import SILENT, NoProgress, Progress
 from vit_jax.process.text import listed
 from vit_jax.registry import TRAINING_VIEWS
 from vit_jax.training import steps as durations
@@ -230,6 +231,7 @@ class OpenedData:
     earlier: what the parameters were trained on before, with other data than this.
     current: what this run trains them on.
     datasets: the opened datasets of training and evaluation.
+    progress: shows how far the reading of `identities` is.
   """
 
   train: sources.Source
@@ -238,21 +240,26 @@ class OpenedData:
   earlier: History = ()
   current: History = ()
   datasets: tuple[NamedDataset, ...] = ()
+  progress: Progress | NoProgress = SILENT
 
   @functools.cached_property
   def identities(self) -> dict[str, Identity]:
     """The identity of the images of each dataset, by the name of its setting."""
-    return identity.of_all(self.datasets)
+    return identity.of_all(self.datasets, self.progress)
 
 
-def open_training(config: Config) -> tuple[Training, Opener]:
+def open_training(
+  config: Config, progress: Progress | NoProgress = SILENT
+) -> tuple[Training, Opener]:
   """Opens the training data, and returns the opener for the other data; no device is touched.
+
+  `progress` shows what is opened, also by the opener.
 
   Raises:
     ConfigError: labels are missing, or sources of a mix have different classes.
     SourceError: data is missing.
   """
-  opener = datasets.opener_of(config.data)
+  opener = datasets.opener_of(config.data, progress)
   return opener.training(config.data, labelled=config.objective.needs_labels), opener
 
 
@@ -293,7 +300,7 @@ def open_data(
     train = sources.Unlabelled(train)
   train = DecodedCache(train, config.objective.fields(config.data))
   all_datasets = (*training.datasets, *evaluations.datasets)
-  return OpenedData(train, evaluations, parts, earlier, current, all_datasets)
+  return OpenedData(train, evaluations, parts, earlier, current, all_datasets, opener.progress)
 
 
 def _check_classes(config: Config, training: Training):

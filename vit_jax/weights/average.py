@@ -29,6 +29,6 @@ def warning(share: float) -> str:
   if share <= ENOUGH:
     return ""
   return (
-    f"{share:.0%} of the moving average is still the initial weights; use --no-average, or train "
+    f"{share:.0%} of the moving average is still the initial weights; use --raw-params, or train "
     "anew with --config.optimizer.ema_corrected=True."
   )

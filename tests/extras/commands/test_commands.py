@@ -3,6 +3,8 @@
 import importlib
 import pathlib
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 
@@ -96,4 +98,7 @@ def test_a_run_by_name_in_an_empty_folder(tmp_path):
   trained = vit_jax_command("train", "vit_digits", *small)
   assert trained.returncode == 0, trained.stderr
   assert (tmp_path / "workdirs" / "vit_digits" / "checkpoints" / "2").is_dir()
-  assert "Next:       vit-jax export --source workdirs/vit_digits" in trained.stdout
+  (line,) = [line for line in trained.stdout.splitlines() if line.startswith("Next: ")]
+  _, command, *words = shlex.split(line)
+  assert shutil.which(command)
+  assert words[:3] == ["export", "--source", "workdirs/vit_digits"]

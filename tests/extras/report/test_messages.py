@@ -16,14 +16,14 @@ def test_an_evaluation_that_was_not_finite(tmp_path):
   said = messages.conclusion(
     tmp_path, finished=True, last=3, account=account, early_stopping=watch, head=True
   )
-  assert "Reached: val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
+  assert "Result:     val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
 
 
 def test_the_next_command_can_be_pasted(tmp_path):
   folder = tmp_path / "my run"
   watch = early_stopping.EarlyStopping(EarlyStopping(), early_stopping.Best())
-  for head, word in (
-    (True, str(folder / "params.npz")),
-    (False, f"--config=configs/finetune.py:{folder},DATA"),
+  for head, words in (
+    (True, ["export", "--source", str(folder), "--output", str(folder / "params.npz")]),
+    (False, ["finetune", str(folder), "DATA"]),
   ):
-    assert word in shlex.split(messages.next_command(folder, watch, head=head))
+    assert shlex.split(messages.next_command(folder, watch, head=head))[1:] == words

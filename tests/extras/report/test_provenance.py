@@ -46,7 +46,7 @@ def test_a_run_without_a_step_left_prints_its_score_or_refuses_and_records_nothi
   before = records(ten)
   output = done(digits(ten, steps(10)))
   assert "nothing to train: it already has 10 steps" in output
-  assert "Reached: test: top-1" in output
+  assert "Result:     test: top-1" in output
   assert "Done: 10 steps" in output
   assert "compiling" not in output
   result = digits(ten, steps(10), "--config.schedule.learning_rate=0.5")

@@ -11,11 +11,12 @@ time and divide the work.
 Exit status: 0 done; 2 wrong usage or config; 1 an image cannot be read or the disk fails.
 """
 
-from tqdm import tqdm
+import sys
 
 from vit_jax import recipes
 from vit_jax.config import Config, ConfigError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder
+from vit_jax.process.progress import Line, Progress
 
 
 def prepare(config: Config) -> None:
@@ -37,11 +38,13 @@ def prepare(config: Config) -> None:
   folder(data.cache, "config.data.cache")
   opener = datasets.opener_of(data)
   source = opener.training(data, labelled=False).source
-  with tqdm(unit=" images", unit_scale=True) as bar:
+  with Progress(Line(sys.stderr)) as progress:
+    images = progress.images("cache")
 
     def started(count: int, size: int, free: int) -> None:
-      bar.reset(count)
-      bar.write(
+      images.begin(count)
+      progress.clear()
+      print(
         f"{count:,} of {len(source):,} images are still to be cached: about {size / 1e6:,.0f} MB; "
         f"{free / 1e6:,.0f} MB are free in {data.cache}"
       )
@@ -53,7 +56,7 @@ def prepare(config: Config) -> None:
       max_pixels=data.max_pixels,
       threads=data.threads,
       started=started,
-      done=bar.update,
+      done=images.done,
     )
 
 

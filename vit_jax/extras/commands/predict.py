@@ -10,15 +10,13 @@ finite (these images are named and skipped); 2 wrong usage, or weights that cann
 import pathlib
 import sys
 
-import tqdm
-
 from vit_jax.config import Data, RunError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
 from vit_jax.process import console
+from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
 
 FORMATS = ("text", "csv", "json")
-PROGRESS_FROM = 100  # images
 MAX_PIXELS = "larger images are not read (default: %(default)s)"
 
 
@@ -61,23 +59,27 @@ def main(arguments: list[str] | None = None):
 
 def predicted(args) -> list:
   """The predictions of all images; leaves with status 2 if the images or weights are unusable."""
-  from vit_jax.inference.model import read_model
-  from vit_jax.inference.predict import find_images, predict
-  from vit_jax.weights import average
-
+  line = Line(sys.stderr)
   try:
-    paths = find_images(args.images)
-    model = read_model(args.source, average=args.average)
-    if not (args.image_size or model.card.image_size):
-      raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
-    model = model.at_size(args.image_size)
-    if model.card.average:
-      words = f"Predicted with the {average.in_words(True)} of {args.source}:"
-      print(one_line(words), file=sys.stderr)
-    options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
-    predictions = predict(model, paths, **options)
-    quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
-    return list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
+    with Progress(line) as progress:
+      progress.doing("loading libraries")
+      from vit_jax.inference.model import read_model
+      from vit_jax.inference.predict import find_images, predict
+      from vit_jax.weights import average
+
+      paths = find_images(args.images)
+      progress.doing(f"reading {args.source}")
+      model = read_model(args.source, average=args.average)
+      if not (args.image_size or model.card.image_size):
+        raise ValueError(
+          "The weights do not tell the size of their images; give it (--image-size)."
+        )
+      model = model.at_size(args.image_size)
+      if model.card.average:
+        line.say(one_line(f"Predicted with the {average.in_words(True)} of {args.source}:"))
+      options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
+      count = progress.images("predict", len(paths), compiles=True)
+      return list(predict(model, paths, done=count.done, **options))
   except (RunError, ValueError, OSError) as error:
     console.leave(str(error), console.WRONG_USAGE, "predict")
 

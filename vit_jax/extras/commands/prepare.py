@@ -18,11 +18,11 @@ Exit status: 0 done; 2 wrong usage; 1 an image cannot be read or the disk fails.
 
 import json
 import os
-
-from tqdm import tqdm
+import sys
 
 from vit_jax.config import Data
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.process.progress import Line, Progress
 
 DATA_DIR = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
 
@@ -54,15 +54,16 @@ def images(args) -> str:
   from vit_jax.extras.preparation import prepare, quality, splits
 
   opened = splits.open_splits(args.split, args.classes)
-  with tqdm(unit=" images", unit_scale=True) as bar:
+  with Progress(Line(sys.stderr)) as progress:
+    count = progress.images("prepare")
     report = prepare.prepare(
       opened,
       args.data_dir,
       args.name,
       max_pixels=args.max_pixels,
       threads=args.threads,
-      started=bar.reset,
-      done=bar.update,
+      started=count.begin,
+      done=count.done,
     )
   if args.format == "json":
     return json.dumps(report)

@@ -139,7 +139,7 @@ def measure(args: Namespace):
   failed = survey.do(cases)
   trials = survey.trials()
   if trials:
-    again = command(["python", "vit-jax speed", *asked(args, trials)])
+    again = command(["vit-jax", "speed", *asked(args, trials)])
     results.write(folder, trials, origin, again)
   lines = results.lines(trials)
   if args.format == "json":

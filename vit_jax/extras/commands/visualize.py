@@ -25,12 +25,11 @@ be written.
 import pathlib
 import sys
 
-import tqdm
-
 from vit_jax import recipes
 from vit_jax.config import ConfigError, Data, RunError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
 from vit_jax.process import console, text
+from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
 
 COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24, "augment": 8}
@@ -121,8 +120,9 @@ def shown(args, settings: list[str]):
     if args.what not in COUNTS:
       return of_weights(look(model), model)
     images = images_of(args, args.count)
-    with tqdm.tqdm(total=len(images), unit="image", disable=not sys.stderr.isatty()) as bar:
-      return of_weights(look(model, images, bar.update, **own_options(args)), model)
+    with Progress(Line(sys.stderr)) as progress:
+      count = progress.images(args.what, len(images), compiles=True)
+      return of_weights(look(model, images, count.done, **own_options(args)), model)
   except (RunError, ValueError, OSError) as error:
     console.leave(str(error), console.WRONG_USAGE, "visualize")
 

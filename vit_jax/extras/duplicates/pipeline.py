@@ -9,6 +9,7 @@ import dataclasses
 import json
 import logging
 import pathlib
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
@@ -22,6 +23,7 @@ from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Source
 from vit_jax.extras.duplicates.fingerprint import Fingerprint, fingerprint
 from vit_jax.extras.duplicates.search import Known, Search
+from vit_jax.process.text import one_line
 
 PAIRS = "pairs"
 # Not Beam's DirectRunner, which first tries to download a runner in another language.
@@ -120,7 +122,8 @@ class _Read(beam.DoFn):
         yield Known.of((self.place, index), image_print)
     if time.monotonic() > self._told + _NEWS:
       self._told = time.monotonic()
-      _log.warning("%s: at image %d of %d", self.dataset.source, indices[-1], len(self._source))
+      line = f"{self.dataset.source}: at image {indices[-1]:,} of {len(self._source):,}"
+      print(one_line(line), file=sys.stderr, flush=True)
 
 
 def _count(kind: str):

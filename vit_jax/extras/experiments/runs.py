@@ -47,7 +47,7 @@ class Run:
     if self.mode != "train":
       arguments.append(f"--mode={self.mode}")
     if not self.average:
-      arguments.append("--no-average")
+      arguments.append("--raw-params")
     return [*arguments, *self.overrides]
 
   def command(self) -> str:

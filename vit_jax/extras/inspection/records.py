@@ -8,6 +8,7 @@ from typing import NamedTuple
 from vit_jax.config import ConfigError
 from vit_jax.evaluation.results import COLUMNS, MAX_BYTES, PREDICTIONS
 from vit_jax.process import text as texts
+from vit_jax.process.program import own_command
 from vit_jax.process.text import quoted
 from vit_jax.storage import files
 from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
@@ -46,8 +47,7 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   if not paths:
     raise ConfigError(
       f"{workdir} holds no {DETAILS}/NUMBER/SET/{PREDICTIONS}, so its mistakes are not known; "
-      f"evaluate it first: python -m vit_jax.main --mode=evaluate "
-      f"--workdir={quoted(workdir)}"
+      f"evaluate it first: {own_command()} evaluate {quoted(workdir)}"
     )
   return paths
 

@@ -145,12 +145,13 @@ def attention(
 
 
 def features(
-  model: LoadedModel, gallery: Gallery, on_image: Callable[[], None], method: str
+  model: LoadedModel, gallery: Gallery, done: Callable[[int], None], method: str
 ) -> InspectionResult:
   """A map of the representations of images, and their nearest neighbours.
 
   Args:
-    model, gallery, on_image: as in `attention`.
+    model, gallery: as in `attention`.
+    done: called with the number of images after each batch.
     method: of `representation.plane`.
 
   Raises:
@@ -159,7 +160,7 @@ def features(
   images = gallery.squares(model.card)
   # The images are already cropped, so they are not resized again.
   whole = dataclasses.replace(model, card=dataclasses.replace(model.card, resize=0))
-  vectors = predict.features(whole, images, batch_size=AT_A_TIME, on_image=on_image)
+  vectors = predict.features(whole, images, batch_size=AT_A_TIME, done=done)
   places = representation.plane(vectors, method)
   neighbours, alike = representation.neighbours(vectors, NEIGHBOURS)
   title = f"{TITLES[method]} of {gallery.in_words()}"

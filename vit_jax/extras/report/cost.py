@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from vit_jax.extras.report.document import Section, TableCell, count, percent
 from vit_jax.extras.report.run import RecordedRun, side_by_side
 from vit_jax.learning import objective as objectives
+from vit_jax.process.text import h_mm_ss
 from vit_jax.recipes import cost
-from vit_jax.storage.metrics_log import clock
 
 TIME = "time/"
 
@@ -61,9 +61,9 @@ def times(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
   total = sum(spent.values())
   if not total:
     return
-  yield "all", TableCell(clock(total), total)
+  yield "all", TableCell(h_mm_ss(total), total)
   for cause, seconds in spent.items():
-    yield cause, TableCell(f"{clock(seconds)} ({seconds / total:.1%})", seconds, seconds / total)
+    yield cause, TableCell(f"{h_mm_ss(seconds)} ({seconds / total:.1%})", seconds, seconds / total)
 
 
 def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:

@@ -11,6 +11,7 @@ from vit_jax.evaluation import catalogue, results
 from vit_jax.extras.plots import curves
 from vit_jax.extras.report import report
 from vit_jax.process import text
+from vit_jax.process.program import own_command
 from vit_jax.process.text import aligned, duration, one_line, quoted
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
@@ -204,10 +205,10 @@ def conclusion(
     return f"{stopped_in_words(folder, last)}\n{spent}"
   lines = metrics_log.read_lines(folder)
   metrics = results.evaluations_in(folder)[-1:]
-  reached = [f"Reached: {catalogue.in_words(text.with_numbers(line))}" for line in metrics]
+  result = [f"Result:     {catalogue.in_words(text.with_numbers(line))}" for line in metrics]
   said = [
     f"Done: {last} steps.",
-    *reached,
+    *result,
     *results.unscored_in_words(lines),
     *early_stopping.in_words(folder),
     spent,
@@ -250,15 +251,15 @@ def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> 
   flag = early_stopping.flag(folder)
   if head:
     output = quoted(folder / "params.npz")
-    return f"vit-jax export --source {quoted(folder)} --output {output}{flag}"
+    return f"{own_command()} export --source {quoted(folder)} --output {output}{flag}"
   weights = folder
   if flag:
     weights = f"{folder}/checkpoints/{early_stopping.best.step}"
-  return f"python -m vit_jax.main --config=configs/finetune.py:{quoted(weights)},DATA"
+  return f"{own_command()} finetune {quoted(weights)} DATA"
 
 
 def time_spent(account: dict[str, float]) -> str:
   """The time since the command began, and the share of each cause."""
   total = sum(account.values())
   shares = [f"{seconds / total:.0%} {cause}" for cause, seconds in account.items()]
-  return f"Time:       {metrics_log.clock(total)}: {', '.join(shares)}"
+  return f"Time:       {text.h_mm_ss(total)}: {', '.join(shares)}"

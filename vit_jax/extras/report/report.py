@@ -12,9 +12,8 @@ from vit_jax.extras.plots.labels import metric
 from vit_jax.extras.report import cost, description, document, outcome, run, set_section
 from vit_jax.extras.report.document import Section
 from vit_jax.extras.report.run import RecordedRun
-from vit_jax.process.text import one_line
+from vit_jax.process.text import h_mm_ss, one_line
 from vit_jax.storage import files, workdir
-from vit_jax.storage.metrics_log import clock
 from vit_jax.storage.paths import Path
 from vit_jax.training.loop import Callback
 from vit_jax.weights import average
@@ -123,7 +122,7 @@ def in_words(one: RecordedRun) -> str:
     if points := outcome.points_of(one, key):
       facts.append(reached_in_words(one, key, *points[-1]))
   if seconds := sum(cost.account(one).values()):
-    facts.append(f"time {clock(seconds)}")
+    facts.append(f"time {h_mm_ss(seconds)}")
   return "; ".join(facts) + "."
 
 

@@ -38,7 +38,7 @@ from vit_jax.storage.paths import path_of
 from vit_jax.training import start
 from vit_jax.training.run import open_data
 
-ITSELF = "--no-average"
+ITSELF = "--raw-params"
 
 
 def of(configs, split):

@@ -11,13 +11,13 @@ from vit_jax.extras.experiments.runs import Children, Run
 from vit_jax.extras.experiments.studies.jobs import Cost, Job
 from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.process import console
-from vit_jax.process.text import one_line
+from vit_jax.process.progress import PERIOD, Line
+from vit_jax.process.text import h_mm_ss, one_line
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import read_bytes
 from vit_jax.storage.paths import Path
 
-PERIOD = 30.0  # seconds between two lines of progress
 POLL = 1.0  # seconds between two looks at a workdir that another command uses
 
 
@@ -32,7 +32,7 @@ class Progress:
     self._clock: Callable[[], float] = clock or time.monotonic
     self._began = self._clock()
     self._before, _ = self._work()
-    self._live = sys.stderr.isatty()
+    self._line = Line(sys.stderr)
 
   def _work(self):
     """(work done, all work), in exaFLOPs."""
@@ -67,23 +67,16 @@ class Progress:
     spent = work - self._before
     if spent > 0:
       seconds = (total - work) / spent * (self._clock() - self._began)
-      words.append(f"ETA {metrics_log.clock(seconds)}")
+      words.append(f"ETA {h_mm_ss(seconds)}")
     return ", ".join(words)
 
   def show(self, **counts: int):
     """Prints the line; on a terminal it replaces the previous one."""
-    line = self.line(**counts)
-    if self._live:
-      print(f"\r{line}\x1b[K", end="", file=sys.stderr)
-    else:
-      print(line, file=sys.stderr)
-    sys.stderr.flush()
+    self._line.show(self.line(**counts))
 
   def say(self, line: str):
     """Prints a line that stays."""
-    if self._live:
-      line = f"\r\x1b[K{line}"
-    print(line, file=sys.stderr, flush=True)
+    self._line.say(line)
 
 
 def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) -> list[str]:

@@ -228,7 +228,7 @@ def fingerprint(
   if mode != "train":
     computed.append(mode)
   if not average:
-    computed.append("--no-average")
+    computed.append("--raw-params")
   if config.init_from:
     computed.append(sum_of_weights(config.init_from))
   return hashlib.sha256(json.dumps(computed).encode()).hexdigest()[:10]
