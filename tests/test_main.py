@@ -25,7 +25,7 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
   [
     ([DIGITS, "--workdir=az://bucket/run"], r"az://bucket/run is a URL, .* folders of this"),
     ([DIGITS, "--config.init_from=http://b/w.npz"], r"http://b/w\.npz is a URL"),
-    ([DIGITS, "--workdir=gs://"], r"gs: names no bucket; give gs://BUCKET/FOLDER"),
+    ([DIGITS, "--workdir=gs://"], r"gs:// names no bucket; give gs://BUCKET/FOLDER"),
     ([DIGITS, "--mode=test"], r"mode=test.*train\|evaluate"),
     ([DIGITS, "--config.model.num_classes=9"], r"num_classes=9, but digits has 10 classes"),
     ([DIGITS, "--config.data.train.split=dev"], r"\"train\" and \"test\", not \"dev\""),

@@ -44,11 +44,13 @@ def path_of(text: str | pathlib.PurePath) -> Path:
   """The path that a user gives for something on any storage.
 
   Raises:
-    ConfigError: as `local_path`, the kind of storage is not known, or a URL has "..".
+    ConfigError: as `local_path`, the kind of storage is not known, or a URL has ".." or no bucket.
   """
   if not is_url(text):
     return local_path(text)
   path = UrlPath(str(text))
+  if len(path.parts) < 2 or ":///" in str(text):
+    raise ConfigError(f"{text} names no bucket; give {path.scheme}://BUCKET/FOLDER.")
   if ".." in path.parts:
     raise ConfigError(f'{path} has "..", which means nothing in a bucket; give the whole path.')
   return path

@@ -271,8 +271,5 @@ def _found(meta) -> Found:
 
 def place(path) -> tuple[str, str]:
   """The bucket and the key of a path."""
-  scheme, *names = path.parts
-  if not names:
-    raise ConfigError(f"{path} names no bucket; give {scheme}//BUCKET/FOLDER.")
-  bucket, *keys = names
+  _, bucket, *keys = path.parts
   return bucket, "/".join(keys)
