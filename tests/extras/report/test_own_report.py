@@ -105,7 +105,7 @@ def test_the_tool_looks_inside(digits, tmp_path, capsys):
   assert "Mean attention distance of every head, over 16 images of test: digits test" in found.text
   shown = [picture["src"][:15] for picture in found.pictures if "predicted" in picture["alt"]]
   assert shown == ["data:image/jpeg"] * examples.KEPT
-  assert "Orange: where the model looks" in found.text
+  assert "The more orange a part, the more attention" in found.text
 
 
 def test_attention_is_shown_of_the_parameters_that_were_scored(digits):

@@ -117,7 +117,7 @@ def look(one: RecordedRun) -> Look:
   if scored := predictions.set_of(one):
     overlays = inside.overlays(opened, scored, predictions.rows_of(scored))
   if overlays:
-    colours = "Orange: where the model looks (Attention Rollout)."
+    colours = "The more orange a part, the more attention it gets (Attention Rollout, Figure 6)."
   return Look(inside.section(one, opened, one.name), overlays, colours)
 
 
