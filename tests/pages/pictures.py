@@ -10,13 +10,17 @@ import shutil
 import subprocess
 import sys
 
+from PIL import Image
+
 from vit_jax.extras.experiments.studies import figure, loading, report, results
 
 ROOT = pathlib.Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 RUNS = ROOT / "workdirs" / "pictures"
-WIDTH, HEIGHT = 900, 1300  # of the photograph of a report, pixels
-CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars"]
+WIDTH, HEIGHT = 1280, 790  # of the first screen of a report, pixels
+WIDE = 1000  # pixels, the width of its picture
+LIGHT = "--blink-settings=preferredColorScheme=1"
+CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", LIGHT]
 
 
 def main():
@@ -51,7 +55,9 @@ def digits():
   folder = trained("vit_digits")
   shutil.copy(folder / "curves.png", IMAGES / "digits_curves.png")
   shutil.copy(folder / "evaluation/1/test/confusion.png", IMAGES / "digits_confusion.png")
-  photograph(folder / "report.html", IMAGES / "report.png")
+  page = folder / "with_attention.html"
+  python("tools/report.py", str(folder), f"--output={page}")
+  photograph(page, IMAGES / "report.png")
   images = ("--images=digits", "--split=test")
   inside("distance", folder, IMAGES / "inspection/digits_distance.png", *images)
   inside("positions", folder, IMAGES / "inspection/digits_positions.png")
@@ -79,9 +85,13 @@ def studies():
 
 
 def photograph(page: pathlib.Path, picture: pathlib.Path):
-  """The beginning of a page of HTML, as Chromium shows it."""
+  """The first screen of a page of HTML, as Chromium shows it on a light desk; a small file."""
   size = f"--window-size={WIDTH},{HEIGHT}"
   subprocess.run([*CHROMIUM, size, f"--screenshot={picture}", page.as_uri()], check=True)
+  with Image.open(picture) as whole:
+    shape = WIDE, round(HEIGHT * WIDE / WIDTH)
+    small = whole.convert("RGB").resize(shape, Image.Resampling.LANCZOS)
+  small.quantize(method=Image.Quantize.MAXCOVERAGE).save(picture, optimize=True)
 
 
 KINDS = {"digits": digits, "fashion": fashion, "studies": studies}

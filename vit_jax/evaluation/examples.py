@@ -11,18 +11,16 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
 IMAGES = "images"  # folder of the images of a set
-SHOWN = 8  # worst mistakes at most, and other images
+KEPT = 16  # images of a set
+WORST = 8  # mistakes at most
 
 
 def chosen(labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray) -> list[int]:
-  """The rows that are kept: `evenly` and `worst`, ascending."""
-  return sorted({*evenly(len(labels)), *worst(labels, predictions, probabilities)})
-
-
-def evenly(count: int) -> list[int]:
-  """Rows of a set of `count` images at equal distances, at most SHOWN."""
-  shown = min(SHOWN, count)
-  return [i * count // shown for i in range(shown)]
+  """The rows that are kept, KEPT at most, ascending: `worst`, and others at equal distances."""
+  mistakes = worst(labels, predictions, probabilities)
+  others = np.setdiff1d(np.arange(len(labels)), mistakes).tolist()
+  count = min(KEPT - len(mistakes), len(others))
+  return sorted([*mistakes, *(others[i * len(others) // count] for i in range(count))])
 
 
 def worst(labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray) -> list[int]:
@@ -34,7 +32,7 @@ def worst(labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray
   """
   wrong = np.flatnonzero(labels != predictions)
   order = np.argsort(-probabilities[wrong], kind="stable")
-  return wrong[order[:SHOWN]].tolist()
+  return wrong[order[:WORST]].tolist()
 
 
 def read_images(rows: list[int], image: Callable[[int], np.ndarray]) -> dict[int, np.ndarray]:

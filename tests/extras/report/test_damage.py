@@ -10,7 +10,7 @@ from tests.extras.report import made_run
 from tests.extras.report.made_run import step_line
 from tests.extras.report.read_page import Page
 from vit_jax.evaluation import results
-from vit_jax.extras.report import report
+from vit_jax.extras.report import report, run, set_section
 from vit_jax.storage import workdir
 
 
@@ -20,7 +20,7 @@ def page(folder):
 
 def assert_scored(found):
   """What could be read is there."""
-  assert found.values["Metrics", "test/top1"] == [0.75, 100, 0.875, 50]
+  assert found.values["Metrics at the end", "test top-1, %"] == [0.75, 100]
 
 
 def test_damaged_files_are_named_and_left_out(tmp_path):
@@ -52,7 +52,7 @@ def test_a_number_that_no_evaluation_counts_is_damage(tmp_path, table, number):
 def test_values_that_are_not_finite(tmp_path):
   lines = [step_line(1), step_line(2, loss="nan", images_per_second="inf"), step_line(3)]
   found = page(made_run.write(tmp_path / "run", lines=lines))
-  assert found.values["Metrics", "loss"] == [2 / 3, 3, 2 / 3, 3]
+  assert found.values["Metrics at the end", "training loss"] == [2 / 3, 3]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_starts_that_cannot_be_read_are_left_out(tmp_path, monkeypatch):
   monkeypatch.setattr(workdir, "read_starts", lambda _: tmp_path.read_bytes())
   found = page(folder)
   assert "starts.jsonl cannot be read: " in found.text
-  assert "Command" not in {row[0] for row in found.tables["The run"]}
+  assert "main.py" not in found.text
   assert_scored(found)
 
 
@@ -89,10 +89,11 @@ def test_probabilities_that_are_not_finite(tmp_path):
   rows = path.read_text().splitlines()
   bad = [f"{row.rpartition(',')[0]},nan" for row in rows[1:11]]
   path.write_text("\n".join([rows[0], *bad, *rows[11:]]) + "\n")
-  bins = page(folder).tables["Calibration in bins of probability"][1:]
-  assert sum(int(row[-1]) for row in bins) == len(labels) - 10
+  (scored,) = run.read_all([folder])[0].sets
+  _, _, images = set_section.bins(scored)
+  assert images.sum() == len(labels) - 10
   count, _ = np.histogram(probabilities[10:], np.arange(16) / 15)
-  assert [int(row[-1]) for row in bins] == [n for n in count if n]
+  assert images.tolist() == [n for n in count if n]
   path.write_text("\n".join([rows[0], *bad]) + "\n")
   assert "Calibration" not in {title for _, title in page(folder).headings}
 
@@ -101,5 +102,5 @@ def test_one_image_and_one_class(tmp_path):
   folder = made_run.write(tmp_path / "run")
   made_run.write_set(folder, names=("cat",), count=1)
   found = page(folder)
-  assert "On 1 image." in found.text
+  assert "evaluation/1. on 1 image" in found.text
   assert found.values["Accuracy of 1 class, the lowest first", "cat"] == [1, 1]

@@ -2,6 +2,8 @@
 
 import contextlib
 import csv
+import dataclasses
+import io
 import json
 import re
 import shutil
@@ -17,7 +19,7 @@ from vit_jax.config import recorded
 from vit_jax.data import datasets
 from vit_jax.evaluation import examples
 from vit_jax.extras.commands import report as tool
-from vit_jax.extras.report import inside, report, run
+from vit_jax.extras.report import inside, predictions, report, run, thumbnails
 from vit_jax.storage import metrics_log
 from vit_jax.storage import workdir as workdirs
 
@@ -40,13 +42,17 @@ def test_a_run_writes_its_report(digits):
   assert f"Report:     {workdir}/report.html (open it in a browser)" in output
   found = Page((workdir / report.REPORT).read_text())
   last = {key: x for line in metrics_log.read_lines(workdir) for key, x in line.items()}
-  assert found.values["Metrics", "test/top1"] == [last["test/top1"], STEPS] * 2
-  assert f"{STEPS} of {STEPS} steps" in found.text
+  assert found.values["Metrics at the end", "test top-1, %"] == [last["test/top1"], STEPS]
+  assert f"{last['test/top1']:.1%} of 360 images" in found.text
+  assert f"{STEPS} steps of " in found.text
+  assert sum("predicted" in picture["alt"] for picture in found.pictures) == examples.KEPT
   assert [title for level, title in found.headings if level == 2] == [
-    "In short",
-    "What came out",
-    "What it cost",
-    "What was run",
+    "Results",
+    "Curves",
+    "Cost",
+    "Training images",
+    "Reproduce",
+    "Settings",
   ]
 
 
@@ -56,6 +62,7 @@ def test_the_start_is_recorded(digits):
   assert start["steps"] == STEPS
   assert start["batch_size"] == recorded.read_config(digits[0]).batch_size
   assert "--config=configs/vit_digits.py" in start["command"]
+  assert start["typed"]
   assert start["training_images"] == 1437
   assert start["classes"] == 10
   assert start["versions"]["jax"]
@@ -93,32 +100,36 @@ def test_the_tool_looks_inside(digits, tmp_path, capsys):
   tool.main([str(digits[0]), "--output", str(tmp_path / "new/r.html")])
   assert "open it in a browser" in capsys.readouterr().out
   found = Page((tmp_path / "new/r.html").read_text())
-  inner = [title for _, title in found.headings][-2:]
-  assert inner == [
-    "What it looks like inside",
-    "Attention Rollout of images of test: digits test (16 x 16 px)",
-  ]
+  assert "Inside the model" in [title for _, title in found.headings]
   assert f"The checkpoint after step {STEPS}, moving average of the parameters." in found.text
-  assert "Mean attention distance of every head, over 8 images of test: digits test" in found.text
-  assert sum("rollout" in picture["alt"] for picture in found.pictures) == 8
+  assert "Mean attention distance of every head, over 16 images of test: digits test" in found.text
+  shown = [picture["src"][:15] for picture in found.pictures if "predicted" in picture["alt"]]
+  assert shown == ["data:image/jpeg"] * examples.KEPT
+  assert "The more orange a part, the more attention" in found.text
 
 
-def test_predictions_beside_rollouts_are_those_of_the_evaluation(digits):
+def test_attention_is_shown_of_the_parameters_that_were_scored(digits):
+  """Not over predictions of another checkpoint, or of the parameters without their average."""
   (one,) = run.read_all([digits[0]])
-  scored = one.sets[0]
-  section = inside.section(one, "")
-  captions = [picture.caption for picture in section.sections[0].pictures]
-  for row, caption in zip(examples.evenly(360), captions, strict=True):
-    share = f"{scored.probabilities[row]:.0%}"
-    assert caption.startswith(f"{scored.labels[row]}, predicted {scored.predictions[row]} (")
-    assert float(caption.split("(")[1].rstrip("%)")) == pytest.approx(float(share[:-1]), abs=1.1)
+  opened = inside.opened(one)
+  scored = predictions.set_of(one)
+  first = predictions.rows_of(scored)[:1]
+  (tinted,) = inside.overlays(opened, scored, first).values()
+  plain = thumbnails.scaled(thumbnails.rgb(scored.images[first[0]]))
+  drawn = np.asarray(Image.open(io.BytesIO(tinted))).astype(int)
+  assert (drawn[..., 0] - drawn[..., 2]).max() > 100  # orange
+  assert drawn.shape == np.asarray(plain).shape
+  for other in ({"step": STEPS - 1}, {"average": False}):
+    changed = dataclasses.replace(scored, metrics=scored.metrics | other)
+    assert inside.overlays(opened, changed, first) == {}
 
 
 def test_the_step_is_that_of_the_checkpoint_that_was_read(digits, tmp_path):
   folder = shutil.copytree(digits[0], tmp_path / "run")
   newest = shutil.copytree(folder / "checkpoints" / str(STEPS), folder / "checkpoints/9999")
   (newest / "manifest.json").write_text("{}")
-  section = inside.section(run.read_all([folder])[0], "")
+  (one,) = run.read_all([folder])
+  section = inside.section(one, inside.opened(one), "")
   assert section.words == [f"The checkpoint after step {STEPS}, moving average of the parameters."]
   assert len(section.pictures) == 3
 
@@ -133,7 +144,7 @@ def test_what_is_damaged_is_no_end_of_the_report(digits, tmp_path, damaged):
     data[place] ^= 1
     path.write_bytes(data)
   (one,) = run.read_all([folder])
-  section = inside.section(one, "")
+  section = inside.section(one, inside.opened(one), "")
   assert section.words[0].startswith("The newest checkpoint cannot be looked into:")
   assert not section.pictures
   assert report.html([folder], inside=True)

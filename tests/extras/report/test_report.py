@@ -1,7 +1,10 @@
 """The page against the files that it is made of: numbers, texts, what is missing or hostile."""
 
 import base64
+import html
 import itertools
+import re
+import shlex
 import shutil
 import xml.etree.ElementTree as ElementTree
 
@@ -16,10 +19,10 @@ from vit_jax.config import ConfigError, EarlyStopping
 from vit_jax.evaluation import examples, results
 from vit_jax.extras.masked_patches.objective import Masked
 from vit_jax.extras.masked_patches.reconstruction import Reconstruction
-from vit_jax.extras.report import report
+from vit_jax.extras.report import cost, document, report, reproduce, run
 from vit_jax.storage import workdir
 
-METRICS, SPEED = "Metrics", "Speed and computation"
+METRICS, SPEED = "Metrics at the end", "Speed and computation"
 HOSTILE = '<script>alert("x")</script>&amp;\x1b[2J\u202e$\\frac{1}{2}$'
 
 
@@ -36,13 +39,54 @@ def whole(tmp_path_factory):
 
 
 def test_metrics_are_those_of_the_files(whole):
+  """The last ones: the best on a test set is no result."""
   found, _ = whole
-  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
-  assert found.values[METRICS, "test/loss"] == [0.25, 100, 0.125, 50]
-  assert found.values[METRICS, "loss"] == [2 / 100, 100, 2 / 100, 100]
-  assert found.tables[METRICS][1:][1] == ["test/loss", "0.25", "100", "0.125", "50"]
-  assert "test top-1 75.00% at the end" in found.text
-  assert "100 of 100 steps" in found.text
+  assert found.values[METRICS, "test top-1, %"] == [0.75, 100]
+  assert found.values[METRICS, "test loss"] == [0.25, 100]
+  assert found.values[METRICS, "training loss"] == [2 / 100, 100]
+  assert found.tables[METRICS][1:][1:] == [
+    ["test loss", "0.25", "100"],
+    ["test top-1, %", "75.00", "100"],
+  ]
+  assert "87.5" not in found.text
+
+
+def test_the_first_screen(whole):
+  found, scored = whole
+  assert "75.0% of 360 images\ntest top-1\n" in found.text
+  assert "ViT-Ti/4 depth=1 width=16 mlp_dim=32 heads=2, 12,345 parameters" in found.text
+  assert "digits train, 1,437 images, 3 classes, 16 px" in found.text
+  assert "100 steps of 32 images" in found.text
+  assert "1 min 43 s on 8 x TPU v3, 97% of it in steps" in found.text
+  shown = [one["alt"] for one in found.pictures if "predicted" in one["alt"]]
+  right = [bool(re.search(r"of (\w+), predicted \1 ", alt)) for alt in shown]
+  kept = examples.chosen(*scored)
+  labels, predictions, _ = scored
+  assert right == sorted((labels == predictions)[kept], reverse=True)
+  assert len(kept) == examples.KEPT
+  assert 0 < sum(right) < examples.KEPT
+
+
+@pytest.mark.parametrize(
+  ("seconds", "words"),
+  [
+    (0, "0 s"),
+    (59.6, "1 min 0 s"),
+    (274, "4 min 34 s"),
+    (11_520, "3 h 12 min"),
+    (93_600, "1 d 2 h"),
+  ],
+)
+def test_a_time_in_words(seconds, words):
+  assert cost.spelled(seconds) == words
+
+
+def test_the_headline_is_not_of_the_set_that_early_stopping_chose_by(tmp_path):
+  lines = [line | {"val/top1": 0.9, "val/examples": 12} for line in LINES if "test/top1" in line]
+  for metric, value in (("val/top1", "75.0% of 360"), ("test/top1", "90.0% of 12"), ("", "75.0%")):
+    settings = made_run.replaced(early_stopping=EarlyStopping(metric=metric))
+    folder = made_run.write(tmp_path / metric / "run", lines=lines, settings=settings)
+    assert value in page(folder).text
 
 
 @pytest.mark.parametrize(
@@ -62,31 +106,63 @@ def test_the_best_evaluation_of_early_stopping_is_named(tmp_path, metric, told):
 def test_a_run_that_was_stopped_says_after_which_step_it_was_evaluated(tmp_path):
   lines = (*made_run.LINES, step_line(120))
   text = page(made_run.write(tmp_path / "run", lines=lines)).text
-  assert "120 of 100 steps; test top-1 75.00% after step 100;" in text
+  assert "test top-1, after step 100 of 120" in text
+  assert "120 of 100 steps" in text
 
 
 def test_what_the_run_was(whole):
   rows = dict(row for row in whole[0].tables["The run"][1:])
-  assert rows["Recipe"] == "configs/vit_digits.py"
-  assert rows["Command"].endswith("--config=configs/vit_digits.py --config.batch_size=32")
   assert rows["Parameters"] == "12,345"
+  assert rows["Notes on the data"] == "Left out of 'pets': 1 <hidden>."
+  assert rows["Training data"] == "digits train"
+
+
+def test_how_to_repeat_the_run(whole):
+  rows = dict(row for row in whole[0].tables["Code and machine"][1:])
+  assert rows["Seed"] == "0"
+  assert rows["Python"] == "3.11.7"
+  assert rows["JAX"] == "0.10.2"
   assert rows["Devices"] == "8 x TPU v3"
   assert rows["Git revision"] == "0123456789abcdef"
-  assert rows["Notes on the data"] == "Left out of 'pets': 1 <hidden>."
-  assert rows["Versions"] == "python 3.11.7, jax 0.10.2"
-  assert rows["Training data"] == "digits train"
-  given = whole[0].tables["Settings that the command line gives, in place of the recipe's"]
-  assert given[1:] == [["batch_size", "32"]]
+  arguments = "--config=configs/vit_digits.py --config.batch_size=32"
+  assert f"python -m vit_jax.main {arguments}" in whole[0].text
+
+
+def test_the_command_is_whole_and_for_a_shell():
+  """As it was typed, with the variables that change numbers; a long one is not shortened."""
+  words = ["train", "my photos", "--config.seed=$(1)", "x" * 5000]
+  start = {
+    "typed": ["/usr/bin/python", "/home/me/.venv/bin/vit-jax", *words],
+    "variables": {"XLA_FLAGS": "--b=2 --a=1", "TPU_NAME": "mine"},
+  }
+  text = reproduce.in_words(start)
+  assert shlex.split(text) == ["env", "XLA_FLAGS=--a=1 --b=2", "vit-jax", *words]
+  section = document.Section("", commands=[text + "<b>"])
+  assert html.unescape(section.shell[0]) == text + "<b>"
+  assert "<b>" not in section.shell[0]
+  module = {"typed": ["/usr/bin/python", "-m", "vit_jax.main", "--config=x"]}
+  assert reproduce.in_words(module) == "python -m vit_jax.main --config=x"
+
+
+def test_each_command_of_a_resumed_run_is_shown_once(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  for step, word in ((50, "a"), (70, "a"), (80, "b")):
+    workdir.add_start(folder, {"step": step, "typed": ["python", "vit-jax", word]})
+  (one,) = run.read_all([folder])
+  first, *others = reproduce.commands_of(one)
+  assert first.startswith("python -m vit_jax.main --config")
+  assert others == ["# from step 50 on", "vit-jax a", "# from step 80 on", "vit-jax b"]
 
 
 def test_what_the_run_cost(whole):
   found, _ = whole
-  assert found.values["Time of all starts, up to the last line of metrics.jsonl", "all"] == [103]
+  caption = "Time of all starts, up to the last line of metrics.jsonl"
+  assert found.values[caption, "all"] == [103, 1]
+  assert found.tables[caption][2] == ["steps", "0:01:40", "97.1"]
   assert found.values[SPEED, "Images per second, median"] == [395]
   assert found.values[SPEED, "Images seen"] == [3200]
-  (exaflops,) = found.values[SPEED, "exaFLOPs"]
   macs = found.values["The run", "GMACs of an image"][0] * 1e9
-  assert exaflops == pytest.approx(6 * macs * 3200 / 1e18)
+  assert f"{6 * macs * 3200 / 1e9:,.3g} gigaFLOPs" in found.text
 
 
 @pytest.mark.parametrize(
@@ -104,7 +180,8 @@ def test_each_start_counts_its_time_from_zero(tmp_path, times, total):
   ]
   found = page(made_run.write(tmp_path / "run", lines=lines))
   key = "Time of all starts, up to the last line of metrics.jsonl"
-  assert found.values[key, "all"] == [total]
+  assert found.values[key, "all"] == [total, 1]
+  assert f"{total} s" in found.text
 
 
 def test_details_are_those_that_were_scored(whole):
@@ -120,8 +197,8 @@ def test_details_are_those_that_were_scored(whole):
   rows = found.tables["Wrong predictions with the highest probability"][1:]
   worst = examples.worst(labels, predictions, probabilities)
   assert [row[0] for row in rows] == [f"image {row}.png" for row in worst]
-  bins = found.tables["Calibration in bins of probability"][1:]
-  assert sum(int(row[-1]) for row in bins) == len(labels)
+  (bins,) = (one["alt"] for one in found.pictures if one["alt"].startswith("Accuracy by mean"))
+  assert sum(map(int, re.findall(r"of (\d+)", bins))) == len(labels)
   assert "Expected calibration error: 6.25%" in found.text
 
 
@@ -178,9 +255,7 @@ def test_hostile_names_are_escaped(tmp_path):
 def test_what_a_run_lacks_is_left_out(tmp_path, start):
   found = page(made_run.write(tmp_path / "run", lines=[], start=start))
   titles = [title for _, title in found.headings]
-  assert titles[:4] == ["Run run", "In short", "What was run", "Settings"]
-  assert "What came out" not in titles
-  assert "What it cost" not in titles
+  assert titles == ["Run run", "Reproduce", "Settings"]
   assert "Devices" not in found.text
   assert found.pictures == []
   assert all(len(rows) > 1 for rows in found.tables.values())
@@ -193,15 +268,16 @@ def test_several_runs_side_by_side(tmp_path):
   second = made_run.write(tmp_path / "_b", lines=made_run.LINES[:2], settings=other, start=None)
   found = page(first, second)
   assert found.tables["Settings that differ"] == [["setting", "a", "_b"], ["seed", "0", "7"]]
-  assert found.values["Last metrics, with their steps", "test/top1"] == [0.75, 0.875]
-  assert found.values["Best metrics, with their steps", "test/top1"] == [0.875, 0.875]
-  assert ["test/top1", "87.50% (50)", "87.50% (50)"] in found.tables[
-    "Best metrics, with their steps"
-  ]
+  assert found.values[METRICS, "test top-1, %"] == [0.75, 0.875]
+  overview = found.tables["At the end of each run"]
+  assert overview[0] == ["run", "test top-1, %", "steps", "time, h:mm:ss", "gigaFLOPs"]
+  assert overview[1][:4] == ["a", "75.00", "100", "0:01:43"]
+  assert overview[2][:4] == ["_b", "87.50", "50", "0:00:53"]
+  assert float(overview[1][4]) == pytest.approx(2 * float(overview[2][4]), rel=0.01)
   assert found.values[SPEED, "Images seen"] == [3200, 1600]
   rows = {row[0]: row[1:] for row in found.tables["The runs"][1:]}
   assert rows["Parameters"][0] == "12,345"
-  assert rows["Git revision"] == ["0123456789abcdef", ""]
+  assert ["Git revision", "0123456789abcdef", ""] in found.tables["Code and machine"]
   loss = next(one for one in found.pictures if one["alt"].startswith("Loss"))
   assert "a training: " in loss["alt"]
   svg = base64.b64decode(loss["src"].split(",")[1]).decode()
@@ -227,8 +303,9 @@ def test_masked_patches_and_pictures_of_an_evaluation(tmp_path):
   (folder / "evaluation/1/held").mkdir()
   shutil.copy(ROOT / "docs/images/digits_confusion.png", folder / "evaluation/1/held/patches.png")
   found = page(folder)
-  assert "held: patches" in found.text
-  assert found.values[METRICS, "held/patch_loss"] == [0.5, 5, 0.5, 5]
+  assert "0.5 \nheld patch loss, after step 5 of 9" in found.text
+  assert "patches of held, drawn by the evaluation." in [one["alt"] for one in found.pictures]
+  assert found.values[METRICS, "held patch loss"] == [0.5, 5]
 
 
 def test_large_runs_stay_small_pages(tmp_path):
@@ -268,7 +345,7 @@ def test_starts_survive_damage(tmp_path):
   assert workdir.read_starts(tmp_path) == [{"step": 0}, {"step": 5}]
 
 
-def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
+def test_every_evaluation_says_which_images_and_parameters_it_is_of(tmp_path):
   """The same run scored with an average, with its own parameters, and on other images.
 
   Of the same images with the same parameters, another result stays, and the same one does not.
@@ -283,16 +360,13 @@ def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
   written = [*made, of_average, of_average]
   for number, (whose, loss) in enumerate(zip(written, (1, 1, 1, 2, 2), strict=True), 1):
     made_run.write_set(folder, number=number, loss=float(loss), examples=60, **made[whose])
-  found = page(folder)
-  sections = [title for _, title in found.headings if title.startswith("Evaluation ")]
+  text = " ".join(page(folder).text.split())
   shown = {f"{written[n - 1]}, evaluation/{n}": made[written[n - 1]] for n in (5, 3, 2, 1)}
-  assert sections == [f"Evaluation test: {whose}" for whose in shown]
-  for whose, metrics in shown.items():
-    own = [caption for caption in found.captions if caption.endswith(f"(test: {whose})")]
-    assert len(own) == 5
-    score = f"top-1 {metrics['top1']:.2%}, loss {1 + whose.endswith('5')}.0000 on 60 images"
-    row = next(
-      row for row in found.tables["Evaluations, by their images and parameters"] if whose in row
-    )
-    assert score in row[2]
-  assert "test top-1 50.00% at the end (moving average of the parameters)" in found.text
+  scores = [
+    f"{whose}. test: top-1 {metrics['top1']:.2%}, loss {1 + whose.endswith('5')}.0000 on 60 images"
+    for whose, metrics in shown.items()
+  ]
+  places = [text.index(f"Evaluation test {score}") for score in scores]
+  assert places == sorted(places)
+  assert text.count("Evaluation test") == len(places)
+  assert "50.0% of 360 images test top-1, moving average of the parameters" in text

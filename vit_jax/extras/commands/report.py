@@ -5,8 +5,8 @@ vit-jax report workdirs/a workdirs/b workdirs/c --output comparison.html
 
 The page needs no network and contains its pictures. It leaves out what a run does not have: a run
 that was stopped has no accuracies of classes, for example. Curves of several runs are drawn in the
-same charts, and a table lists the settings that differ. The page shows what the newest checkpoint
-looks like inside, which a run's own report.html leaves out.
+same charts, and a table lists the settings that differ. The page shows attention over predictions,
+and what the newest checkpoint looks like inside, which a run's own report.html leaves out.
 
 Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be no --output there;
 1 the disk fails.

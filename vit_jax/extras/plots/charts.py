@@ -58,39 +58,62 @@ class Series:
   dots: bool = False
 
 
-def lines(
-  series: Sequence[Series], label: str, *, log: bool = False, percent: bool = False
-) -> bytes:
-  """A chart of values by step, as SVG.
+@dataclasses.dataclass(frozen=True)
+class Panel:
+  """Lines that share their axes.
 
-  Args:
+  Attributes:
     series: the lines; long ones are thinned.
     label: of the vertical axis.
     log: whether the vertical axis is logarithmic, if all values are positive.
     percent: whether values are fractions of 1, shown in percent.
   """
+
+  series: Sequence[Series]
+  label: str
+  log: bool = False
+  percent: bool = False
+
+
+def lines(panels: Sequence[Panel], *, height: float = HEIGHT) -> bytes:
+  """Charts of values by step, one above the other, as SVG; `height` of each in inches.
+
+  The first panel with several lines has a legend.
+  """
   import matplotlib
-  from matplotlib import ticker
   from matplotlib.figure import Figure
 
+  most = MAX_POINTS // sum(len(panel.series) for panel in panels)
+  rows = 0
   with matplotlib.rc_context(RC):
-    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-    axes = figure.subplots()
-    for line, style in zip(series, styles(series), strict=True):
-      steps, values = thinned(line.steps, line.values, most=MAX_POINTS // len(series))
-      axes.plot(steps, values, label=f" {line.name[:MAX_NAME]}", linewidth=1.3, **style)
-    if log and all((line.values > 0).all() for line in series):
-      axes.set_yscale("log")
-      round_log_ticks(axes.yaxis)
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    if percent:
-      axes.yaxis.set_major_formatter(ticker.PercentFormatter(1))
-    axes.set(xlabel="step", ylabel=label)
-    axes.grid(alpha=0.2)
-    if 1 < len(series) <= MAX_LEGEND:
-      figure.set_figheight(HEIGHT + 0.17 * legend_above(axes, fontsize=8))
+    figure = Figure(figsize=(WIDTH, height * len(panels)), layout="constrained")
+    every = figure.subplots(len(panels), sharex=True, squeeze=False).flat
+    for axes, panel in zip(every, panels, strict=True):
+      draw(axes, panel, most)
+      if not rows and 1 < len(panel.series) <= MAX_LEGEND:
+        rows = legend_above(axes, fontsize=8)
+    axes.set_xlabel("step")
+    figure.align_ylabels()
+    figure.set_figheight(height * len(panels) + 0.17 * rows)
     return svg(figure)
+
+
+def draw(axes, panel: Panel, most: int):
+  """Draws the lines of a panel with at most `most` points each on Matplotlib axes."""
+  from matplotlib import ticker
+
+  for line, style in zip(panel.series, styles(panel.series), strict=True):
+    steps, values = thinned(line.steps, line.values, most=most)
+    axes.plot(steps, values, label=f" {line.name[:MAX_NAME]}", linewidth=1.3, **style)
+  if panel.log and all((line.values > 0).all() for line in panel.series):
+    axes.set_yscale("log")
+    round_log_ticks(axes.yaxis)
+  axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
+  axes.xaxis.set_major_formatter("{x:,.0f}")
+  if panel.percent:
+    axes.yaxis.set_major_formatter(ticker.PercentFormatter(1))
+  axes.set_ylabel(panel.label)
+  axes.grid(alpha=0.2)
 
 
 def round_log_ticks(axis):

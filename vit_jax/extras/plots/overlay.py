@@ -8,6 +8,8 @@ from vit_jax.data.crops import Box
 RANGE = 0.98  # values from this quantile of a map on get the brightest colour
 CAPTION = f"Yellow is the {RANGE:.0%} quantile of a map or more, black is 0."
 SHARE = 0.55  # weight of the map's colours in the overlay; the rest is the image
+TINT = (255, 90, 0)  # red, green, blue
+TINTED = 0.7  # weight of the tint where the map has its quantile `RANGE` or more
 UNSEEN = 0.3  # brightness of pixels that the model does not see
 GAP = 4  # white pixels between the image and its overlay
 LEAST = 160  # height of the result, pixels
@@ -29,14 +31,33 @@ def overlay(image: np.ndarray, attention: np.ndarray, box: Box | None = None) ->
     (H, W, 3) uint8.
   """
   box = box or Box(0, 0, *image.shape[:2])
-  bright = np.quantile(attention, RANGE, method="higher") or attention.max()
-  scaled = np.minimum(attention.astype(np.float32) / max(float(bright), 1e-30), 1)
-  smooth = cv2.resize(scaled, (box.width, box.height), interpolation=cv2.INTER_LINEAR)
+  smooth = smoothed(attention, box.height, box.width)
   colours = cv2.applyColorMap(np.round(255 * smooth).astype(np.uint8), cv2.COLORMAP_INFERNO)
   result = image * np.float32(UNSEEN)
   seen = np.s_[box.top : box.top + box.height, box.left : box.left + box.width]
   result[seen] = (1 - SHARE) * image[seen] + SHARE * colours[..., ::-1]
   return np.round(result).astype(np.uint8)
+
+
+def tinted(image: np.ndarray, attention: np.ndarray) -> np.ndarray:
+  """The image, tinted where the map is high; it stays readable in a small picture.
+
+  Args:
+    image: (H, W, 3) uint8.
+    attention: (rows, columns), not negative.
+
+  Returns:
+    (H, W, 3) uint8.
+  """
+  weight = TINTED * smoothed(attention, *image.shape[:2])[..., None]
+  return np.round((1 - weight) * image + weight * np.float32(TINT)).astype(np.uint8)
+
+
+def smoothed(attention: np.ndarray, height: int, width: int) -> np.ndarray:
+  """The map at the size of an image, (height, width): 1 is the quantile `RANGE` or more."""
+  bright = np.quantile(attention, RANGE, method="higher") or attention.max()
+  scaled = np.minimum(attention.astype(np.float32) / max(float(bright), 1e-30), 1)
+  return cv2.resize(scaled, (width, height), interpolation=cv2.INTER_LINEAR)
 
 
 def pair(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np.ndarray:

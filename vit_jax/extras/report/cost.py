@@ -4,27 +4,24 @@ import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from vit_jax.extras.report.document import Section, TableCell, count, percent
+from vit_jax.extras.report.document import Section, Table, TableCell, count, percent
 from vit_jax.extras.report.run import RecordedRun, side_by_side
 from vit_jax.learning import objective as objectives
 from vit_jax.process.text import h_mm_ss
 from vit_jax.recipes import cost
 
 TIME = "time/"
+PREFIXES = ((1e18, "exa"), (1e15, "peta"), (1e12, "tera"), (1e9, "giga"))
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
   """The section about the cost of these runs."""
-  title = "What they cost"
-  if len(runs) == 1:
-    title = "What it cost"
-  return Section(
-    title,
-    tables=[
-      side_by_side("Time of all starts, up to the last line of metrics.jsonl", runs, times),
-      side_by_side("Speed and computation", runs, speeds),
-    ],
-  )
+  return Section("Cost", tables=[times(runs), side_by_side("Speed and computation", runs, speeds)])
+
+
+def seconds_of(run: RecordedRun) -> float:
+  """The time of all starts, without that after each one's last line of metrics.jsonl."""
+  return sum(account(run).values())
 
 
 def account(run: RecordedRun) -> dict[str, float]:
@@ -55,47 +52,92 @@ def begun_again(before: Mapping[str, float], after: Mapping[str, float]) -> bool
   return sum(after.values()) < sum(before.values())
 
 
-def times(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
-  """The total time, and the time and share of each cause."""
+def times(runs: Sequence[RecordedRun]) -> Table:
+  """The total time, and the time of each cause; of one run also the shares."""
+  caption = "Time of all starts, up to the last line of metrics.jsonl"
+  if len(runs) > 1:
+    return side_by_side(f"{caption}, h:mm:ss", runs, clocks)
+  total = seconds_of(runs[0])
+  rows = [
+    (cause, [cell, percent(cell.value / total)]) for cause, cell in clocks(runs[0]) if cell.value
+  ]
+  return Table(caption, ["", "h:mm:ss", "%"], rows)
+
+
+def clocks(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
+  """The total time, and the time of each cause that took half a second or more."""
   spent = account(run)
-  total = sum(spent.values())
-  if not total:
+  if not spent:
     return
-  yield "all", TableCell(h_mm_ss(total), total)
-  for cause, seconds in spent.items():
-    yield cause, TableCell(f"{h_mm_ss(seconds)} ({seconds / total:.1%})", seconds, seconds / total)
+  for cause, seconds in [("all", sum(spent.values())), *spent.items()]:
+    if round(seconds):
+      yield cause, TableCell(h_mm_ss(seconds), seconds)
 
 
-def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
+def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
   """Goodput, speed, utilisation and FLOPs."""
-  spent = account(run)
-  if total := sum(spent.values()):
-    yield "Goodput: share of the time in steps", percent(spent.get("steps", 0) / total)
-  for key, name, form in (
-    ("images_per_second", "Images per second, median", ",.0f"),
-    ("mfu", "MFU, median", ".1%"),
-    ("data/input_wait", "Waiting for input, median", ".1%"),
-  ):
-    if values := [float(line[key]) for line in run.lines if key in line]:
-      middle = statistics.median(values)
-      yield name, TableCell(format(middle, form), middle)
-  if run.config is not None:
-    yield from computation(run)
-
-
-def computation(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """The FLOPs of the completed steps, and of the paper's runs with the same model."""
-  config = run.config
-  images = max((line.get("data/images", 0) for line in run.lines), default=0)
-  if images:
+  if total := seconds_of(run):
+    yield "Goodput (time in steps), %", percent(account(run).get("steps", 0) / total)
+  if values := values_of(run, "images_per_second"):
+    middle = statistics.median(values)
+    yield "Images per second, median", TableCell(f"{middle:,.0f}", middle)
+  if values := values_of(run, "mfu"):
+    yield "MFU, median, %", percent(statistics.median(values))
+  if values := values_of(run, "data/input_wait"):
+    yield "Waiting for input, median, %", percent(statistics.median(values))
+  if images := images_seen(run):
     yield "Images seen", count(images)
-  # With frozen parameters a step costs less than the formula says.
-  if images and run.fact("trained_parameters", int) == run.fact("parameters", int):
-    exaflops = objectives.of_config(config).training_flops(config.data.image_size) * images / 1e18
-    yield "exaFLOPs", TableCell(f"{exaflops:,.4g}", exaflops)
-  if cost.label(config.model) != config.model.name:
+  yield from beside_the_paper(run)
+
+
+def values_of(run: RecordedRun, key: str) -> list[float]:
+  """All values of a metric."""
+  return [float(line[key]) for line in run.lines if key in line]
+
+
+def images_seen(run: RecordedRun) -> int:
+  """The training images that the completed steps have seen, over all starts."""
+  return int(max(values_of(run, "data/images"), default=0))
+
+
+def flops(run: RecordedRun) -> float:
+  """FLOPs of the completed steps, forward and backward, by the shapes of the model; 0: unknown.
+
+  With frozen parameters a step costs less than the formula says, so that is unknown too.
+  """
+  if run.config is None or run.fact("trained_parameters", int) != run.fact("parameters", int):
+    return 0.0
+  of_image = objectives.of_config(run.config).training_flops(run.config.data.image_size)
+  return float(of_image * images_seen(run))
+
+
+def beside_the_paper(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
+  """The exaFLOPs of a run and of the paper's runs, if the paper has the model."""
+  if run.config is None or cost.label(run.config.model) != run.config.model.name:
     return
-  for (name, epochs), paper in cost.PAPER.items():
-    if name == config.model.name:
-      title = f"exaFLOPs in the paper (Table 6): {epochs} epochs of JFT-300M at 224 px"
-      yield title, count(paper)
+  papers = [
+    (epochs, x) for (name, epochs), x in cost.PAPER.items() if name == run.config.model.name
+  ]
+  exaflops = flops(run) / 1e18
+  if papers and exaflops:
+    yield "exaFLOPs", TableCell(f"{exaflops:,.4g}", exaflops)
+  for epochs, number in papers:
+    yield f"exaFLOPs in the paper (Table 6): {epochs} epochs of JFT-300M at 224 px", count(number)
+
+
+def prefixed(number: float) -> tuple[float, str]:
+  """A number as (number, prefix), such as (3.7, "tera")."""
+  for power, prefix in PREFIXES:
+    if number >= power:
+      return number / power, prefix
+  return number, ""
+
+
+def spelled(seconds: float) -> str:
+  """A time in its two largest units, such as "4 min 34 s" or "3 h 12 min"."""
+  minutes, seconds = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  days, hours = divmod(hours, 24)
+  units = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+  first = next((i for i, (number, _) in enumerate(units) if number), len(units) - 1)
+  return " ".join(f"{number} {unit}" for number, unit in units[first : first + 2])

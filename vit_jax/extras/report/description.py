@@ -1,11 +1,10 @@
-"""Describes runs: recipe, command, settings, data, model, devices, versions, training images."""
+"""Describes runs: settings, data, model, training images."""
 
 import contextlib
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
-from vit_jax.config.command_line import value_of
 from vit_jax.config.recipe_file import UNITS
 from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
@@ -14,7 +13,6 @@ from vit_jax.extras.report.document import Section, Table, TableCell, count
 from vit_jax.extras.report.run import RecordedRun, side_by_side
 from vit_jax.extras.report.scored_set import numbered
 from vit_jax.extras.report.thumbnails import thumbnails
-from vit_jax.process.text import command as shell
 from vit_jax.process.text import shown
 from vit_jax.recipes import cost
 from vit_jax.storage.paths import Path
@@ -22,22 +20,28 @@ from vit_jax.storage.workdir import AUGMENTED, CLASSES, IMAGES, OPERATIONS
 
 STRIP = 480  # pixels, the width of a row of images
 MAX_SHOWN = 4  # runs whose training images are shown
-PREFIX = "config."
+ORIGINS = "origins"  # where values came from: no setting
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
-  """The section that describes these runs."""
-  caption = "The runs"
+  """What these runs were; of one run also all settings that differ from the defaults."""
+  if len(runs) > 1:
+    return Section("Settings", tables=[side_by_side("The runs", runs, facts)])
+  tables = [side_by_side("The run", runs, facts)]
+  if runs[0].config is not None:
+    tables.append(of_one(runs[0].config))
+  return Section("Settings", tables=tables)
+
+
+def training_images(runs: Sequence[RecordedRun]) -> Section:
+  """The training images of the first runs."""
   if len(runs) == 1:
-    caption = "The run"
-  return Section(
-    "What was run",
-    tables=[side_by_side(caption, runs, facts)],
-    sections=[Section("Settings", tables=settings(runs)), *map(images, runs[:MAX_SHOWN])],
-  )
+    return images(runs[0], "Training images")
+  shown = [images(run, run.name) for run in runs[:MAX_SHOWN]]
+  return Section("Training images", sections=shown)
 
 
-def images(run: RecordedRun) -> Section:
+def images(run: RecordedRun, title: str) -> Section:
   """The training images that a run kept at its start, with their classes."""
   folder = run.folder / IMAGES
   classes = captions_in(folder / CLASSES)
@@ -48,9 +52,7 @@ def images(run: RecordedRun) -> Section:
     "What happens inside the step, such as MixUp and CutMix, comes later."
   )
   steps = augmentation(folder / AUGMENTED)
-  return Section(
-    f"Training images of {run.name}", [words] * bool(pictures), pictures, sections=[steps]
-  )
+  return Section(title, [words] * bool(pictures), pictures=pictures, sections=[steps])
 
 
 def training_image_in_words(caption: str) -> str:
@@ -63,7 +65,7 @@ def augmentation(folder: Path) -> Section:
   names = captions_in(folder / OPERATIONS)
   pictures = thumbnails(numbered(folder), names, "Training images after {}.".format, side=STRIP)
   words = "The first images, each after one operation of config.data.augment alone."
-  return Section("Augmentation", [words] * bool(pictures), pictures)
+  return Section("Augmentation", [words] * bool(pictures), pictures=pictures)
 
 
 def captions_in(path: Path) -> dict[int, str]:
@@ -73,37 +75,26 @@ def captions_in(path: Path) -> dict[int, str]:
   return {}
 
 
-def settings(runs: Sequence[RecordedRun]) -> list[Table]:
-  """The settings that differ between the runs; for one run, those that differ from the defaults."""
+def differences(runs: Sequence[RecordedRun]) -> Section:
+  """The settings that differ between runs."""
   known = [run for run in runs if run.config is not None]
-  if len(runs) > 1:
-    head = ["setting", *(run.name for run in known)]
-    columns = [flat(to_dict(run.config)) for run in known]
-    return [Table("Settings that differ", head, differing(columns))]
-  if not known:
-    return []
-  return settings_of_one(known[0])
+  head = ["setting", *(run.name for run in known)]
+  rows = differing([flat(to_dict(run.config)) for run in known])
+  return Section("Differences", tables=[Table("Settings that differ", head, rows)])
 
 
-def settings_of_one(run: RecordedRun) -> list[Table]:
-  """The settings that a run's command line names, and all that differ from the defaults."""
-  recorded = flat(to_dict(run.config))
-  defaults = flat(to_dict(Config()))
-  asked = flat(to_dict(asked_of(run.config)))
+def of_one(config: Config) -> Table:
+  """The settings that differ from the defaults, as they were given."""
+  asked = flat(to_dict(asked_of(config)))
   asked = {key: x for key, x in asked.items() if x or key.rpartition(".")[2] not in UNITS}
-  return [
-    Table(
-      "Settings that the command line gives, in place of the recipe's",
-      ["setting", "value"],
-      [(key, [shown(recorded[key])]) for key in on_command_line(run) if key in recorded],
-    ),
-    Table(
-      "All settings that differ from the defaults",
-      ["setting", "value", "default"],
-      [row for row in differing([asked, defaults]) if row[0] in asked],
-      folded=True,
-    ),
+  rows = [
+    (key, cells[1:])
+    for key, cells in differing([flat(to_dict(Config())), asked])
+    if key in asked and key != ORIGINS
   ]
+  return Table(
+    "All settings that differ from the defaults", ["setting", "value"], rows, folded=True
+  )
 
 
 def flat(values: Mapping, prefix: str = "") -> dict[str, object]:
@@ -125,18 +116,9 @@ def differing(columns: Sequence[Mapping[str, object]]) -> list[tuple[str, list[s
   return [(key, cells) for key, cells in rows if len({*cells}) > 1]
 
 
-def on_command_line(run: RecordedRun) -> Iterator[str]:
-  """The settings that the command line of the newest start names, such as "batch_size"."""
-  for argument in map(str, run.fact("command", list) or []):
-    name = argument.partition("=")[0].lstrip("-")
-    if argument.startswith("-") and name.startswith(PREFIX):
-      yield name.removeprefix(PREFIX)
-
-
 def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """(name, value) of everything known about a run."""
   yield "Workdir", str(run.folder)
-  yield from of_command(run)
   if run.config is not None:
     yield from of_settings(run.config)
   yield from of_data(run)
@@ -148,19 +130,6 @@ def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   yield "Settings changed", ", and ".join(changes)
   if run.config is not None:
     yield from of_model(run)
-  yield from of_machine(run)
-
-
-def of_command(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """The recipe and the command line of the newest start."""
-  command = list(map(str, run.fact("command", list) or []))
-  if not command:
-    return
-  yield "Recipe", value_of("config", command) or ""
-  yield "Command", f"python -m vit_jax.main {shell(command[1:])}"
-  yield "Started", ", ".join(str(start.get("time", "")) for start in run.starts[:1])
-  if len(run.starts) > 1:
-    yield "Starts", count(len(run.starts))
 
 
 def of_settings(config: Config) -> Iterator[tuple[str, TableCell | str]]:
@@ -192,10 +161,8 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   yield "Computes in", run.config.model.compute_dtype
   if attention := run.fact("attention", str):
     yield "Attention of", {"cudnn": "cuDNN", "xla": "XLA"}.get(attention, attention)
-  number = run.fact("parameters", int)
+  number = parameters(run)
   trained = run.fact("trained_parameters", int)
-  if number is None:
-    number = sum(cost.parameters(run.config).values())
   yield "Parameters", count(number)
   if trained is not None and trained != number:
     yield "Parameters trained", count(trained)
@@ -203,17 +170,9 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   yield "GMACs of an image", TableCell(f"{macs / 1e9:,.4g}", macs / 1e9)
 
 
-def of_machine(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """Devices, versions and the revision of the code."""
-  number = run.fact("devices", int)
-  kind = run.fact("device_kind", str)
-  if number and kind:
-    devices = f"{number:,} x {kind}"
-    hosts = run.fact("hosts", int) or 1
-    if hosts > 1:
-      devices += f" on {hosts:,} hosts"
-    yield "Devices", devices
-  yield "System", run.fact("platform", str) or ""
-  versions = run.fact("versions", dict) or {}
-  yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items())
-  yield "Git revision", run.fact("revision", str) or ""
+def parameters(run: RecordedRun) -> int:
+  """The number of parameters, by the newest start or else by the settings, which must be known."""
+  recorded = run.fact("parameters", int)
+  if recorded is None:
+    return sum(cost.parameters(run.config).values())
+  return recorded

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Sequence
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from vit_jax.process.text import one_line
+from vit_jax.process import text
 
 TEMPLATE = "page.html.jinja"
 
@@ -34,8 +34,8 @@ def count(number: int) -> TableCell:
 
 
 def percent(value: float) -> TableCell:
-  """A cell with a fraction in percent, without a colour."""
-  return TableCell(f"{value:.1%}", float(value))
+  """A cell with a fraction in percent, without a colour; the head of the column has the unit."""
+  return TableCell(f"{100 * value:.1f}", float(value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,10 +61,11 @@ class Picture:
 
   Attributes:
     data: the content of the file.
-    kind: "svg+xml" or "png".
+    kind: "svg+xml", "png" or "jpeg".
     alt: describes the picture to readers who do not see it.
     caption: the text below it.
     small: whether several fit side by side.
+    mark: "right" or "wrong", of a prediction; "" of other pictures.
   """
 
   data: bytes
@@ -72,6 +73,7 @@ class Picture:
   alt: str
   caption: str
   small: bool = False
+  mark: str = ""
 
   @property
   def source(self) -> Markup:
@@ -82,13 +84,60 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """A section; its content is shown in the order of the attributes."""
+  """A section; its content is shown in the order of the attributes.
+
+  Attributes:
+    title: its heading.
+    words: paragraphs.
+    commands: commands for a shell, shown in full.
+    pictures, tables, sections: what follows.
+    boxed: whether it has a frame.
+  """
 
   title: str
   words: Sequence[str] = ()
+  commands: Sequence[str] = ()
   pictures: Sequence[Picture] = ()
   tables: Sequence[Table] = ()
   sections: Sequence["Section"] = ()
+  boxed: bool = False
+
+  @property
+  def shell(self) -> list[Markup]:
+    """The commands as markup: escaped, but not shortened as other texts are."""
+    return [escape(text.printable(command, kept="\n")) for command in self.commands]
+
+  @property
+  def is_empty(self) -> bool:
+    """Whether there is nothing below its heading."""
+    return not (self.words or self.commands or self.pictures or self.tables or self.sections)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lead:
+  """The first screen.
+
+  Attributes:
+    value: the result, in large letters, such as "98.3%"; "": there is none.
+    whose: what the value is of, such as "of 360 images".
+    words: more about the value.
+    facts: (name, text) each.
+    table: of several runs.
+    predictions: some images with their predictions.
+    note: about the predictions.
+    chart: the progress of the training.
+    notes: sentences that readers must not miss.
+  """
+
+  value: str = ""
+  whose: str = ""
+  words: str = ""
+  facts: Sequence[tuple[str, str]] = ()
+  table: Table | None = None
+  predictions: Sequence[Picture] = ()
+  note: str = ""
+  chart: Picture | None = None
+  notes: Sequence[str] = ()
 
 
 def filled(sections: Sequence[Section]) -> list[Section]:
@@ -101,12 +150,12 @@ def filled(sections: Sequence[Section]) -> list[Section]:
     )
     for section in sections
   ]
-  return [each for each in kept if each.words or each.pictures or each.tables or each.sections]
+  return [each for each in kept if not each.is_empty]
 
 
-def html(title: str, sections: Sequence[Section]) -> str:
+def html(title: str, lead: Lead, sections: Sequence[Section]) -> str:
   """The page; all text in it is escaped, unprintable characters included."""
-  return template().render(title=title, sections=filled(sections))
+  return template().render(title=title, lead=lead, sections=filled(sections))
 
 
 @functools.cache
@@ -126,5 +175,5 @@ def template() -> jinja2.Template:
 def printable(value):
   """Text without unprintable characters; markup and other values stay as they are."""
   if isinstance(value, str) and not hasattr(value, "__html__"):
-    return one_line(value)
+    return text.one_line(value)
   return value

@@ -1,14 +1,13 @@
 """Looks inside a run's newest checkpoint: filters, position embeddings, attention."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import matplotlib
 import numpy as np
-from PIL import Image
 
 from vit_jax.config import RunError
-from vit_jax.evaluation import examples
+from vit_jax.evaluation import catalogue, examples
 from vit_jax.extras.inspection import (
   filter_components,
   mean_distances,
@@ -19,48 +18,101 @@ from vit_jax.extras.plots import charts, inside, overlay
 from vit_jax.extras.report.document import Picture, Section
 from vit_jax.extras.report.run import RecordedRun
 from vit_jax.extras.report.scored_set import ScoredSet
-from vit_jax.extras.report.thumbnails import resized, rgb
+from vit_jax.extras.report.thumbnails import jpeg, rgb, scaled
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.storage import checkpoint
 from vit_jax.weights import average
 
-PAIR = 400  # pixels, the width of an image and its overlay side by side
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+  """The newest checkpoint of a run.
+
+  Attributes:
+    model: its model; None without a checkpoint, or if the model cannot be looked into.
+    step: of the checkpoint.
+    error: why it cannot be looked into; "" if there is nothing to say.
+  """
+
+  model: LoadedModel | None = None
+  step: int = 0
+  error: str = ""
 
 
-def section(run: RecordedRun, title: str) -> Section:
-  """The section about a run; empty without a checkpoint, or if the model cannot be looked into."""
+def opened(run: RecordedRun) -> Opened:
+  """The newest checkpoint of a run."""
   if not checkpoint.available(run.folder):
-    return Section(title)
+    return Opened()
   try:
     path = checkpoint.find(run.folder)
     model = inference.read_model(path).at_size()
-    if model.module.why_opaque():
-      return Section(title)
-    pictures = looked_into(run, model, title)
-    whose = f", {average.in_words(True)}" * model.card.average
-    words = [f"The checkpoint after step {int(path.name):,}{whose}."]
-    return dataclasses.replace(pictures, words=words)
   except (ValueError, OSError, RunError) as error:
-    return Section(title, [f"The newest checkpoint cannot be looked into: {error}"])
+    return Opened(error=in_words(error))
+  if model.module.why_opaque():
+    return Opened()
+  return Opened(model, int(path.name))
 
 
-def looked_into(run: RecordedRun, model: LoadedModel, title: str) -> Section:
+def in_words(error: Exception) -> str:
+  """Why a checkpoint cannot be looked into."""
+  return f"The newest checkpoint cannot be looked into: {error}"
+
+
+def section(run: RecordedRun, of: Opened, title: str) -> Section:
+  """The section about a run; empty without a model."""
+  if of.model is None:
+    return Section(title, [of.error] * bool(of.error))
+  whose = f", {average.in_words(True)}" * of.model.card.average
+  try:
+    words = [f"The checkpoint after step {of.step:,}{whose}."]
+    return Section(title, words, pictures=looked_into(run, of.model))
+  except (ValueError, OSError) as error:
+    return Section(title, [in_words(error)])
+
+
+def looked_into(run: RecordedRun, model: LoadedModel) -> list[Picture]:
   """The pictures of a run's model.
 
   Raises:
     ValueError: the parameters are not finite, or images cannot be used.
+    OSError: an image is damaged.
   """
-  shown = [(scored, rows) for scored in run.sets if (rows := usable(scored, model))]
   pictures = [*of_parameters(model)]
-  if not shown:
-    return Section(title, pictures=pictures)
-  scored, rows = shown[0]
-  images = np.stack([np.asarray(rgb(scored.images[row])) for row in rows])
-  labels = [str(scored.labels[row]) for row in rows]
-  whose = scored.images_in_words
-  pictures.append(distances(model, images, whose))
-  return Section(title, pictures=pictures, sections=[rollouts(model, images, labels, whose)])
+  for scored in run.sets:
+    if rows := usable(scored, model):
+      images = np.stack([np.asarray(rgb(scored.images[row])) for row in rows])
+      return [*pictures, distances(model, images, scored.images_in_words)]
+  return pictures
+
+
+def overlays(of: Opened, scored: ScoredSet, rows: Sequence[int]) -> dict[int, bytes]:
+  """Attention Rollout over images of a set, as JPEG by row.
+
+  Returns {} if the set was not scored with the parameters of this checkpoint, if the model has no
+  such maps, or if an image cannot be used.
+  """
+  model = of.model
+  if model is None or model.module.why_no_map() or not scored_with(of, scored):
+    return {}
+  try:
+    if not {*rows} <= {*usable(scored, model)}:
+      return {}
+    images = [rgb(scored.images[row]) for row in rows]
+    maps, _ = rollout(model.module, model.params, np.stack([np.asarray(one) for one in images]))
+  except (ValueError, OSError):
+    return {}
+  drawn = [
+    overlay.tinted(np.asarray(scaled(image)), attention)
+    for image, attention in zip(images, maps, strict=True)
+  ]
+  return dict(zip(rows, map(jpeg, drawn), strict=True))
+
+
+def scored_with(of: Opened, scored: ScoredSet) -> bool:
+  """Whether a set was scored with the parameters of this checkpoint."""
+  averaged = bool(scored.metrics.get(catalogue.AVERAGE))
+  return scored.metrics.get("step") == of.step and averaged == of.model.card.average
 
 
 def of_parameters(model: LoadedModel) -> Iterator[Picture]:
@@ -87,11 +139,14 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
 
 
 def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
-  """Evenly spaced rows of a set's kept images; [] unless all have the model's image size."""
-  rows = [row for row in examples.evenly(len(scored.labels)) if row in scored.images]
+  """The rows of a set's kept images; [] unless all have the model's image size.
+
+  Raises:
+    OSError: an image is damaged.
+  """
   side = model.card.image_size
-  sizes = {rgb(scored.images[row]).size for row in rows}
-  return rows if sizes == {(side, side)} else []
+  sizes = {rgb(path).size for path in scored.images.values()}
+  return [*scored.images] if sizes == {(side, side)} else []
 
 
 def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
@@ -106,25 +161,6 @@ def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
     f"Mean attention distance of every head, over {len(images)} images of {whose} (Figure 7, "
     "right)",
   )
-
-
-def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: str) -> Section:
-  """Attention Rollout of images; empty for models without it."""
-  title = f"Attention Rollout of images of {whose}"
-  if model.module.why_no_map():
-    return Section(title)
-  maps, logits = rollout(model.module, model.params, images)
-  probabilities = np.asarray(model.probabilities(logits))
-  pictures = []
-  for image, attention, label, row in zip(images, maps, labels, probabilities, strict=True):
-    caption = label
-    if model.has_head:
-      best = int(row.argmax())
-      caption = f"{label}, predicted {model.class_names[best]} ({row[best]:.1%})"
-    data = resized(Image.fromarray(overlay.pair(image, attention)), PAIR)
-    pictures.append(Picture(data, "png", f"An image of {caption}, and its rollout.", caption))
-  words = "Each image, and how much of the output comes from each part of it (Figures 6 and 14)."
-  return Section(title, [f"{words} {overlay.CAPTION}"], pictures=pictures)
 
 
 def inked(draw, values) -> bytes:

@@ -1,15 +1,14 @@
-"""The results of runs: final and best metrics, and curves."""
+"""The results of runs: metrics at the end, and curves."""
 
-import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from vit_jax.evaluation import catalogue
 from vit_jax.extras.plots import charts
-from vit_jax.extras.plots.charts import Series
+from vit_jax.extras.plots.charts import Panel, Series
 from vit_jax.extras.plots.labels import metric
 from vit_jax.extras.report.document import Picture, Section, Table, TableCell, count
 from vit_jax.extras.report.run import RecordedRun, side_by_side
@@ -24,38 +23,52 @@ Points = list[Point]
 OF_STEPS = (
   ("learning_rate", "learning rate", False),
   ("grad_norm", "norm of the gradient", True),
-  ("update_norm", "norm of the update", True),
-  ("param_norm", "norm of the parameters", False),
-  ("images_per_second", "images per second", False),
 )
 MAX_SETS = 8  # evaluations with a chart of their own
+PANEL = 1.8  # inches, the height of a chart on the first screen
 
 
 def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
-  """The section about the results; `details` come after the metrics and the curves."""
-  return Section(
-    "What came out",
-    tables=[*metrics(runs), evaluations(runs)],
-    sections=[Section("Curves", pictures=curves(runs)), *details],
-  )
+  """The section about the results; `details` come after the metrics."""
+  return Section("Results", tables=[metrics(runs)], sections=details)
 
 
-def metrics(runs: Sequence[RecordedRun]) -> list[Table]:
-  """The last and the best value of each metric, with their steps; several runs side by side."""
-  whose = of_average(runs)
+def metrics(runs: Sequence[RecordedRun]) -> Table:
+  """The last value of each metric; of one run with its step, several runs side by side.
+
+  The best value is left out: a test set chooses no checkpoint.
+  """
   if len(runs) > 1:
-    last_of = functools.partial(chosen, choose=last)
-    best_of = functools.partial(chosen, choose=best)
-    return [
-      side_by_side(f"Last metrics, with their steps{whose}", runs, last_of),
-      side_by_side(f"Best metrics, with their steps{whose}", runs, best_of),
-    ]
+    return side_by_side(f"Metrics at the end{of_average(runs)}", runs, last_values)
   rows = [
-    (key, [*at(key, last(key, points)), *at(key, best(key, points))])
+    (name_of(key), [cell(key, points[-1][1]), count(points[-1][0])])
     for key in keys_of(runs[0])
     if (points := points_of(runs[0], key))
   ]
-  return [Table(f"Metrics{whose}", ["metric", "last", "at step", "best", "at step"], rows)]
+  return Table("Metrics at the end", ["metric", "value", "step"], rows)
+
+
+def last_values(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
+  """(name, value) of each metric of a run."""
+  for key in keys_of(run):
+    if points := points_of(run, key):
+      yield name_of(key), cell(key, points[-1][1])
+
+
+def name_of(key: str) -> str:
+  """A metric in words, with its unit."""
+  if key == "loss":
+    return "training loss"
+  if catalogue.curve(key) == "accuracy":
+    return f"{metric(key)}, %"
+  return metric(key)
+
+
+def cell(key: str, value: float) -> TableCell:
+  """A metric's value in the unit of `name_of`."""
+  if catalogue.curve(key) == "accuracy":
+    return TableCell(f"{100 * value:.2f}", value)
+  return TableCell(f"{value:.4g}", value)
 
 
 def of_average(runs: Sequence[RecordedRun]) -> str:
@@ -67,27 +80,6 @@ def of_average(runs: Sequence[RecordedRun]) -> str:
   if len(averaged) < len(runs):
     which = f"evaluations of {', '.join(averaged)}"
   return f" ({which}: {average.in_words(True)})"
-
-
-def evaluations(runs: Sequence[RecordedRun]) -> Table:
-  """The images, the parameters and the score of each evaluation with details."""
-  rows = []
-  for run in runs:
-    before = f"{run.name}: " if len(runs) > 1 else ""
-    for scored in run.sets:
-      if score := scored.score:
-        rows.append((f"{before}{scored.name}", [scored.origin, score]))
-  return Table("Evaluations, by their images and parameters", ["", "of", "score"], rows)
-
-
-def chosen(
-  run: RecordedRun, choose: Callable[[str, Points], Point]
-) -> Iterator[tuple[str, TableCell]]:
-  """(key, value with its step) of each metric of a run, at the point that `choose` returns."""
-  for key in keys_of(run):
-    if points := points_of(run, key):
-      step, value = choose(key, points)
-      yield key, TableCell(f"{value_in_words(key, value)} ({step:,})", value)
 
 
 def keys_of(run: RecordedRun) -> list[str]:
@@ -102,11 +94,6 @@ def points_of(run: RecordedRun, key: str) -> Points:
   return [point for point in points if math.isfinite(point[1])]
 
 
-def last(key: str, points: Points) -> Point:
-  """The last point of any metric."""
-  return points[-1]
-
-
 def best(key: str, points: Points) -> Point:
   """The point with the best value; the first of equals."""
   known = catalogue.metric(key)
@@ -116,53 +103,66 @@ def best(key: str, points: Points) -> Point:
   return max(points, key=value)
 
 
-def at(key: str, point: Point) -> list[TableCell]:
-  """The cells of a value and its step."""
-  step, value = point
-  return [TableCell(value_in_words(key, value), value), count(step)]
-
-
 def value_in_words(key: str, value: float) -> str:
   """A value as text: accuracies in percent."""
   return f"{value:.2%}" if catalogue.curve(key) == "accuracy" else f"{value:.4g}"
 
 
-def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
+def progress(runs: Sequence[RecordedRun], key: str) -> Picture | None:
+  """The accuracy, or another metric `key`, above the training loss; None without a curve."""
+  percent = catalogue.curve(key) == "accuracy"
+  parts = [
+    Panel(drawn(runs, [key]), metric(key), percent=percent),
+    Panel(drawn(runs, ["loss"]), "training loss", log=True),
+  ]
+  return picture([part for part in parts if is_curve(part)], "", height=PANEL)
+
+
+def curves(runs: Sequence[RecordedRun]) -> Section:
   """The charts of all metrics over steps; all runs share a chart."""
   keys = list(dict.fromkeys(key for run in runs for key in keys_of(run)))
   losses = [key for key in keys if key == "loss" or catalogue.curve(key) == "loss"]
   accuracies = [key for key in keys if catalogue.curve(key) == "accuracy"]
   sets = list(dict.fromkeys(key.rpartition("/")[0] for key in accuracies))
-  charts_or_none = [chart(runs, losses, "loss", log=True)]
+  parts = [Panel(drawn(runs, losses), "loss", log=True)]
   for name in sets[:MAX_SETS]:
     of_set = [ACCURACY, *(key for key in accuracies if key.rpartition("/")[0] == name)]
-    charts_or_none.append(chart(runs, of_set, f"accuracy, {one_line(name)}", percent=True))
-  charts_or_none += [chart(runs, [key], label, log=log) for key, label, log in OF_STEPS]
-  return [picture for picture in charts_or_none if picture]
+    parts.append(Panel(drawn(runs, of_set), f"accuracy, {one_line(name)}", percent=True))
+  parts += [Panel(drawn(runs, [key]), label, log=log) for key, label, log in OF_STEPS]
+  pictures = [picture([part], capitalized(part.label)) for part in parts if is_curve(part)]
+  return Section("Curves", pictures=pictures)
 
 
-def chart(
-  runs: Sequence[RecordedRun],
-  keys: Sequence[str],
-  label: str,
-  *,
-  log: bool = False,
-  percent: bool = False,
-) -> Picture | None:
-  """A chart of metrics; None if no run has one of them at two steps or more."""
-  lines = [
+def is_curve(part: Panel) -> bool:
+  """Whether a run has a value at two steps or more."""
+  return any(len(line.steps) > 1 for line in part.series)
+
+
+def picture(parts: Sequence[Panel], caption: str, height: float = charts.HEIGHT) -> Picture | None:
+  """The chart of some panels, with its lines in words; None if there is no panel."""
+  if not parts:
+    return None
+  words = [
+    f"{capitalized(part.label)} by step. "
+    f"{'; '.join(map(in_words, part.series[: charts.MAX_LEGEND]))}."
+    for part in parts
+  ]
+  return Picture(charts.lines(parts, height=height), "svg+xml", " ".join(words), caption)
+
+
+def capitalized(text: str) -> str:
+  """The text with a capital letter at its beginning."""
+  return text[:1].upper() + text[1:]
+
+
+def drawn(runs: Sequence[RecordedRun], keys: Sequence[str]) -> list[Series]:
+  """Metrics of runs as lines of a chart."""
+  return [
     series(run, place, key, points, several=len(runs) > 1, alone=len(keys) == 1)
     for place, run in enumerate(runs)
     for key in keys
     if (points := points_of(run, key))
   ]
-  if not any(len(line.steps) > 1 for line in lines):
-    return None
-  title = label[0].upper() + label[1:]
-  if any(catalogue.metric(key) for key in keys):
-    title += of_average(runs)
-  alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MAX_LEGEND]))}."
-  return Picture(charts.lines(lines, label, log=log, percent=percent), "svg+xml", alt, title)
 
 
 def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alone: bool) -> Series:

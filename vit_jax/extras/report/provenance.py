@@ -46,6 +46,7 @@ def facts(run: Run) -> dict:
     "step": run.resume_point.step,
     "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     "command": sys.argv,
+    "typed": sys.orig_argv,
     "revision": program.revision(),
     "code": program.code(),
     "plugins": {name: program.of_module(name) for name in plugins.names_in(run.config.plugins)},

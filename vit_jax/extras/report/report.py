@@ -1,22 +1,30 @@
 """The report of one run, or of several side by side."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 
 from vit_jax.config import ConfigError
 from vit_jax.evaluation import catalogue
 from vit_jax.extras.plots import curves
-from vit_jax.extras.plots.labels import metric
-from vit_jax.extras.report import cost, description, document, outcome, run, set_section
-from vit_jax.extras.report.document import Section
+from vit_jax.extras.report import (
+  cost,
+  description,
+  document,
+  lead,
+  outcome,
+  predictions,
+  reproduce,
+  run,
+  set_section,
+)
+from vit_jax.extras.report.document import Picture, Section
 from vit_jax.extras.report.run import RecordedRun
-from vit_jax.process.text import h_mm_ss, one_line
+from vit_jax.process.text import one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
 from vit_jax.training.loop import Callback
-from vit_jax.weights import average
 
 REPORT = "report.html"
 MAX_RUNS = 40
@@ -73,98 +81,94 @@ def html(folders: Sequence[Path], *, inside: bool) -> str:
   if len(folders) > MAX_RUNS:
     raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MAX_RUNS}.")
   runs = run.read_all(folders)
-  title = f"{len(runs)} runs compared"
-  if len(runs) == 1:
-    title = f"Run {runs[0].name}"
-  sections = [
-    summary(runs),
-    outcome.section(runs, details(runs)),
-    cost.section(runs),
-    description.section(runs),
-  ]
+  looks = [NO_LOOK] * len(runs)
   if inside:
-    sections += looks(runs)
-  return document.html(title, sections)
+    looks = [look(one) for one in runs[:MAX_DETAILED]]
+  if len(runs) == 1:
+    return of_one(runs[0], looks[0])
+  return of_several(runs, looks)
 
 
-def looks(runs: Sequence[RecordedRun]) -> list[Section]:
-  """Looks inside the models of the first runs."""
+@dataclasses.dataclass(frozen=True)
+class Look:
+  """What a checkpoint shows.
+
+  Attributes:
+    section: pictures of the inside of the model.
+    overlays: attention over images of the set that is shown, JPEG files by row.
+    colours: what the colours of the overlays mean.
+  """
+
+  section: Section
+  overlays: Mapping[int, bytes]
+  colours: str = ""
+
+
+NO_LOOK = Look(Section(""), {})
+
+
+def look(one: RecordedRun) -> Look:
+  """Looks inside the model of a run."""
   from vit_jax.extras.report import inside  # slow to import
 
-  title = "What it looks like inside"
-  if len(runs) == 1:
-    return [inside.section(runs[0], title)]
-  return [Section(title, sections=[inside.section(one, one.name) for one in runs[:MAX_DETAILED]])]
+  opened = inside.opened(one)
+  overlays = {}
+  colours = ""
+  if scored := predictions.set_of(one):
+    overlays = inside.overlays(opened, scored, predictions.rows_of(scored))
+  if overlays:
+    colours = "The more orange a part, the more attention it gets (Attention Rollout, Figure 6)."
+  return Look(inside.section(one, opened, one.name), overlays, colours)
 
 
-def summary(runs: Sequence[RecordedRun]) -> Section:
-  """Each run in a sentence, and notes on what could not be read or shown."""
-  named = [(one.name, in_words(one)) for one in runs]
-  for one in runs:
-    notes = (*best_before_the_end(one), *start_of_average(one), *one.notes)
-    named += [(one.name, note) for note in notes]
-  words = [text for _, text in named]
-  if len(runs) > 1:
-    words = [f"{name}: {text}" for name, text in named]
-  if len(runs) > MAX_DETAILED:
-    words.append(f"Pictures and single evaluations are shown of the first {MAX_DETAILED} runs.")
-  return Section("In short", words=words)
-
-
-def in_words(one: RecordedRun) -> str:
-  """The model, the number of steps, the metrics and the time."""
-  facts = []
-  if one.config is not None:
-    facts.append(one.config.model.name)
-  planned = one.fact("steps", int)
-  facts.append(f"{one.step:,} of {planned:,} steps" if planned else f"{one.step:,} steps")
-  for key in catalogue.headlines(outcome.keys_of(one)):
-    if points := outcome.points_of(one, key):
-      facts.append(reached_in_words(one, key, *points[-1]))
-  if seconds := sum(cost.account(one).values()):
-    facts.append(f"time {h_mm_ss(seconds)}")
-  return "; ".join(facts) + "."
-
-
-def reached_in_words(one: RecordedRun, key: str, step: int, value: float) -> str:
-  """The last value of a metric, and its step unless that is the run's last one."""
-  when = "at the end" if step == one.step else f"after step {step:,}"
-  text = f"{metric(key)} {outcome.value_in_words(key, value)} {when}"
-  if one.averaged:
-    text += f" ({average.in_words(True)})"
-  return text
-
-
-def best_before_the_end(one: RecordedRun) -> list[str]:
-  """The best evaluation of a run with early stopping, unless it is the last one."""
-  if not one.config:
-    return []
-  metric = one.config.early_stopping.metric
-  points = outcome.points_of(one, metric)
-  if not points:
-    return []
-  step, value = outcome.best(metric, points)
-  last, _ = points[-1]
-  if step == last:
-    return []
-  return [
-    f"Early stopping looks at {metric}: the best value, {outcome.value_in_words(metric, value)}, "
-    f"came after step {step:,} (checkpoints/{step}), not at the end, after step {last:,}."
+def of_one(one: RecordedRun, seen: Look) -> str:
+  """The page about a run."""
+  shown, note = predicted(one, seen)
+  sections = [
+    outcome.section([one], details(one, "Evaluation ")),
+    outcome.curves([one]),
+    cost.section([one]),
+    dataclasses.replace(seen.section, title="Inside the model"),
+    description.training_images([one]),
+    reproduce.section([one]),
+    description.section([one]),
   ]
+  return document.html(f"Run {one.name}", lead.of_run(one, shown, note), sections)
 
 
-def start_of_average(one: RecordedRun) -> list[str]:
-  """Warns of an average that still holds much of the initial parameters."""
-  if not (one.averaged and one.config):
-    return []
-  share = average.initial_share(dataclasses.asdict(one.config.optimizer), one.step)
-  return list(filter(None, [average.warning(share)]))
+def of_several(runs: Sequence[RecordedRun], looks: Sequence[Look]) -> str:
+  """The page that compares runs; pictures and single evaluations are those of the first ones."""
+  first = runs[:MAX_DETAILED]
+  scored = []
+  for one, seen in zip(first, looks, strict=False):
+    pictures, note = predicted(one, seen)
+    scored.append(Section(f"Predictions of {one.name}", [note] * bool(note), pictures=pictures))
+    scored += details(one, f"{one.name}: ")
+  sections = [
+    description.differences(runs),
+    outcome.section(runs, scored),
+    outcome.curves(runs),
+    cost.section(runs),
+    Section("Inside the models", sections=[seen.section for seen in looks]),
+    description.training_images(runs),
+    reproduce.section(runs),
+    description.section(runs),
+  ]
+  title = f"{len(runs)} runs compared"
+  if len(runs) > MAX_DETAILED:
+    title += f"; the first {MAX_DETAILED} with pictures"
+  return document.html(title, lead.of_several(runs), sections)
 
 
-def details(runs: Sequence[RecordedRun]) -> list[Section]:
-  """The evaluations of the first runs in detail."""
-  sections = []
-  for each in runs[:MAX_DETAILED]:
-    before = f"{each.name}: " if len(runs) > 1 else "Evaluation "
-    sections += [set_section.section(scored, before) for scored in each.sets]
-  return sections
+def predicted(one: RecordedRun, seen: Look) -> tuple[list[Picture], str]:
+  """Pictures of predictions, and a note about them; ([], "") if the run kept no images."""
+  scored = predictions.set_of(one)
+  if scored is None:
+    return [], ""
+  pictures = predictions.pictures(scored, seen.overlays)
+  return pictures, predictions.note(scored, pictures, seen.colours)
+
+
+def details(one: RecordedRun, before: str) -> list[Section]:
+  """The evaluations of a run in detail; `before` begins their titles."""
+  return [set_section.section(scored, f"{before}{scored.name}") for scored in one.sets]

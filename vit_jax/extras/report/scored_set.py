@@ -49,11 +49,6 @@ class ScoredSet:
     return ", ".join(filter(None, [results.origin_in_words(self.metrics), self.place]))
 
   @property
-  def whose(self) -> str:
-    """Its name and origin."""
-    return f"{self.name}: {self.origin}"
-
-  @property
   def images_in_words(self) -> str:
     """Its name and, if known, its images: for captions about other parameters."""
     return results.whose(self.name, {results.DATASET: self.metrics.get(results.DATASET, "")})

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Mapping
 
+import numpy as np
 from PIL import Image
 
 from vit_jax.extras.report.document import Picture
@@ -60,13 +61,25 @@ def rgb(path: Path) -> Image.Image:
 
 
 def resized(image: Image.Image, side: int = SIDE) -> bytes:
-  """An image at about `side` pixels, as PNG; small images are enlarged without smoothing."""
+  """An image at about `side` pixels, as PNG."""
+  stream = io.BytesIO()
+  scaled(image, side).save(stream, "PNG", optimize=True)
+  return stream.getvalue()
+
+
+def scaled(image: Image.Image, side: int = SIDE) -> Image.Image:
+  """An image at about `side` pixels; small images are enlarged without smoothing."""
   scale = side / max(image.size)
   resampling = Image.Resampling.LANCZOS
   if scale >= 2:
     scale = int(scale)
     resampling = Image.Resampling.NEAREST
   size = [max(round(length * scale), 1) for length in image.size]
+  return image.resize(size, resampling)
+
+
+def jpeg(pixels: np.ndarray) -> bytes:
+  """Pixels (H, W, 3) uint8 as JPEG."""
   stream = io.BytesIO()
-  image.resize(size, resampling).save(stream, "PNG", optimize=True)
+  Image.fromarray(pixels).save(stream, "JPEG", quality=90)
   return stream.getvalue()
