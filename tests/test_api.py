@@ -60,7 +60,7 @@ def test_the_result_has_the_last_metrics(run):
 def test_a_setting_replaces_the_recorded_one(run):
   of_training = vit_jax.evaluate(run.workdir, settings=TRAINED)
   assert of_training["test/examples"] == 1437
-  with pytest.raises(ConfigError, match="the evaluations of a run are written to the run"):
+  with pytest.raises(ConfigError, match="give both, or neither"):
     vit_jax.evaluate(run.workdir, workdir="elsewhere")
 
 

@@ -11,7 +11,6 @@ import jax
 
 from vit_jax import inference, launch
 from vit_jax.config import Config, plugins, recipe_file, recorded
-from vit_jax.config.default_workdir import default_folder
 from vit_jax.devices.hosts import Hosts
 from vit_jax.inference import LoadedModel
 from vit_jax.process import machine, program, progress
@@ -122,23 +121,25 @@ def evaluate(
     source: the workdir of a run; with `data`, weights too.
     data: images with labels; "": the evaluations of the run.
     settings: as for `recipe`.
-    workdir: with `data`, the folder for evaluation.json and the predictions; "": the folder that
-      `vit-jax evaluate SOURCE DATA` takes, below workdirs/.
+    workdir: with `data`, the folder for evaluation.json and the predictions; those of a run itself
+      are written to the run.
     average: score the moving average of the parameters, if there is one.
 
   Returns:
     The metrics, such as {"test/accuracy": 0.98}.
 
   Raises:
-    As `recipe` and `train`; ConfigError also if a workdir is given without data.
+    As `recipe` and `train`; ConfigError also if only one of data and workdir is given.
   """
+  if bool(data) != bool(workdir):
+    raise ConfigError(
+      f"data={str(data)!r}, workdir={str(workdir)!r}: give both, or neither for the evaluations of "
+      "a run, which are written to the run."
+    )
   texts = texts_of(settings)
   if data:
-    name = f"evaluate:{source},{data}"
-    config = recipe(name, settings)
-    folder = folder_of(workdir or default_folder(name)[0])
-  elif workdir:
-    raise ConfigError(f"workdir={workdir}: the evaluations of a run are written to the run.")
+    config = recipe(f"evaluate:{source},{data}", settings)
+    folder = folder_of(workdir)
   else:
     folder = folder_of(source)
     plugins.load(texts.get("plugins", ""))

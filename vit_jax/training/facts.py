@@ -2,18 +2,21 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Model, RunError
+from vit_jax.config.data import SIDE
 from vit_jax.config.fields import Labels
 from vit_jax.config.resolve import Facts
 from vit_jax.config.run import SCORED_AT_ONCE
-from vit_jax.data import sample
+from vit_jax.data import images
 from vit_jax.data.datasets import Training
+from vit_jax.data.sources import Source
 from vit_jax.inference import model as inference
 from vit_jax.models import Network, family
 from vit_jax.storage import checkpoint
@@ -33,6 +36,9 @@ LATER = frozenset(
     "accumulation",
   }
 )
+
+
+SAMPLE = 32  # images that are decoded for the median of their sides
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +128,7 @@ def of_evaluation(place: str) -> Facts:
 def of_data(training: Training, config: Config) -> Facts:
   """The facts of opened training data; `config` as for `open_training`."""
   source = training.source
-  side = functools.cache(lambda: sample.median_side(source, max_pixels=config.data.max_pixels))
+  side = functools.cache(lambda: median_side(source, max_pixels=config.data.max_pixels))
   labels = Labels()
   if config.objective.needs_labels:
     labels = Labels(source.class_names, source.multi_label)
@@ -183,3 +189,16 @@ def attention_on(config: Config, device: jax.Device) -> str:
     ConfigError: there is no such model.
   """
   return family.attention_on(module_of(config.model), config.data.image_size, device)
+
+
+def median_side(source: Source, *, max_pixels: int) -> int:
+  """The median smaller side of a sample of images, in pixels; SIDE if none can be decoded."""
+
+  def sides() -> Iterator[int]:
+    for index in range(0, len(source), max(1, len(source) // SAMPLE)):
+      try:
+        yield min(images.as_rgb(source[index].image, max_pixels=max_pixels).shape[:2])
+      except images.BadImage:
+        continue
+
+  return round(statistics.median([*sides()] or [SIDE]))
