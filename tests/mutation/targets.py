@@ -77,7 +77,7 @@ PUBLISHED = named(
 )
 FIGURES = named(
   "evaluation/test_catalogue.py",
-  "metrics what_a_run_is_sure_to_give metrics_are_told_by_the_evaluation_that_they_belong_to",
+  "metrics what_a_run_gives metrics_are_told_by_the_evaluation_that_they_belong_to",
 )
 VARIANTS = named(
   "evaluation/test_evaluate.py", "metrics_of_imagenets_variants files_of_an_evaluation"

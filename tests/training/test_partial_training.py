@@ -16,7 +16,7 @@ from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import launch, models
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices.chips import Chip
+from vit_jax.devices.chips import CHIPS, Chip
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.classification import Classification as Scored
 from vit_jax.learning import optim, train_step
@@ -24,7 +24,7 @@ from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.training import init_from, speed
+from vit_jax.training import init_from
 from vit_jax.training.facts import of_devices
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
@@ -176,7 +176,7 @@ DIGITS = resolved.config(
 def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch
 ):
-  monkeypatch.setattr(speed, "chip", lambda kind: Chip(1e12))
+  monkeypatch.setitem(CHIPS, jax.devices()[0].device_kind, Chip(1e12, 1, None, 1.0))
   made = resolved.run(DIGITS, jax.devices()[:1])
   assert launch.train(made, tmp_path / "whole", StopAfter())
   assert "(2,394 of them trained)" in capsys.readouterr().out

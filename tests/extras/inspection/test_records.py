@@ -71,7 +71,7 @@ def test_mistakes_say_of_which_images_and_weights_they_are(workdir):
     ("weights.npz", "is not the workdir of a run: it has no config.json"),
     ("run/checkpoints/40", "is not the workdir of a run: it has no config.json"),
     ("nothing", "is not the workdir of a run: it has no config.json"),
-    ("run", "holds no evaluation.*--mode=evaluate --workdir="),
+    ("run", "holds no evaluation.*vit-jax evaluate "),
   ],
 )
 def test_what_holds_no_evaluation(tmp_path, source, message):
