@@ -30,7 +30,7 @@ class Result:
   Attributes:
     workdir: the folder of the run; `vit_jax.load` takes it.
     finished: whether the run reached its end; False: Ctrl-C stopped it, and the same call resumes.
-    metrics: the last value of each metric, such as "test/accuracy", from metrics.jsonl.
+    metrics: the last value of each metric, such as "test/top1", from metrics.jsonl.
   """
 
   workdir: Path
@@ -77,10 +77,8 @@ def train(config: Config, workdir: os.PathLike | str) -> Result:
   """
   stop = Interrupts()
   folder = folder_of(workdir)
-  with ready(), stop.listening():
-    finished = launch.launch(
-      config, folder, stop, mode="train", hosts=Hosts(), progress=shown_progress()
-    )
+  with ready() as shown, stop.listening():
+    finished = launch.launch(config, folder, stop, mode="train", hosts=Hosts(), progress=shown)
   metrics = {}
   for line in read_lines(folder):
     metrics |= line
@@ -126,7 +124,7 @@ def evaluate(
     average: score the moving average of the parameters, if there is one.
 
   Returns:
-    The metrics, such as {"test/accuracy": 0.98}.
+    The metrics, such as {"test/top1": 0.98}.
 
   Raises:
     As `recipe` and `train`; ConfigError also if only one of data and workdir is given.
@@ -145,10 +143,8 @@ def evaluate(
     plugins.load(texts.get("plugins", ""))
     config = recipe_file.replaced(recorded.read_config(folder), texts)
   given = frozenset(recipe_file.in_our_names(texts))
-  with ready():
-    return launch.launch_evaluation(
-      config, folder, Hosts(), given, average=average, progress=shown_progress()
-    )
+  with ready() as shown:
+    return launch.launch_evaluation(config, folder, Hosts(), given, average=average, progress=shown)
 
 
 def load(
@@ -188,21 +184,16 @@ class Interrupts(StopRequest):
 
 
 @contextlib.contextmanager
-def ready() -> Iterator[None]:
-  """Around work on devices: refuses what the command line refuses.
+def ready() -> Iterator[Progress | NoProgress]:
+  """Around work on devices: refuses what the command line refuses, and gives the progress.
 
   Raises:
     ConfigError: a variable or a setting of JAX would change numbers, or there is no device.
   """
   program.check_libraries()
   program.check_jax()
-  with program.said_of_devices():
-    yield
-
-
-def shown_progress() -> Progress | NoProgress:
-  """Shows how far start-up and evaluation are, in the first process."""
-  return progress.of_process(progress.is_first(-1))
+  with program.said_of_devices(), progress.of_process(progress.is_first(-1)) as shown:
+    yield shown
 
 
 def texts_of(settings: Settings | None) -> dict[str, str]:
