@@ -1,5 +1,6 @@
 """Searches a training set for copies of test images, and writes the results to files."""
 
+import logging
 import pathlib
 import sys
 
@@ -35,12 +36,15 @@ def search(
   opener = Opener(max_pixels, threads=1, allow_overlap=True)
   datasets = [train, *tests]
   train_source, *test_sources = [opener.source(dataset) for dataset in datasets]
+  logging.disable(logging.WARNING)  # Beam warns that libraries of Google Cloud are missing
   try:
     from vit_jax.extras.duplicates import pipeline, report
   except ModuleNotFoundError as error:
     raise ConfigError(
       f"{error.name} is not installed; install it with pip install '.[dedup]'."
     ) from error
+  finally:
+    logging.disable(logging.NOTSET)
   folder(output, "--output")
   lengths = [len(train_source), *map(len, test_sources)]
   print(
