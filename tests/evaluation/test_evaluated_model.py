@@ -72,7 +72,7 @@ def test_model_parameters_and_images_are_those_of_the_weights(tmp_path, family):
     result = scored(config, data(classes), NOWHERE, given)
     families.assert_same_bits(unstack_blocks(result.params), families.params(family))
     options = dict(scan=True) if scan else {}
-    assert result.model == families.module(family, attention="xla", **options)
+    assert result.model == families.module(family, attention="heads_first", **options)
     assert result.settings.model.num_classes == 5
     assert result.settings.loss.kind == "sigmoid"
     assert result.settings.data.evaluate_resize == 20  # as large a share is cut out
@@ -210,7 +210,7 @@ def test_a_card_counts_more_than_the_recipe_of_a_training(tmp_path, with_card, n
   recipe = dataclasses.replace(recipe, position_resizing="bilinear_aligned")
   found = scored(recipe, data(5 * with_card), NOWHERE, frozenset([named]))
   assert prepared(found) == expected
-  assert found.model == families.module("vit", attention="xla")
+  assert found.model == families.module("vit", attention="heads_first")
   assert found.settings.position_resizing == ("bicubic" if with_card else "bilinear_aligned")
 
 
@@ -246,7 +246,7 @@ def test_settings_of_training_that_the_models_of_the_weights_lack_stand_in_no_wa
   recipe = with_value(recipe, "model.compute_dtype", "float32")
   for named in ("", "model.representation_layer"):
     found = scored(recipe, data(5), NOWHERE, frozenset([named]))
-    assert found.model == families.module("bit", attention="xla")
+    assert found.model == families.module("bit", attention="heads_first")
 
 
 def test_features_are_those_that_the_weights_are_trained_for(tmp_path):
@@ -373,7 +373,7 @@ def test_each_setting_is_what_its_rule_gives_or_as_it_was_named(tmp_path, key, w
     "architecture": lambda config: loaded.card.model,
     "representation": lambda config: loaded.card.representation,
     "fields": lambda config: models.fields_of_module(loaded.module),
-    "attention": lambda config: "xla",
+    "attention": lambda config: {"float32": "heads_first"}.get(config.model.compute_dtype, "xla"),
     "parts": lambda config: (1, ""),
   }
 

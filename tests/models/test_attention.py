@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import modules, reference
-from vit_jax.models.attention import Attention, attend
+from vit_jax.models.attention import Attention, attend, attend_heads_first
 
 
 def draw(*shape, seed=0):
@@ -85,7 +85,8 @@ def differentiated(function, *arrays, grad):
 @pytest.mark.parametrize(("queries", "keys"), [(1, 5), (6, 6), (4, 9)])
 @pytest.mark.parametrize("scale", [1, 30])  # 30: logits of thousands, all weight on one key
 @pytest.mark.parametrize("biased", [True, False])
-def test_output_and_gradients_in_float32(queries, keys, scale, biased):
+@pytest.mark.parametrize("attend", [attend, attend_heads_first])
+def test_output_and_gradients_in_float32(attend, queries, keys, scale, biased):
   *arrays, bias, grad = operands(jnp.float32, queries, keys, scale)
   bias = bias if biased else None
   *expected, of_bias = gradients64(*arrays, bias, grad)
@@ -115,7 +116,8 @@ def test_in_bfloat16_errors_are_of_the_size_of_those_of_jax():
     assert error(ours, wanted) < 2 * error(theirs, wanted)
 
 
-def test_no_logits_are_kept_and_weights_in_the_type_of_the_computation():
+@pytest.mark.parametrize("attend", [attend, attend_heads_first])
+def test_no_logits_are_kept_and_weights_in_the_type_of_the_computation(attend):
   *arrays, bias, _ = operands(jnp.bfloat16, 6, 7, 1)
   kept = jax.tree.leaves(jax.eval_shape(lambda *a: jax.vjp(attend, *a, None)[1], *arrays))
   of_pairs = [leaf.dtype for leaf in kept if leaf.shape == bias.shape]

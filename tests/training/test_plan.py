@@ -106,6 +106,8 @@ ABLE = ("model.width=64", "model.heads=4", "model.attention=auto")
     (("model.width=56",), GPU, "xla"),
     (("model.attention=xla",), GPU, "xla"),
     ((), types.SimpleNamespace(platform="tpu"), "xla"),
+    ((), types.SimpleNamespace(platform="cpu"), "heads_first"),
+    (("model.compute_dtype=bfloat16",), types.SimpleNamespace(platform="cpu"), "xla"),
     (("model.attention=cudnn",), types.SimpleNamespace(platform="tpu"), "cudnn"),  # refused later
   ],
 )

@@ -67,7 +67,7 @@ OF_HEADS = (
 
 
 def computed_by(*values) -> tuple[str, str]:
-  """The library that can compute it; the last of the values is the fact."""
+  """The implementation that suits the devices; the last of the values is the fact."""
   return values[-1](), "the devices"
 
 
@@ -187,15 +187,17 @@ class Model:
   )
   attention: str = setting(
     AUTO,
-    "library for attention: `cudnn`, on NVIDIA GPUs in bfloat16, or `xla`, which a resumed run "
-    "keeps if it was given",
+    "how attention is computed: by cuDNN (`cudnn`), on NVIDIA GPUs in bfloat16, or by XLA; with "
+    "`heads_first` XLA stores the heads before the tokens, which is faster on CPUs; a resumed run "
+    "keeps `xla` if it was given",
     auto=Rule(
       (*OF_HEADS, "facts.attention"),
-      "the devices: cuDNN where it can compute the model, else XLA",
+      "the devices: cuDNN where it can compute the model, `heads_first` on CPUs in float32, else "
+      "`xla`",
       computed_by,
       stays="never",
     ),
-    choices=("xla", "cudnn"),
+    choices=("xla", "heads_first", "cudnn"),
   )
   activation: str = part(
     "activation",

@@ -294,7 +294,7 @@ def anew(config: Config, named: frozenset[str]) -> Config:
 
 
 def attention_on(config: Config, device: jax.Device, module: models.Network) -> str:
-  """The library that computes the module's attention, in the type of the settings."""
+  """How the module's attention is computed, in the type of the settings."""
   in_type = module.clone(dtype=jnp.dtype(config.model.compute_dtype))
   return family.attention_on(in_type, config.data.image_size, device)
 

@@ -30,7 +30,7 @@ class ResNet(Network, nn.Module):
     num_classes: outputs of the head.
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
-    attention: "cudnn", on GPUs, or "xla"; "auto" computes like "xla".
+    attention: "cudnn", on GPUs, "heads_first", for CPUs, or "xla"; "auto" computes like "xla".
     remat: what the backward pass recomputes in each unit: "none", "dots" or "everything".
   """
 

@@ -121,7 +121,7 @@ class ViT(ViTCosts, nn.Module):
       projections and the two layers of the head (Appendix B.1).
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
-    attention: "cudnn", on GPUs, or "xla"; "auto" computes like "xla".
+    attention: "cudnn", on GPUs, "heads_first", for CPUs, or "xla"; "auto" computes like "xla".
     scan: stack the blocks under one `nn.scan`.
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
     activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).

@@ -183,7 +183,7 @@ def largest_side(model: Model, most: int) -> int:
 
 
 def attention_on(config: Config, device: jax.Device) -> str:
-  """The library that computes the attention of config.model on a device.
+  """How the attention of config.model is computed on a device.
 
   Raises:
     ConfigError: there is no such model.

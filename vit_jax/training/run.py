@@ -123,7 +123,7 @@ class Run:
 
   @property
   def attention(self) -> str:
-    """The library that computes attention, "cudnn" or "xla"; "" if the model has none."""
+    """How attention is computed, as config.model.attention; "" if the model has none."""
     if not getattr(self.model, "heads", 0):
       return ""
     return getattr(self.model, "attention", "")

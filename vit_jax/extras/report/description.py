@@ -160,7 +160,7 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   yield "Model", cost.label(run.config.model)
   yield "Computes in", run.config.model.compute_dtype
   if attention := run.fact("attention", str):
-    yield "Attention of", {"cudnn": "cuDNN", "xla": "XLA"}.get(attention, attention)
+    yield "Attention", {"cudnn": "cuDNN", "xla": "XLA"}.get(attention, attention)
   number = parameters(run)
   trained = run.fact("trained_parameters", int)
   yield "Parameters", count(number)

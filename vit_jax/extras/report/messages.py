@@ -85,8 +85,10 @@ def parameters_in_words(run: Run) -> str:
 
 def attention_of(run: Run) -> str:
   """Names the implementation of attention; "" if the model has no attention."""
-  names = {"cudnn": "cuDNN's", "xla": "XLA's"}
-  return f" with {names[run.attention]} attention" if run.attention else ""
+  if not run.attention:
+    return ""
+  library = "cuDNN's" if run.attention == "cudnn" else "XLA's"
+  return f" with {library} attention"
 
 
 def origins(run: Run) -> str:
