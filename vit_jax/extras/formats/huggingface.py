@@ -13,7 +13,7 @@ from vit_jax.config.model import USUAL
 from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
 from vit_jax.extras.formats import pickled
-from vit_jax.models.encoder import ADDED
+from vit_jax.models.positions import ADDED
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
 from vit_jax.storage.files import write_text
