@@ -84,15 +84,17 @@ def differentiated(function, *arrays, grad):
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 5), (6, 6), (4, 9)])
 @pytest.mark.parametrize("scale", [1, 30])  # 30: logits of thousands, all weight on one key
-@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("biases", [0, 1, 2])  # 1: both examples share them
 @pytest.mark.parametrize("attend", [attend, attend_heads_first])
-def test_output_and_gradients_in_float32(attend, queries, keys, scale, biased):
+def test_output_and_gradients_in_float32(attend, queries, keys, scale, biases):
   *arrays, bias, grad = operands(jnp.float32, queries, keys, scale)
-  bias = bias if biased else None
+  bias = bias[:biases] if biases else None
   *expected, of_bias = gradients64(*arrays, bias, grad)
   *actual, found = differentiated(attend, *arrays, bias, grad=grad)
-  assert (found is None) == (not biased)
-  if biased:
+  assert (found is None) == (not biases)
+  if biases == 1:
+    of_bias = of_bias.sum(axis=0, keepdims=True)
+  if biases:
     actual, expected = [*actual, found], [*expected, of_bias]
   for got, wanted in zip(actual, expected, strict=True):
     np.testing.assert_allclose(got, wanted, atol=2e-6 * max(1, np.abs(wanted).max()) * scale)

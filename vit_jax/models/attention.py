@@ -273,12 +273,16 @@ def _backward(saved, grad):
   dkey = jnp.einsum("bhqk,bqhd->bkhd", scaled, query)
   divided = (grad / total.swapaxes(1, 2)).astype(grad.dtype)
   dvalue = jnp.einsum("bhqk,bqhd->bkhd", weights, divided)
-  dbias = None
-  if bias is not None:
-    if len(bias) < len(dlogits):
-      dlogits = dlogits.sum(axis=0, keepdims=True)
-    dbias = dlogits.astype(bias.dtype)
-  return dquery, dkey, dvalue, dbias
+  return dquery, dkey, dvalue, _of_bias(dlogits, bias)
+
+
+def _of_bias(dlogits, bias):
+  """The gradient of the bias, which all examples may share; None if there is no bias."""
+  if bias is None:
+    return None
+  if len(bias) < len(dlogits):
+    dlogits = dlogits.sum(axis=0, keepdims=True)
+  return dlogits.astype(bias.dtype)
 
 
 def _logits(query, key, bias):
@@ -331,10 +335,8 @@ def _backward_heads_first(saved, grad):
   dquery = jnp.einsum("bhqk,bhkd->bhqd", rounded, key) / query.shape[-1] ** 0.5
   dkey = jnp.einsum("bhqk,bhqd->bhkd", rounded, query)
   dvalue = jnp.einsum("bhqk,bhqd->bhkd", weights, grad)
-  dbias = None
-  if bias is not None:
-    dbias = dlogits.astype(bias.dtype)
-  return *map(_swapped, jax.lax.optimization_barrier((dquery, dkey, dvalue))), dbias
+  moved = map(_swapped, jax.lax.optimization_barrier((dquery, dkey, dvalue)))
+  return *moved, _of_bias(dlogits, bias)
 
 
 def _swapped(x):
