@@ -109,13 +109,28 @@ class Added:
     of_memory: names of those that decide the memory of a step.
     without_steps: names of those that count although a run has no step left.
     of_host: names of those that each host may have of its own.
+    of_start: names of those that only count from the start of a run.
     switch: name of the one without which the extra does nothing, and is not loaded; "": none.
   """
 
   of_memory: ClassVar[tuple[str, ...]] = ()
   without_steps: ClassVar[tuple[str, ...]] = ()
   of_host: ClassVar[tuple[str, ...]] = ()
+  of_start: ClassVar[tuple[str, ...]] = ()
   switch: ClassVar[str] = ""
+
+
+class Switched:
+  """Base class of a group of settings that is false if it is switched off.
+
+  Attributes:
+    switch: name of the setting without which the group does nothing.
+  """
+
+  switch: ClassVar[str]
+
+  def __bool__(self) -> bool:
+    return bool(getattr(self, self.switch))
 
 
 def added(group: str) -> tuple[type[Added], ...]:

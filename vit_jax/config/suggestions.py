@@ -24,6 +24,7 @@ SETTINGS = {
   "config.optimizer.clip_norm": "clip gradclip clipgrad clipgradnorm maxgradnorm gradclipnorm",
   "config.optimizer.ema": "emadecay modelema polyak averaging",
   "config.loss.label_smoothing": "smoothing labelsmoothing",
+  "config.lora.rank": "lora lorar lorarank",
   "config.model.num_classes": "numclasses nclasses classes numlabels nbclasses",
   "config.model.dropout": "drop droprate dropoutrate",
   "config.model.compute_dtype": "dtype precision amp bf16 fp16 halfprecision",
