@@ -15,6 +15,7 @@ FACTS = {
   "side": "median of the smaller sides of a sample of the training images, pixels",
   "scored_at_once": "images in a batch of an evaluation alone; 0: it is a training",
   "labels": "`Labels` of the training data",
+  "class_shares": "share of each class in the training images as they are drawn, floats",
   "card": "how images are prepared for the same weights, `vit_jax.weights.card.Card`",
   "architecture": "config.Model of the weights in init_from, or of those scored, all fields given",
   "representation": "the features that the weights are trained for: pre_logits or patches",
@@ -57,7 +58,7 @@ AUTO = "auto"  # the value of a setting that is left to its rule
 
 MAX_TEXT = 4096  # characters, the longest path
 
-MAX_ITEMS = 1000  # values in one setting
+MAX_ITEMS = 2**16  # values in one setting, such as weights of classes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Sums(NamedTuple):
 
   Attributes:
     loss: scalar, sum of the losses of the examples that count.
-    count: scalar, number of examples that count.
+    count: scalar, number of examples that count, or the sum of the weights of their losses.
     metrics: {name: (sum, count)}, two scalars each. A metric is its sum over the whole batch,
       divided by its count, and NaN if that count is 0. It is logged as training/NAME.
     statistics: tree of sums for `Objective.after_update`.

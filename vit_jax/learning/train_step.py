@@ -253,7 +253,7 @@ def means(of_part, trained, batch, key, accumulation: int):
   """
   (loss, others), grads = accumulate(of_part, trained, batch, key, accumulation)
   count, metrics, statistics = others
-  count = jnp.maximum(count, 1.0)
+  count = jnp.where(count > 0, count, 1.0)
   loss, grads = jax.tree.map(lambda x: x / count, (loss, grads))
   metrics = {PREFIX + name: total / n for name, (total, n) in metrics.items()}
   return loss, grads, metrics, statistics
