@@ -240,9 +240,7 @@ def train(
       state = begin.state
       if begin.fresh and initial is not None:
         with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
-          state = init_from.put(
-            initial, state, run.objective, run.optimizer, run.config.optimizer.trainable
-          )
+          state = init_from.put(initial, state, run.objective, run.optimizer, run.trainable)
         writer.say(initial.report)
       with watchdog.guarded():
         update = run.update

@@ -2,10 +2,10 @@
 
 A line leads to the file that holds the thing, its settings, their checks and its words:
 "package.module:NAME", where NAME is a class of settings (augmentations, evaluations, objectives,
-optimizers, added settings), another class (sources, callbacks, training views), an instance
-(families, formats of weights and of programs, names of arrays, storages) or a function (names of
-models). The file is imported when the thing is asked for, so that a program loads only what it
-uses, and a name can be checked without loading anything.
+optimizers, added settings), another class (sources, callbacks, training views, parametrizations),
+an instance (families, formats of weights and of programs, names of arrays, storages) or a function
+(names of models). The file is imported when the thing is asked for, so that a program loads only
+what it uses, and a name can be checked without loading anything.
 """
 
 import importlib
@@ -71,6 +71,10 @@ OBJECTIVES = Registry(
     "masked_patches": "vit_jax.extras.masked_patches.objective:Masked",
   }
 )
+
+# Objectives around that of a run, whose parameters change those of the model. Each has the name of
+# its setting, and of its subtree of the parameters.
+PARAMETRIZATIONS = Registry({"lora": "vit_jax.extras.lora:LoRA"})
 
 OPTIMIZERS = Registry(
   {
@@ -157,6 +161,7 @@ SETTINGS = Registry(  # settings that extras add; the group's name is before the
     "data.prepared_cache": "vit_jax.extras.settings:PreparedCache",
     "run.verification": "vit_jax.extras.settings:Verification",
     "run.report": "vit_jax.extras.settings:Report",
+    "run.lora": "vit_jax.extras.settings:OfLoRA",
     "run.wandb": "vit_jax.extras.settings:WandB",
     "run.mlflow": "vit_jax.extras.settings:MLflow",
     "run.trackio": "vit_jax.extras.settings:Trackio",

@@ -13,6 +13,7 @@ from vit_jax.weights.card import Card
 MASKED = "objective.kind=masked_patches"
 WEIGHTS = "init_from=w.npz"
 DECAY = "optimizer.weight_decay=0.1"
+LORA = "lora.rank=8"
 SIGMOID = "loss.kind=sigmoid"
 METRIC = "early_stopping.metric=val/top1"
 RESIZED = ["data.train_resize=64", "data.train_resize_ratio=1.2"]
@@ -42,6 +43,8 @@ RULES = [
   ("model.layer_scale_init=0.1", "model.layer_scale=true", [""]),
   ("model.stochastic_depth_rule=uniform", "model.stochastic_depth=0.1", [""]),
   ("optimizer.layer_decay=0.5", "", ["optimizer.trainable=head/.*"]),
+  ("lora.alpha=8", f"{WEIGHTS} {LORA}", [""]),
+  ("lora.kernels=.*/query/kernel", f"{WEIGHTS} {LORA}", [""]),
   ("optimizer.decay_kind=coupled", DECAY, ["", "optimizer.kind=sgd"]),
   ("optimizer.decay_rules=('.*',1.0),", DECAY, [""]),
   ("schedule.drops=0.5", "schedule.decay=steps", ["", "schedule.decay=linear"]),

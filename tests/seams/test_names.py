@@ -44,6 +44,7 @@ ALLOWED = {
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.extras.formats.huggingface", "vit"),
   },
+  "PARAMETRIZATIONS": {("vit_jax.extras.settings", "lora")},  # the setting
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
   "SOURCES": {
     ("vit_jax.extras.sources.vtab_tasks", "tfds"),  # its tasks are datasets of TFDS

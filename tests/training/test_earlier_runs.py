@@ -53,7 +53,9 @@ STOOD_FOR = {
 }
 # What it did not have.
 LATER = {"mesh.model": 1, "plugins": "", "wandb": "", "mlflow": "", "trackio": ""}
-LATER |= {"data.class_balanced": False}
+LATER |= {"data.class_balanced": False, "objective.class_weights": []}
+LATER |= {"lora.rank": 0, "lora.alpha": 16.0}
+LATER |= {"lora.kernels": r".*/(query|key|value|out|Dense_\d)/kernel"}
 # What only the name said.
 NAMED = {"model.family": "vit", "model.axial": False, "model.stem_width": 0}
 # Parts of later models, which the model has not.

@@ -17,6 +17,7 @@ from vit_jax import models, recipes, weights
 from vit_jax.config.resolve import GIVEN, check_known, left, resolve
 from vit_jax.data.identity import Identity
 from vit_jax.evaluation.classification import Classification
+from vit_jax.extras.settings import LoRA
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.recognition import differences
 from vit_jax.storage import checkpoint, manifest
@@ -84,6 +85,7 @@ def begun(folder, config=STARTED, step=9):
     (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
     (dict(model=c.Model(head_bias=-10.0, head_std=0.1)), "config.model.head_std: 0.0 -> 0.1"),
     (dict(data=c.Data(repeats=2)), "config.data.repeats: 1 -> 2"),
+    (dict(lora=LoRA(rank=8)), "config.lora.rank: 0 -> 8"),
     (dict(optimizer=Adam(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
     (dict(optimizer=Adam(ema=0.0, ema_corrected=False)), "optimizer.ema_corrected: True -> False"),
   ],

@@ -15,6 +15,7 @@ FACTS = {
   "side": "median of the smaller sides of a sample of the training images, pixels",
   "scored_at_once": "images in a batch of an evaluation alone; 0: it is a training",
   "labels": "`Labels` of the training data",
+  "class_shares": "share of each class in the training images as they are drawn, floats",
   "card": "how images are prepared for the same weights, `vit_jax.weights.card.Card`",
   "architecture": "config.Model of the weights in init_from, or of those scored, all fields given",
   "representation": "the features that the weights are trained for: pre_logits or patches",
@@ -57,7 +58,7 @@ AUTO = "auto"  # the value of a setting that is left to its rule
 
 MAX_TEXT = 4096  # characters, the longest path
 
-MAX_ITEMS = 1000  # values in one setting
+MAX_ITEMS = 2**16  # values in one setting, such as weights of classes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,13 +110,28 @@ class Added:
     of_memory: names of those that decide the memory of a step.
     without_steps: names of those that count although a run has no step left.
     of_host: names of those that each host may have of its own.
+    of_start: names of those that only count from the start of a run.
     switch: name of the one without which the extra does nothing, and is not loaded; "": none.
   """
 
   of_memory: ClassVar[tuple[str, ...]] = ()
   without_steps: ClassVar[tuple[str, ...]] = ()
   of_host: ClassVar[tuple[str, ...]] = ()
+  of_start: ClassVar[tuple[str, ...]] = ()
   switch: ClassVar[str] = ""
+
+
+class Switched:
+  """Base class of a group of settings that is false if it is switched off.
+
+  Attributes:
+    switch: name of the setting without which the group does nothing.
+  """
+
+  switch: ClassVar[str]
+
+  def __bool__(self) -> bool:
+    return bool(getattr(self, self.switch))
 
 
 def added(group: str) -> tuple[type[Added], ...]:

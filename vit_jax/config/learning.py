@@ -118,6 +118,9 @@ def factor_of_average(usual, init_from, length, batch_size, images) -> tuple[flo
   return average_over(steps), in_words(images())
 
 
+ALL = ".*"
+
+
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
   """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas.
@@ -162,9 +165,9 @@ class Optimizer:
     used_if=DECAYING,
   )
   trainable: str = setting(
-    ".*",
+    ALL,
     "regex of the whole names of the parameters to train, such as head/.* for a linear probe; with "
-    "config.model.scan all blocks have one name",
+    "config.model.scan all blocks have one name; with config.lora.rank, .* means the head and LoRA",
   )
   layer_decay: float = setting(
     1.0,
@@ -172,7 +175,7 @@ class Optimizer:
     "factor times that of the next one",
     low=0.01,
     high=1.0,
-    used_if=(("optimizer.trainable", ".*"),),
+    used_if=(("optimizer.trainable", ALL),),
   )
   clip_norm: float = setting(
     0.0, "gradients are clipped to this global norm; 0: no clipping", low=1e-6, high=1e6, off=0.0

@@ -363,7 +363,8 @@ def _read(text: str, field: dataclasses.Field, path: str) -> Any:
 def _example(field: dataclasses.Field) -> str:
   """An example of a setting's value, for messages."""
   if field.default != AUTO:
-    return repr(field.default)
+    either = f", or {AUTO}" if rule_of(field) else ""
+    return f"{field.default!r}{either}"
   usual = field.metadata["usual"]
   if usual is None:
     usual = EXAMPLES.get(field.type)

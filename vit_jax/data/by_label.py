@@ -65,12 +65,19 @@ def rows_of_classes(source: Source, *, threads: int) -> tuple[np.ndarray, ...]:
   Raises:
     SourceError: labels cannot be read.
   """
-  classes = np.empty(len(source), np.int64)
-  for row, (label,) in _labels(source, range(len(source)), threads):
-    classes[row] = label
+  classes = _classes(source, threads)
   order = np.argsort(classes, kind="stable")
   ends = np.cumsum(np.bincount(classes))
   return tuple(rows for rows in np.split(order, ends[:-1]) if len(rows))
+
+
+def counts_of_classes(source: Source, *, threads: int) -> np.ndarray:
+  """The number of examples of each class, (classes,) int64; arguments as for `rows_of_classes`.
+
+  Raises:
+    SourceError: labels cannot be read.
+  """
+  return np.bincount(_classes(source, threads), minlength=len(source.class_names))
 
 
 def of_all_classes(labels: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
@@ -92,6 +99,14 @@ def of_source(source: Source, count: int, seed: int = 0) -> list[int]:
   among = min(len(source), AMONG)
   some = np.random.default_rng(seed).choice(len(source), among, replace=False).tolist()
   return [some[i] for i in of_all_classes([source.labels(i) for i in some], count, seed)]
+
+
+def _classes(source: Source, threads: int) -> np.ndarray:
+  """The one label of each example."""
+  classes = np.empty(len(source), np.int64)
+  for row, (label,) in _labels(source, range(len(source)), threads):
+    classes[row] = label
+  return classes
 
 
 def _labels(

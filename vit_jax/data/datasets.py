@@ -7,10 +7,11 @@ vit-jax dedup finds copies under other names.
 """
 
 import collections
+import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -267,17 +268,43 @@ def class_balanced(training: Training, *, threads: int) -> tuple[MixedSource, ..
 
 
 def _rows_of_classes(named: NamedDataset, threads: int) -> tuple[np.ndarray, ...]:
+  with _labelled_once(named, "config.data.class_balanced=True"):
+    return by_label.rows_of_classes(named.source, threads=threads)
+
+
+def class_shares(training: Training, *, threads: int) -> list[float]:
+  """The share of each class in the images that a run draws; reads the labels of all images.
+
+  Raises:
+    ConfigError, SourceError: as `class_balanced`.
+  """
+  weights = sum(part.weight for part in training.parts)
+  shares = np.zeros(len(training.source.class_names))
+  for named, part in zip(training.datasets, training.parts, strict=True):
+    with _labelled_once(named, "config.objective.class_weights"):
+      counts = by_label.counts_of_classes(named.source, threads=threads)
+    shares += part.weight / weights * counts / counts.sum()
+  return shares.tolist()
+
+
+@contextlib.contextmanager
+def _labelled_once(named: NamedDataset, setting: str) -> Iterator[None]:
+  """Around reading the one label of each image; `setting` needs them.
+
+  Raises:
+    ConfigError: images have no label, or any number of labels.
+    SourceError: names the dataset too.
+  """
   source = named.source
   if source.multi_label or not source.class_names:
     have = "any number of labels"
     if not source.class_names:
       have = "no labels"
     raise ConfigError(
-      "config.data.class_balanced=True needs images with one label each, and those of "
-      f"{named} have {have}; leave it out."
+      f"{setting} needs images with one label each, and those of {named} have {have}; leave it out."
     )
   try:
-    return by_label.rows_of_classes(source, threads=threads)
+    yield
   except sources.SourceError as error:
     raise sources.SourceError(f"{named}: {error}.") from error
 

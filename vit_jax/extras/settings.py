@@ -3,7 +3,7 @@
 import dataclasses
 from typing import ClassVar
 
-from vit_jax.config.fields import MAX_PIXELS, MAX_STEPS, Added, setting
+from vit_jax.config.fields import MAX_PIXELS, MAX_STEPS, Added, Switched, group, setting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,45 @@ class Report(Added):
   without_steps: ClassVar = ("report",)
 
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoRA(Switched):
+  """LoRA: kernels of the weights in init_from are frozen, and low-rank changes of them trained.
+
+  A kernel W computes as W + alpha / rank A B. A (inputs, rank) begins as a normal with variance
+  1 / inputs, and B (rank, outputs) as zeros.
+
+  Source: Hu et al., "LoRA: Low-rank adaptation of large language models", 2021, Section 4.1.
+  """
+
+  switch: ClassVar = "rank"
+
+  rank: int = setting(0, "columns of A and rows of B; 0: no LoRA", low=1, high=2**16, off=0)
+  alpha: float = setting(
+    16.0,
+    "factor on the changes, divided by rank",
+    low=1e-6,
+    high=1e6,
+    used_if=(("lora.rank",),),
+  )
+  kernels: str = setting(
+    r".*/(query|key|value|out|Dense_\d)/kernel",
+    "regex of the whole names of the kernels of blocks that change: query, key, value and out of "
+    "attention, Dense_0 and Dense_1 of the MLP; with config.model.scan all blocks have one name",
+    used_if=(("lora.rank",),),
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfLoRA(Added):
+  """Of the run."""
+
+  of_memory: ClassVar = ("lora",)
+  of_start: ClassVar = ("lora",)
+  switch: ClassVar = "lora"
+
+  lora: LoRA = group(LoRA)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

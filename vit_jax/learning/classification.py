@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from etils import epy
 
-from vit_jax.config import Config, ConfigError, Loss, ObjectiveSettings
-from vit_jax.config.fields import name_of_kind, setting
+from vit_jax.config import AUTO, Config, ConfigError, Loss, ObjectiveSettings
+from vit_jax.config.fields import Rule, name_of_kind, setting
 from vit_jax.learning.objective import Objective, Sums
+from vit_jax.process.text import shown
 
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
@@ -17,6 +18,14 @@ with epy.lazy_imports():  # reading settings needs no JAX
   from vit_jax.data import batches
   from vit_jax.learning import losses, mixing
   from vit_jax.models import vit_costs
+
+
+def balanced(shares) -> tuple[tuple[float, ...], str]:
+  """n / (K n_c) for the K classes with images, and 1 for the others."""
+  known = shares()
+  classes = sum(share > 0 for share in known)
+  weights = tuple(1 / (classes * share) if share else 1.0 for share in known)
+  return weights, "the number of images of each class"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +56,48 @@ class Settings(ObjectiveSettings):
     used_if=(("loss.kind", "sigmoid"),),
   )
 
+  class_weights: tuple = setting(
+    (),
+    "weight of each class in the loss, which is divided by the sum of the weights of a batch's "
+    "images; empty: all weigh 1. Each image must have one label",
+    auto=Rule(
+      ("facts.class_shares",), "n / (K n_c), with n_c of n images in class c of K", balanced
+    ),
+  )
+
   needs_labels: ClassVar[bool] = True
   trains_head: ClassVar[bool] = True
 
+  def check(self, config: Config, model):
+    """Refuses weights of classes that are no weights, and beside balanced drawing."""
+    del model
+    weights = self.class_weights
+    if weights and config.data.class_balanced:
+      raise ConfigError(
+        "config.objective.class_weights and config.data.class_balanced=True would make up for rare "
+        "classes twice; leave one of them out."
+      )
+    if weights in ((), AUTO):
+      return
+    if not all(is_weight(weight) for weight in weights) or not any(weights):
+      raise ConfigError(
+        f"config.objective.class_weights={shown(weights)} must be numbers from 0 to "
+        f"{MAX_WEIGHT:g}, not all of them 0."
+      )
+    if config.model.num_classes not in (AUTO, len(weights)):
+      raise ConfigError(
+        f"config.objective.class_weights has {len(weights)} weights, and there are "
+        f"{config.model.num_classes} classes; give one for each, in the order of their names, or "
+        f"{AUTO}."
+      )
+
   def check_labels(self, data: str, multi_label: bool):
-    """Refuses CutMix of images with any number of labels."""
+    """Refuses CutMix and weights of classes for images with any number of labels."""
+    if self.class_weights and multi_label:
+      raise ConfigError(
+        "config.objective.class_weights is for images with one label each, and those of "
+        f"{data} have any number; leave it out."
+      )
     if self.cutmix and multi_label:
       raise ConfigError(
         f"config.objective.cutmix={self.cutmix:g} is for images with one label each, and those of "
@@ -60,7 +106,17 @@ class Settings(ObjectiveSettings):
 
   def configured(self, config: Config, model) -> "Classification":
     """The objective of a run."""
-    return Classification(model, config.loss, self.mixup, self.cutmix, self.blended)
+    weights = () if self.class_weights == AUTO else self.class_weights  # without data
+    return Classification(model, config.loss, self.mixup, self.cutmix, self.blended, weights)
+
+
+MAX_WEIGHT = 1e6
+
+
+def is_weight(value) -> bool:
+  """Whether a value is the weight of a class."""
+  number = isinstance(value, (int, float)) and not isinstance(value, bool)
+  return number and 0 <= value <= MAX_WEIGHT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +126,7 @@ class Classification(Objective):
   Attributes:
     model: Flax module with a head.
     settings: config.loss.
-    mixup, cutmix, blended: as in config.objective.
+    mixup, cutmix, blended, class_weights: as in config.objective.
   """
 
   model: object
@@ -78,6 +134,7 @@ class Classification(Objective):
   mixup: float = 0.0
   cutmix: float = 0.0
   blended: str = "shares"
+  class_weights: tuple[float, ...] = ()
 
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters."""
@@ -89,26 +146,42 @@ class Classification(Objective):
     return mixing.mixup_or_cutmix(batch, key, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
 
   def loss(self, params: dict, extra: dict, batch: dict, key: "jax.Array") -> Sums:
-    """The sums over a part of a batch; a prediction is right if its class is among the labels."""
+    """The sums over a part of a batch; a prediction is right if its class is among the labels.
+
+    With `class_weights` the loss of an image, smoothed or not, has the weight of its class, and a
+    mixed image the blend of both weighted losses. `Sums.count` is then the sum of the weights.
+    """
     images = batches.normalize(mixing.mixed_images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
     target = functools.partial(losses.targets, num_classes=logits.shape[-1])
     loss_of = functools.partial(losses.of(self.settings), logits)
+    mask = batch["mask"]
+    weights = mask * self._weights(batch)
     if self.blended == "whole":
-      values = loss_of(mixing.whole_targets(target, batch))
+      loss = jnp.sum(loss_of(mixing.whole_targets(target, batch)) * weights)
     else:
-      values = mixing.blend(lambda labels: loss_of(target(labels)), batch)
+      values = mixing.blend(lambda labels: self._weight(labels) * loss_of(target(labels)), batch)
+      loss = jnp.sum(values * mask)
     highest = jnp.argmax(logits, axis=-1, keepdims=True)
 
     def is_right(labels):
       return jnp.take_along_axis(target(labels), highest, axis=-1)[:, 0]
 
-    mask = batch["mask"]
-    count = mask.sum()
     right = mixing.blend(is_right, batch)
-    loss = jnp.sum(values * mask)
     correct = jnp.sum(right * mask)
-    return Sums(loss, count, {"accuracy": (correct, count)})
+    return Sums(loss, weights.sum(), {"accuracy": (correct, mask.sum())})
+
+  def _weight(self, labels: "jax.Array") -> "jax.Array | float":
+    """The weight of the class of each label (B,)."""
+    if not self.class_weights:
+      return 1.0
+    return jnp.asarray(self.class_weights, jnp.float32)[labels]
+
+  def _weights(self, batch: dict) -> "jax.Array | float":
+    """The weight of each image (B,): of its class, or the blend of both."""
+    if not self.class_weights:
+      return 1.0
+    return mixing.blend(self._weight, batch)
 
   def training_flops(self, image_size: int) -> int:
     """The training FLOPs of the whole model."""

@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 from etils import epy
 
+from vit_jax.config.fields import switched_on
 from vit_jax.config.learning import OBJECTIVE_PARAMS as OBJECTIVE_PARAMS
+from vit_jax.registry import PARAMETRIZATIONS
 
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
@@ -22,7 +24,7 @@ class Sums(NamedTuple):
 
   Attributes:
     loss: scalar, sum of the losses of the examples that count.
-    count: scalar, number of examples that count.
+    count: scalar, number of examples that count, or the sum of the weights of their losses.
     metrics: {name: (sum, count)}, two scalars each. A metric is its sum over the whole batch,
       divided by its count, and NaN if that count is 0. It is logged as training/NAME.
     statistics: tree of sums for `Objective.after_update`.
@@ -100,8 +102,41 @@ class Objective:
     del params, statistics
     return extra
 
+  def trainable(self, pattern: str) -> str:
+    """The regex of the parameters that are trained; `pattern` is config.optimizer.trainable."""
+    return pattern
+
+  def for_model(self, params: dict) -> dict:
+    """The parameters with which the model, and evaluations, compute."""
+    return params
+
   def training_flops(self, image_size: int) -> int:
     """FLOPs of an update per example, with all its views, if all parameters are trained."""
+    raise NotImplementedError
+
+
+class Parametrization(Objective):
+  """An objective around that of a run, with parameters that change those of the model.
+
+  `registry.PARAMETRIZATIONS` lists them. Its own parameters are the subtree of its name there.
+  """
+
+  @staticmethod
+  def check(config, shapes: dict[str, tuple[int, ...]]):
+    """Checks that the settings of a run suit it; `shapes` are those of the model's parameters.
+
+    Raises:
+      ConfigError: they do not.
+    """
+
+  @classmethod
+  def around(cls, objective: Objective, config) -> "Parametrization":
+    """The objective with this parametrization."""
+    raise NotImplementedError
+
+  @staticmethod
+  def merged(params: dict, settings: dict) -> dict:
+    """The model's parameters, from NumPy arrays of a run with these recorded settings of it."""
     raise NotImplementedError
 
 
@@ -118,10 +153,23 @@ def of_config(config, device: "jax.Device | None" = None) -> Objective:
   model = models.configured(config.model)
   if device is not None:
     family.check_attention(model, config.data.image_size, device)
-  return config.objective.configured(config, model)
+  objective = config.objective.configured(config, model)
+  for parametrization in switched_on(PARAMETRIZATIONS, config):
+    objective = parametrization.around(objective, config)
+  return objective
 
 
 def shapes(config) -> dict:
   """The parameters of a new run, as shapes; nothing is computed."""
-  objective = of_config(config)
-  return jax.eval_shape(lambda: objective.init(jax.random.key(0), config.data.image_size))
+  return initial_shapes(of_config(config), config.data.image_size)
+
+
+def shapes_without_parametrizations(config) -> dict:
+  """As `shapes`, of the objective that parametrizations are around."""
+  plain = config.objective.configured(config, models.configured(config.model))
+  return initial_shapes(plain, config.data.image_size)
+
+
+def initial_shapes(objective: Objective, image_size: int) -> dict:
+  """The initial parameters of an objective, as shapes; nothing is computed."""
+  return jax.eval_shape(lambda: objective.init(jax.random.key(0), image_size))

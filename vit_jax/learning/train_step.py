@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax.config import Optimizer
+from vit_jax.config.learning import ALL
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.mesh import ALL_LARGEST, Rules
 from vit_jax.learning import optim
@@ -49,11 +50,11 @@ def init_state(
   seed: int,
   image_size: int,
   with_ema: bool,
-  trainable: str = ".*",
+  trainable: str = ALL,
 ) -> TrainState:
   """A new state; meant to be traced by `create` or `jax.eval_shape`."""
   params = objective.init(jax.random.key(seed), image_size)
-  trained = optim.partition(params, trainable)
+  trained = optim.partition(params, objective.trainable(trainable))
   zero = jnp.zeros((), jnp.int32)
   ema = None
   if with_ema:
@@ -184,7 +185,8 @@ def make(
     accumulation: parts of the batch that are computed one after another.
     norms: how norms are computed.
   """
-  trained = functools.partial(optim.partition, pattern=settings.trainable)
+  pattern = objective.trainable(settings.trainable)
+  trained = functools.partial(optim.partition, pattern=pattern)
   norm = norms.norm
   applied = norms.applied
   if not settings.elementwise:  # too expensive to be computed twice
@@ -251,7 +253,7 @@ def means(of_part, trained, batch, key, accumulation: int):
   """
   (loss, others), grads = accumulate(of_part, trained, batch, key, accumulation)
   count, metrics, statistics = others
-  count = jnp.maximum(count, 1.0)
+  count = jnp.where(count > 0, count, 1.0)
   loss, grads = jax.tree.map(lambda x: x / count, (loss, grads))
   metrics = {PREFIX + name: total / n for name, (total, n) in metrics.items()}
   return loss, grads, metrics, statistics

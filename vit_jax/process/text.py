@@ -59,6 +59,14 @@ def shown(value) -> str:
   return shortened(repr(value))
 
 
+def is_regex(pattern) -> bool:
+  """Whether this is a text that compiles as a regex."""
+  try:
+    return isinstance(pattern, str) and bool(re.compile(pattern))
+  except re.error:
+    return False
+
+
 def shortened(text: str) -> str:
   """The beginning of a text for a message."""
   if len(text) <= MAX_SHOWN:

@@ -14,6 +14,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models import vit_costs
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
+from vit_jax.registry import PARAMETRIZATIONS
 
 # Table 6 of the paper: exaFLOPs by model and epochs.
 PAPER = {
@@ -94,7 +95,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
   paper = paper_exaflops(run, macs, images)
   shapes = objectives.shapes(run)
   params = vit_costs.by_part(shapes)
-  outside = ("head", "pre_logits", objectives.OBJECTIVE_PARAMS)
+  outside = ("head", "pre_logits", objectives.OBJECTIVE_PARAMS, *PARAMETRIZATIONS)
   return dict(
     model=label(run.model),
     epochs=run.duration.epochs or None,
@@ -117,10 +118,11 @@ def checkpoint_bytes(run: config.Config, params) -> int:
     params: all parameters, as shapes.
   """
   settings = run.optimizer
-  trained = optim.partition(params, settings.trainable)
+  objective = objectives.of_config(run)
+  trained = optim.partition(params, objective.trainable(settings.trainable))
   state = jax.eval_shape(optim.make(settings).init, trained)
   average = trained if settings.averages else None
-  extra = jax.eval_shape(objectives.of_config(run).begin, params)
+  extra = jax.eval_shape(objective.begin, params)
   arrays = jax.tree.leaves((params, state, average, extra))
   return sum(x.size * x.dtype.itemsize for x in arrays)
 

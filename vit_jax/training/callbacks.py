@@ -228,8 +228,8 @@ class Evaluation(Callback):
     context = dataclasses.replace(self._context, stop=stop, detailed=perhaps_last)
     with progress.of_process(jax.process_index() == 0) as shown:
       context = dataclasses.replace(context, progress=shown)
-      state = for_evaluation(moment.state)
-      return evaluations.score_each(self._run.data.evaluations, context, state)
+      params = self._run.objective.for_model(for_evaluation(moment.state))
+      return evaluations.score_each(self._run.data.evaluations, context, params)
 
   def _say(self, step, metrics, scored, averaged):
     writer = self._session.writer

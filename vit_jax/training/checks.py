@@ -26,8 +26,8 @@ from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
 from vit_jax.models import family
 from vit_jax.models.stacking import STACKED
-from vit_jax.process.text import shown
-from vit_jax.registry import EVALUATIONS, TRAINING_VIEWS
+from vit_jax.process.text import is_regex, shown
+from vit_jax.registry import EVALUATIONS, PARAMETRIZATIONS, TRAINING_VIEWS
 from vit_jax.storage.tree import flatten
 from vit_jax.training.facts import LATER, module_of
 
@@ -65,6 +65,7 @@ def check(asked: Config, config: Config):
   """
   check_model(config.model, config.data.image_size)
   config.objective.check(config, module_of(config.model))
+  check_parametrizations(config)
   config.optimizer.check(config)
   check_batch(config.batch_size, parts=config.parts)
   check_repeats(config.batch_size, config.data.repeats)
@@ -86,6 +87,13 @@ def check_model(model: Model, image_size: int):
   """Checks that the architecture can be built, and that its patches tile the images."""
   family.check_tiles(module_of(model), image_size, model.name)
   family.check_type(model.attention, model.compute_dtype)
+
+
+def check_parametrizations(config: Config):
+  """Checks the settings of parametrizations, such as LoRA, against those of the run."""
+  for parametrization in switched_on(PARAMETRIZATIONS, config):
+    shapes = objectives.shapes_without_parametrizations(with_one_class(config))
+    parametrization.check(config, {name: x.shape for name, x in flatten(shapes).items()})
 
 
 def check_split(config: Config):
@@ -281,8 +289,13 @@ def check_early_stopping(settings: EarlyStopping, metrics: list[str]):
 
 def shapes_of(config: Config) -> dict[str, tuple[int, ...]]:
   """The shapes of a new run's parameters; the head has one class, as the number may be unknown."""
-  whole = with_value(config, "model", config.model.with_classes(1))
-  return {name: leaf.shape for name, leaf in flatten(objectives.shapes(whole)).items()}
+  shapes = objectives.shapes(with_one_class(config))
+  return {name: x.shape for name, x in flatten(shapes).items()}
+
+
+def with_one_class(config: Config) -> Config:
+  """The settings, with a head of one class if the number of classes is not known yet."""
+  return with_value(config, "model", config.model.with_classes(1))
 
 
 def check_patterns(config: Config):
@@ -334,14 +347,6 @@ def check_decay_rule(rule):
       f"config.optimizer.decay_rules holds {shown(rule)}; each rule is (regex, factor), such as "
       f"('.*/kernel', 1.0), with a factor in 0 to {MAX_FACTOR:g}."
     )
-
-
-def is_regex(pattern) -> bool:
-  """Whether this is a string that compiles as a regex."""
-  try:
-    return isinstance(pattern, str) and bool(re.compile(pattern))
-  except re.error:
-    return False
 
 
 def check_blocks(setting: str, value: Callable, shapes: Mapping[str, tuple[int, ...]]):

@@ -15,7 +15,7 @@ from vit_jax.config.fields import Labels
 from vit_jax.config.resolve import Facts
 from vit_jax.config.run import SCORED_AT_ONCE
 from vit_jax.data import images
-from vit_jax.data.datasets import Training
+from vit_jax.data.datasets import Training, class_shares
 from vit_jax.data.sources import Source
 from vit_jax.inference import model as inference
 from vit_jax.models import Network, family
@@ -34,6 +34,7 @@ LATER = frozenset(
     "model.attention",
     "mesh.data",
     "accumulation",
+    "objective.class_weights",
   }
 )
 
@@ -135,6 +136,7 @@ def of_data(training: Training, config: Config) -> Facts:
   return {
     "images": lambda config: len(source),
     "labels": lambda config: labels,
+    "class_shares": lambda config: class_shares(training, threads=config.data.threads),
     "side": lambda config: side(),
   }
 

@@ -13,9 +13,10 @@ from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
 from vit_jax.learning import optim
-from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, initial_shapes
 from vit_jax.learning.train_step import TrainState, new_extra
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
+from vit_jax.registry import PARAMETRIZATIONS
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
@@ -152,7 +153,7 @@ def check_head(params: dict):
 
 
 def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[dict, list]:
-  """The parameters in the shapes of the run's, and a report row for each.
+  """The parameters in the shapes of the run's, and a report row for each; of the model alone.
 
   Args:
     params: a tree in this project's names, with blocks unstacked.
@@ -163,7 +164,9 @@ def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[di
   Raises:
     ValueError: they do not fit.
   """
-  wanted = jax.eval_shape(lambda: unstack_blocks(objective.init(jax.random.key(0), side)))
+  initial = initial_shapes(objective, side)
+  of_model = {name: tree for name, tree in initial.items() if name not in PARAMETRIZATIONS}
+  wanted = jax.eval_shape(unstack_blocks, of_model)
   return weights.fit(params, wanted, objective.model.grid(side, side), **options)
 
 
@@ -183,7 +186,7 @@ def put(
     state: the freshly initialised state.
     objective: the objective of the run; its extra state may depend on the parameters.
     optimizer: the optimizer of the run; its state may depend on the parameters too.
-    trainable: config.optimizer.trainable.
+    trainable: the regex of the whole names of the parameters that are trained.
   """
   loaded = flatten(initial.params)
   initialised = flatten(state.params)

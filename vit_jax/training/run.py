@@ -136,13 +136,18 @@ class Run:
     shape = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
     return {name: shape((size, *field.shape), field.dtype) for name, field in named.items()}
 
+  @property
+  def trainable(self) -> str:
+    """The regex of the whole names of the parameters that are trained."""
+    return self.objective.trainable(self.config.optimizer.trainable)
+
   def parameter_count(self) -> int:
     """Number of parameters; every scalar of an array counts."""
     return sum(x.size for x in jax.tree.leaves(self.abstract.params))
 
   def trained_count(self) -> int:
-    """Number of the parameters that config.optimizer.trainable matches."""
-    trained = optim.partition(self.abstract.params, self.config.optimizer.trainable)
+    """Number of the parameters that are trained."""
+    trained = optim.partition(self.abstract.params, self.trainable)
     return sum(x.size for x in jax.tree.leaves(trained))
 
 

@@ -45,6 +45,7 @@ OF_THE_START = (
   "data.repeats",
   "optimizer.ema",  # an average has one factor from its first step
   "optimizer.ema_corrected",
+  *of_added("run", "of_start"),
 )
 # Settings that have an effect although no step is left; those of evaluations only if one is
 # missing.

@@ -10,6 +10,7 @@ from vit_jax.config.recorded import updated
 from vit_jax.data import datasets
 from vit_jax.data.datasets import History
 from vit_jax.models.stacking import unstack_blocks
+from vit_jax.registry import PARAMETRIZATIONS
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.workdir import STARTS
 from vit_jax.weights import average as averages
@@ -74,6 +75,8 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
     if warning := averages.warning(share):
       _log.warning("%s: %s", folder, warning)
   params = checkpoint.load_params(folder, ema=average)
+  for name in PARAMETRIZATIONS.keys() & params.keys():
+    params = PARAMETRIZATIONS[name].merged(params, meta["config"][name])
   return Weights(unstack_blocks(params), card_of(meta, average=average), meta["config"])
 
 

@@ -4,13 +4,15 @@ import dataclasses
 import sys
 
 from vit_jax import recipes
-from vit_jax.config import AUTO, Config, ConfigError, Optimizer, RunError
+from vit_jax.config import AUTO, Config, ConfigError, RunError
+from vit_jax.config.learning import ALL
 from vit_jax.devices import mesh as meshes
 from vit_jax.extras.compiled import communication, compilation, platforms, words
 from vit_jax.extras.compiled import largest as largest_batch
 from vit_jax.extras.compiled.breakdown import Part, breakdown
 from vit_jax.extras.compiled.platform import known
 from vit_jax.extras.experiments import step_program
+from vit_jax.learning import objective as objectives
 from vit_jax.recipes import cost
 from vit_jax.training import checks
 
@@ -234,7 +236,7 @@ def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
 
 def trains_all(config: Config) -> bool:
   """Whether all parameters are trained; else the formula of a step's FLOPs does not hold."""
-  return config.optimizer.trainable == Optimizer().trainable
+  return objectives.of_config(config).trainable(config.optimizer.trainable) == ALL
 
 
 def tell(progress: str):

@@ -40,7 +40,7 @@ def planned(config: Config, devices) -> Run:
     ConfigError: the batch or the mesh does not fit the devices, or a setting follows from data.
   """
   images = recipes.examples_of(config)
-  data = {"labels": lambda config: Labels()}
+  data = {"labels": lambda config: Labels(), "class_shares": lambda config: ()}
   if images:
     data["images"] = lambda config: images
   config = decided(config, {**of_start(), **of_devices(devices), **data})

@@ -20,6 +20,8 @@ from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
 
+SHORT = 5  # items of a setting that are shown
+
 
 class Messages(Callback):
   """Describes the run at its start, and its results and files at its end."""
@@ -114,6 +116,8 @@ def setting_in_words(config: Config, key: str) -> str:
     return datasets.in_words(value)
   if isinstance(value, Duration):
     return ", ".join(f"{number:g} {unit}" for unit, number in value.given().items())
+  if isinstance(value, tuple) and len(value) > SHORT:
+    return text.listed([text.shown(item) for item in value], SHORT)
   return str(value)
 
 

@@ -262,7 +262,7 @@ def alone(run: Run, rows: int):
 
   Every device computes loss and gradients of the same rows of the batch, without the others.
   """
-  trained = functools.partial(optim.partition, pattern=run.config.optimizer.trainable)
+  trained = functools.partial(optim.partition, pattern=run.trainable)
 
   def of_device(params, extra, examples):
     key = jax.random.key(run.config.seed)

@@ -32,7 +32,8 @@ class LAMB(Optimizer):
     """Refuses a last layer that begins at zero: its updates would be as small as it is."""
     from vit_jax.learning.optim import decay_factor  # imports JAX, as below
 
-    remedies = {"objective/prediction/kernel": "take another kind"}
+    of_lora = sorted(name for name in new if name.endswith("/b/kernel"))
+    remedies = dict.fromkeys(("objective/prediction/kernel", *of_lora), "take another kind")
     if not config.model.head_std:
       remedies["head/kernel"] = "give it values, such as --config.model.head_std=0.02"
     for name, remedy in remedies.items():

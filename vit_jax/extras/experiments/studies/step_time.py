@@ -71,6 +71,7 @@ def step_key(config: Config) -> str:
       config.mesh,
       config.optimizer.kind,
       config.optimizer.trainable,
+      config.lora,
       config.optimizer.averages,
     )
   )
