@@ -89,10 +89,10 @@ ALLOWED = {
 }
 
 
-# Recipes, commands and benchmarks choose members.
+# Recipes, commands, benchmarks and probes choose members.
 CHOOSING = (
   "vit_jax.recipes.",
-  *(f"vit_jax.extras.{name}." for name in ("commands", "benchmarks", "compiled")),
+  *(f"vit_jax.extras.{name}." for name in ("commands", "benchmarks", "compiled", "probes")),
 )
 
 

@@ -118,11 +118,25 @@ def accuracy(
     train_rows=train_rows,
     test_rows=test_rows,
   )
+  found = votes(similarities, train[1][rows], num_classes=num_classes, temperature=temperature)
+  return float(np.mean(found.argmax(axis=1) == test[1]))
+
+
+def votes(
+  similarities: np.ndarray, labels: np.ndarray, *, num_classes: int, temperature: float
+) -> np.ndarray:
+  """The votes for each class, up to a factor for each image: (M, K).
+
+  Args:
+    similarities: (M, k) of the nearest training images, greatest first.
+    labels: (M, k), their classes.
+    num_classes, temperature: as for `accuracy`.
+  """
   # Subtracting the largest exponent avoids overflow, and scales all votes of an image alike.
   weights = np.exp((similarities - similarities[:, :1]) / temperature)
-  votes = np.zeros((len(rows), num_classes))
-  np.add.at(votes, (np.arange(len(rows))[:, None], train[1][rows]), weights)
-  return float(np.mean(votes.argmax(axis=1) == test[1]))
+  result = np.zeros((len(labels), num_classes))
+  np.add.at(result, (np.arange(len(labels))[:, None], labels), weights)
+  return result
 
 
 def nearest(
@@ -130,9 +144,9 @@ def nearest(
   test: np.ndarray,
   neighbours: int,
   *,
-  raise_if_stopped,
-  train_rows: int,
-  test_rows: int,
+  raise_if_stopped: Callable[[], None] = lambda: None,
+  train_rows: int = TRAIN_ROWS,
+  test_rows: int = TEST_ROWS,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Similarities (M, k) of the nearest training features, greatest first, and their rows (M, k).
 

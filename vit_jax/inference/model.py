@@ -142,14 +142,27 @@ class LoadedModel:
       raise ValueError(f"{wrong.name} cannot be read: {wrong.error}")
     return result
 
-  def features(self, images, *, batch_size: int = 32) -> np.ndarray:
-    """The features of images (N, D), float32: what the head sees, or the mean of the patches.
+  def features(
+    self, images, *, layers: int = 0, patches: bool = False, batch_size: int = 32
+  ) -> np.ndarray:
+    """The features of images, float32.
 
-    `card.representation` tells which. The arguments and errors are those of `predict`.
+    Args:
+      images, batch_size: as for `predict`.
+      layers: 0: (N, D), what the head sees, or the mean of the patches; `card.representation` tells
+        which. L: (N, L, D), the class tokens of the last L blocks, the last block last, each after
+        the final LayerNorm; the mean of the patches for a model without a class token.
+      patches: the features of each patch in raster order instead: (N, patches, D) of the last
+        block, or with `layers` (N, L, patches, D).
+
+    Raises:
+      ValueError: an image cannot be read, the model has not so many blocks, or features are not
+        finite.
     """
     images = several(images)
+    options = dict(layers=layers, patches=patches, batch_size=batch_size)
     with following("features", len(images)) as done:
-      return predictions.features(self, images, batch_size=batch_size, done=done)
+      return predictions.features(self, images, done=done, **options)
 
   def check_is(self, settings: cfg.Model):
     """Checks that the model is the one of config.model, apart from the head.

@@ -20,6 +20,7 @@ from vit_jax.config import Data
 from vit_jax.data import image_files, pillow
 from vit_jax.data.batches import normalize
 from vit_jax.data.images import BadImage, evaluate_image
+from vit_jax.inference import layers as blocks
 from vit_jax.process import text
 from vit_jax.process.text import printable
 from vit_jax.storage import files
@@ -140,27 +141,35 @@ def predict(
 
 
 def features(
-  model, images: Iterable, *, batch_size: int, done: Callable[[int], None] = lambda images: None
+  model,
+  images: Iterable,
+  *,
+  layers: int = 0,
+  patches: bool = False,
+  batch_size: int,
+  done: Callable[[int], None] = lambda images: None,
 ) -> np.ndarray:
-  """The features of images, (N, D) float32; the model's card says which features these are.
+  """The features of images, (N, ...) float32, as `LoadedModel.features` describes them.
 
   Args:
     model, images, batch_size, done: as for `predict`.
+    layers, patches: as for `LoadedModel.features`.
 
   Raises:
-    ValueError: an image cannot be read, or features are not finite.
+    ValueError: an image cannot be read, features are not finite, or the model has not so many
+      blocks.
   """
-
-  def wanted(_, features):
-    return representation(features, model.card)
-
   rows = []
-  for name, output in outputs(model, wanted, images, batch_size=batch_size, done=done):
+  options = dict(layers=layers, patches=patches, batch_size=batch_size, done=done)
+  for name, output in each_features(model, images, **options):
     if isinstance(output, str):
       raise ValueError(f"{name} cannot be read: {output}")
     rows.append(output)
-  result = np.stack(rows) if rows else np.zeros((0, model.module.feature_width()), np.float32)
-  if wrong := int((~np.isfinite(result).all(axis=1)).sum()):
+  if not rows:
+    return np.zeros((0, *feature_shape(model, layers, patches)), np.float32)
+  result = np.stack(rows)
+  finite = np.isfinite(result).reshape(len(rows), -1).all(axis=1)
+  if wrong := int((~finite).sum()):
     raise ValueError(
       f"the features of {wrong:,} of {len(rows):,} images are not finite numbers; the weights are "
       "damaged or have diverged."
@@ -168,11 +177,55 @@ def features(
   return result
 
 
-def representation(features: dict[str, jax.Array], card: Card) -> jax.Array:
-  """Of a module's features, those that the weights were trained for: (B, D) float32."""
-  if card.representation == "patches":
-    return jnp.float32(features["patches"]).mean(axis=1)
-  return jnp.float32(features["pre_logits"])
+def feature_shape(model, layers: int, patches: bool) -> tuple[int, ...]:
+  """The shape of the features of one image; arguments as for `features`."""
+  side = model.card.image_size
+  pixels = jax.ShapeDtypeStruct((1, side, side, 3), np.uint8)
+  compute = functools.partial(feature_arrays, model, model.params, layers=layers, patches=patches)
+  return jax.eval_shape(compute, pixels).shape[1:]
+
+
+def each_features(
+  model,
+  images: Iterable,
+  *,
+  layers: int = 0,
+  patches: bool = False,
+  batch_size: int,
+  max_pixels: int = MAX_PIXELS,
+  done: Callable[[int], None] = lambda images: None,
+) -> Iterator[tuple[str, np.ndarray | str]]:
+  """Yields (name, features of an image), or (name, why it cannot be read); keeps one batch.
+
+  Args:
+    model, images, batch_size, max_pixels, done: as for `predict`.
+    layers, patches: as for `LoadedModel.features`.
+
+  Raises:
+    ValueError: the model has not so many blocks.
+  """
+  blocks.check(model.module, layers)
+  params = model.params_on_device
+  compute = functools.partial(feature_arrays, model, params, layers=layers, patches=patches)
+  images = list(images)
+  read = reader(model.card, max_pixels)
+  found = computed(images, read, compute, batch_size=batch_size, done=done)
+  for place, (image, output) in enumerate(zip(images, found, strict=True), start=1):
+    yield name_of(image, place), output
+
+
+def feature_arrays(
+  model, params: dict, pixels: np.ndarray, *, layers: int, patches: bool
+) -> jax.Array:
+  """The features of pixels (N, S, S, 3) uint8; arguments as for `LoadedModel.features`."""
+  seen = blocks.seen(model.module, params, pixels, max(layers, 1))
+  if patches and layers:
+    return seen["patches"]
+  if patches:
+    return seen["patches"][:, -1]
+  if layers:
+    return seen["image"]
+  return blocks.representation({**seen, "patches": seen["patches"][:, -1]}, model.card)
 
 
 def outputs(
@@ -191,23 +244,54 @@ def outputs(
     function: (logits, features) of the module -> tree of arrays (N, ...).
     images, batch_size, max_pixels, done: as for `predict`.
   """
-  side = model.card.image_size
-  read = functools.partial(read_image, max_pixels=max_pixels, **model.card.preparation())
+
+  def compute(pixels):
+    return function(*_run(model.module, model.params_on_device, pixels))
+
   images = list(images)
-  batch_size = min(batch_size, len(images))
-  names = (name_of(image, place) for place, image in enumerate(images, start=1))
-  for batch in decoded(images, read, batch_size):
+  read = reader(model.card, max_pixels)
+  found = computed(images, read, compute, batch_size=batch_size, done=done)
+  for place, (image, output) in enumerate(zip(images, found, strict=True), start=1):
+    yield name_of(image, place), output
+
+
+def reader(card: Card, max_pixels: int = MAX_PIXELS) -> Callable:
+  """The function that reads and prepares an image, `read_image` for the weights of a card."""
+  return functools.partial(read_image, max_pixels=max_pixels, **card.preparation())
+
+
+def computed(
+  items: Sequence,
+  read: Callable[[object], np.ndarray | str],
+  compute: Callable[[np.ndarray], object],
+  *,
+  batch_size: int,
+  done: Callable[[int], None],
+) -> Iterator[object]:
+  """Yields what `compute` gives for each item, or why it cannot be read; in order.
+
+  Args:
+    items: what `read` reads.
+    read: an item -> pixels (S, S, 3) uint8, or why there are none.
+    compute: pixels (batch, S, S, 3) -> tree of arrays (batch, ...); always called with batches of
+      one size, so that it is compiled once.
+    batch_size: items at a time, at most.
+    done: called with the number of items after each batch.
+  """
+  batch_size = min(batch_size, len(items))
+  for batch in decoded(items, read, batch_size):
     good = [image for image in batch if isinstance(image, np.ndarray)]
-    blank = [np.zeros((side, side, 3), np.uint8)] * (batch_size - len(good))
-    outputs = _run(model.module, model.params_on_device, np.stack(good + blank))
-    values = jax.device_get(function(*outputs))
+    values = None
+    if good:
+      blank = [np.zeros_like(good[0])] * (batch_size - len(good))
+      values = jax.device_get(compute(np.stack(good + blank)))
     done(len(batch))
     rows = (jax.tree.map(lambda x, row=row: x[row], values) for row in range(len(good)))
     for image in batch:
       if isinstance(image, str):
-        yield next(names), image
+        yield image
       else:
-        yield next(names), next(rows)
+        yield next(rows)
 
 
 @functools.partial(jax.jit, static_argnums=0)

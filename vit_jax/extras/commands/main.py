@@ -15,6 +15,8 @@ COMMANDS = {
   "finetune": "fine-tune weights on your own images, or on a task of the paper",
   "evaluate": "score a run again, or weights on your own images",
   "predict": "the most probable classes of images",
+  "probe": "kNN, linear and attentive probes of an encoder on your images",
+  "search": "the most similar images in a folder",
   "export": "a run, or other weights, as a file of weights",
   "visualize": "pictures of attention, filters, positions, features and augmentations",
   "report": "one page about a run, or about several side by side",

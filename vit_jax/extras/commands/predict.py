@@ -1,7 +1,11 @@
-"""Predicts the most probable classes of images.
+"""Predicts the most probable classes of images, or computes their features.
 
 vit-jax predict --source workdirs/vit_digits --images photo.png
 vit-jax predict --source ViT-B_16.npz --images photos 'more/*.jpg' --top 3 --format csv
+vit-jax predict --source ViT-B_16.npz --images photos --features --output features.npz
+
+--features writes what the head sees, one row for each image, as NumPy's *.npz or as *.parquet. With
+--layers=4 it writes the class tokens of the last 4 blocks, and with --patches those of all patches.
 
 Exit status: 0 done; 1 some images could not be read, or the weights compute numbers that are not
 finite (these images are named and skipped); 2 wrong usage, or weights that cannot be used.
@@ -38,6 +42,9 @@ def flags() -> ToolFlags:
   add("--output", type=path, help="file, such as *.csv or *.json, instead of the console")
   add("--image-size", type=whole(0, 4096), default=0, help="pixels; default: the weights' own size")
   add("--batch-size", type=whole(1, 4096), default=32, help="images at a time (default: 32)")
+  add("--features", action="store_true", help="features to --output, in place of classes")
+  add("--layers", type=whole(0, 1000), default=0, help="with --features: the last blocks, each")
+  add("--patches", action="store_true", help="with --features: of each patch")
   add("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help=MAX_PIXELS)
   return result
 
@@ -46,6 +53,14 @@ def main(arguments: list[str] | None = None):
   """Predicts; see the exit status above."""
   command = flags()
   args = command.parse_args(arguments)
+  if args.features:
+    check_features(command, args)
+    with ending("predict"):
+      folder(args.output.parent, "--output")
+      write_features(args)
+    return
+  if args.layers or args.patches:
+    command.error("--layers and --patches go with --features")
   form = args.format or "text"
   if args.output and not args.format:
     form = args.output.suffix[1:]
@@ -57,31 +72,88 @@ def main(arguments: list[str] | None = None):
     show(predicted(args), args.output, form)
 
 
+def check_features(command: ToolFlags, args):
+  """Refuses flags that contradict --features; leaves with status 2."""
+  if args.format or args.output is None or args.output.suffix not in (".npz", ".parquet"):
+    command.error("--features is written to --output=NAME.npz or --output=NAME.parquet")
+
+
 def predicted(args) -> list:
   """The predictions of all images; leaves with status 2 if the images or weights are unusable."""
   line = Line(sys.stderr)
   try:
     with Progress(line) as progress:
-      progress.doing("loading libraries")
-      from vit_jax.inference.model import read_model
-      from vit_jax.inference.predict import find_images, predict
-      from vit_jax.weights import average
+      paths, model = opened(args, line, progress)
+      from vit_jax.inference.predict import predict
 
-      paths = find_images(args.images)
-      progress.doing(f"reading {args.source}")
-      model = read_model(args.source, average=args.average)
-      if not (args.image_size or model.card.image_size):
-        raise ValueError(
-          "The weights do not tell the size of their images; give it (--image-size)."
-        )
-      model = model.at_size(args.image_size)
-      if model.card.average:
-        line.say(one_line(f"Predicted with the {average.in_words(True)} of {args.source}:"))
       options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
       count = progress.images("predict", len(paths), compiles=True)
       return list(predict(model, paths, done=count.done, **options))
   except (RunError, ValueError, OSError) as error:
     console.leave(str(error), console.WRONG_USAGE, "predict")
+
+
+def opened(args, line: Line, progress: Progress) -> tuple[list, object]:
+  """The images, and the model for their size.
+
+  Raises:
+    ValueError, OSError, RunError: they cannot be used.
+  """
+  progress.doing("loading libraries")
+  from vit_jax.inference.model import read_model
+  from vit_jax.inference.predict import find_images
+  from vit_jax.weights import average
+
+  paths = find_images(args.images)
+  progress.doing(f"reading {args.source}")
+  model = read_model(args.source, average=args.average)
+  if not (args.image_size or model.card.image_size):
+    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
+  model = model.at_size(args.image_size)
+  if model.card.average:
+    line.say(one_line(f"Predicted with the {average.in_words(True)} of {args.source}:"))
+  return paths, model
+
+
+def write_features(args):
+  """Writes features; names images that were skipped, and leaves with status 1."""
+  line = Line(sys.stderr)
+  bad = []
+  with Progress(line) as progress:
+    try:
+      paths, model = opened(args, line, progress)
+      from vit_jax.extras.probes import feature_files
+      from vit_jax.inference import layers, predict
+
+      layers.check(model.module, args.layers)
+    except (RunError, ValueError, OSError) as error:
+      console.leave(str(error), console.WRONG_USAGE, "predict")
+    count = progress.images("features", len(paths), compiles=True)
+    which = dict(layers=args.layers, patches=args.patches)
+    options = dict(batch_size=args.batch_size, max_pixels=args.max_pixels, done=count.done)
+    found = predict.each_features(model, paths, **which, **options)
+    shape = predict.feature_shape(model, **which)
+    facts = {"source": args.source, "representation": model.card.representation}
+    written = feature_files.write(args.output, good(found, bad), shape, facts)
+  print(one_line(f"Features of {written:,} images, {shape} each, written to {args.output}"))
+  for name, reason in bad:
+    print(f"predict: {one_line(f'{name} was skipped: {reason}')}", file=sys.stderr)
+  if bad:
+    words = f"{len(bad)} of {len(paths)} images could not be used."
+    console.leave(words, console.FAILED, "predict")
+
+
+def good(found, bad: list):
+  """Yields the features that are there and finite; adds (name, reason) of the others to `bad`."""
+  import numpy as np
+
+  for name, features in found:
+    if isinstance(features, str):
+      bad.append((name, features))
+    elif not np.isfinite(features).all():
+      bad.append((name, "its features are not finite numbers; the weights are damaged."))
+    else:
+      yield name, features
 
 
 def show(done: list, output: pathlib.Path | None, form: str):

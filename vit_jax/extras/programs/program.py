@@ -16,7 +16,7 @@ import numpy as np
 from vit_jax import registry
 from vit_jax.config import ConfigError
 from vit_jax.data.batches import normalize
-from vit_jax.inference import export, predict
+from vit_jax.inference import export, layers
 from vit_jax.inference.model import LoadedModel
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
@@ -145,7 +145,7 @@ def _outputs(model: LoadedModel, params: dict, pixels: jax.Array) -> jax.Array:
   logits, features = model.module.apply({"params": params}, images, train=False)
   if model.has_head:
     return logits
-  return predict.representation(features, model.card)
+  return layers.representation(features, model.card)
 
 
 def _description(model: LoadedModel, output: str) -> dict:

@@ -1,0 +1,171 @@
+"""vit-jax probe, vit-jax search and vit-jax predict --features on a small model and made images."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.extras.probes import made
+from vit_jax.extras.commands import predict, probe, search
+from vit_jax.extras.probes import corrupted, corruptions
+from vit_jax.inference import load
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """Weights, labelled photos, and features of them in a cache."""
+  folder = tmp_path_factory.mktemp("probe")
+  made.vit(folder / "w.npz")
+  made.photos(folder / "photos")
+  return folder
+
+
+def run(tool, folder, words, capsys, cache="cache"):
+  """What a tool prints as JSON, and on stderr."""
+  words = words.replace("{}", str(folder)).split()
+  tool.main([*words, "--cache", str(folder / cache), "--format", "json"])
+  out = capsys.readouterr()
+  return json.loads(out.out), out.err
+
+
+def refusal(tool, folder, words, capsys):
+  with pytest.raises(SystemExit) as left:
+    run(tool, folder, words, capsys)
+  said = capsys.readouterr().err
+  assert "Traceback" not in said
+  return left.value.code, said
+
+
+WORDS = "{}/w.npz {}/photos --seeds 2 --steps 20 --output {}/out --batch-size 8"
+
+
+def test_all_probes(folder, capsys, monkeypatch):
+  few = {name: corruptions.CORRUPTIONS[name] for name in ("contrast", "pixelate")}
+  monkeypatch.setattr(corrupted, "CORRUPTIONS", few)
+  monkeypatch.setattr(corrupted, "SEVERITIES", (1, 5))
+  probes = "--probes knn logistic linear cross_attention few_shot"
+  found, said = run(probe, folder, f"{WORDS} {probes} --corruptions", capsys)
+  by_name = {each["name"]: each for each in found["probes"]}
+  names = ["10-nn", "20-nn", "logistic", "linear", "cross_attention", "1-shot", "5-shot", "10-shot"]
+  assert list(by_name) == names
+  assert "a random tenth of each class is scored" in said
+  assert (found["training_images"], found["test_images"], found["classes"]) == (33, 3, 3)
+  for name, each in by_name.items():
+    assert each["mean"]["accuracy"] > 0.6, name
+    assert len(each["seeds"]) == (1 if name.endswith("nn") else 2)
+    assert (each["deviation"]["accuracy"] is None) == name.endswith("nn")
+    assert ("nll" in each["mean"]) == (name in ("logistic", "linear", "cross_attention"))
+  assert [list(each) for each in found["corruptions"].values()] == [["1", "5"]] * 2
+  assert list(found["corruptions"]["contrast"]["1"]) == names
+  assert any("frost" in words for words in found["left_out"])
+  assert any("no k = 100, 200" in words for words in found["left_out"])
+  assert found["compare_with"] == {
+    "Fine-tuning": f"vit-jax finetune {folder}/w.npz {folder}/photos",
+    "From scratch": f"vit-jax train {folder}/photos",
+  }
+  assert json.loads((folder / "out" / "probe.json").read_text()) == found
+  assert "<td" in (folder / "out" / "probe.html").read_text()
+
+
+def test_the_cache_is_read_and_its_damage_is_told(folder, capsys):
+  words = f"{WORDS} --probes knn"
+  first, _ = run(probe, folder, words, capsys, "other")
+  paths = list((folder / "other").iterdir())
+  assert len(paths) == 2
+  for said_of_each in ("read from", "because it is damaged", "read from"):
+    again, said = run(probe, folder, words, capsys, "other")
+    assert said.count(said_of_each) == 2
+    assert again["probes"] == first["probes"]
+    if said_of_each == "read from":
+      for path in paths:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+
+
+def test_changed_images_are_computed_again(tmp_path, capsys):
+  made.vit(tmp_path / "w.npz")
+  made.photos(tmp_path / "photos", images=3)
+  words = "{}/w.npz {}/photos {}/photos/blue/0.png --count 2 --output {}/s.html"
+  run(search, tmp_path, words, capsys)
+  Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(tmp_path / "photos" / "blue" / "1.png")
+  found, said = run(search, tmp_path, words, capsys)
+  assert "the images have changed" in said
+  assert found[0]["nearest"][0]["similarity"] == pytest.approx(1, abs=1e-5)
+
+
+def test_search_against_numpy(folder, capsys):
+  query = f"{folder}/photos/blue/3.png"
+  found, _ = run(search, folder, f"{{}}/w.npz {{}}/photos {query} --output {{}}/s.html", capsys)
+  model = load(folder / "w.npz")
+  files = sorted((folder / "photos").glob("*/*.png"))
+  features = model.features(files).astype(np.float64)
+  features /= np.linalg.norm(features, axis=1, keepdims=True)
+  cosines = dict(
+    zip(map(str, files), features @ features[files.index(folder / query)], strict=True)
+  )
+  (one,) = found
+  assert one["query"] == query
+  assert len(one["nearest"]) == 12
+  assert one["nearest"][0]["image"] == query
+  values = [each["similarity"] for each in one["nearest"]]
+  assert values == pytest.approx(sorted(cosines.values(), reverse=True)[:12], abs=1e-5)
+  for each in one["nearest"]:
+    assert each["similarity"] == pytest.approx(cosines[each["image"]], abs=1e-5)
+  page = (folder / "s.html").read_text()
+  assert page.count("data:image/jpeg") == 13
+  assert "<red>" not in page
+  assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
+
+
+def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
+  words = f"--source {folder}/w.npz --images {folder}/photos --features --batch-size 7 --output"
+  predict.main([*words.split(), str(tmp_path / "f.npz"), "--layers", "2", "--patches"])
+  assert "Features of 36 images, (2, 16, 32) each" in capsys.readouterr().out
+  stored = np.load(tmp_path / "f.npz")
+  files = stored["names"].tolist()
+  expected = load(folder / "w.npz").features(files, layers=2, patches=True)
+  np.testing.assert_allclose(stored["features"], expected, atol=1e-5)
+  (tmp_path / "bad.png").write_bytes(b"no")
+  with pytest.raises(SystemExit) as left:
+    predict.main([*words.split(), str(tmp_path / "f.npz"), "--images", str(tmp_path / "bad.png")])
+  assert left.value.code == 1
+  assert "1 of 37 images could not be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ("tool", "words", "message"),
+  [
+    (probe, "{}/w.npz {}/photos --probes segmentation", "neither the folders images and masks"),
+    (probe, "{}/w.npz {}/photos --probes segmentation knn", "give it alone"),
+    (probe, "{}/w.npz {}/none", "none"),
+    (probe, "{}/none.npz {}/photos", "none.npz does not exist"),
+    (probe, "{}/w.npz {}/photos/blue", "has no folders inside"),
+    (search, "{}/w.npz {}/photos {}/none.jpg", "none.jpg' is no file"),
+    (search, "{}/w.npz {}/none {}/photos/blue/0.png", "none"),
+    (search, "{}/w.npz {}/photos {}/w.npz", "w.npz cannot be read"),
+  ],
+)
+def test_refusals(folder, tool, words, message, capsys):
+  output = f" --output {folder}/refused/x.html"
+  code, said = refusal(tool, folder, words + output, capsys)
+  assert code == 2
+  assert message in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    ("--features --output x.csv", "is written to --output=NAME.npz"),
+    ("--features", "is written to"),
+    ("--layers 2", "go with --features"),
+    ("--features --layers 3 --output {}/f.npz", "the model has 2 blocks"),
+  ],
+)
+def test_features_that_cannot_be_written(folder, words, message, capsys):
+  words = f"--source {{}}/w.npz --images {{}}/photos {words}".replace("{}", str(folder))
+  with pytest.raises(SystemExit) as left:
+    predict.main(words.split())
+  assert left.value.code == 2
+  assert message in capsys.readouterr().err

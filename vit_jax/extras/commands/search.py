@@ -1,0 +1,84 @@
+"""The images of a folder that are most similar to yours.
+
+  vit-jax search ViT-B_16.npz photos query.jpg
+  vit-jax search ViT-B_16.npz photos query.jpg other.jpg --count 20 --output similar.html
+
+Compares the features of the weights by their cosine. Prints the nearest images, and writes a page
+that shows them. The features of the folder are kept in --cache, as those of vit-jax probe are, so
+that the next search takes seconds.
+
+Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 a failure.
+"""
+
+import pathlib
+import sys
+
+from vit_jax.config import RunError
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, source, whole
+from vit_jax.extras.commands.probe import add_of_features
+from vit_jax.extras.probes.request import FOLDER
+from vit_jax.process import console, text
+from vit_jax.process.progress import Line, Progress
+from vit_jax.process.text import one_line
+
+PAGE = FOLDER / "search.html"
+
+
+def flags() -> ToolFlags:
+  """The command line."""
+  result = ToolFlags("search", __doc__)
+  add = result.add_argument
+  add("weights", type=source, metavar="WEIGHTS", help="as for vit-jax predict --source")
+  add("images", metavar="DIR", help="a folder with images, also in inner folders; or any source")
+  add("queries", type=path, nargs="+", metavar="QUERY", help="image files")
+  add("--count", type=whole(1, 1000), default=12, help="images for each query (default: 12)")
+  add("--output", type=path, default=PAGE, help="the page (default: %(default)s)")
+  add_of_features(result)
+  result.add_format("text", "json")
+  return result
+
+
+def main(arguments: list[str] | None = None):
+  """Searches; see the exit status above."""
+  args = flags().parse_args(arguments)
+  with ending("search"):
+    folder(args.output.parent, "--output")
+    found, page = searched(args)
+    from vit_jax.extras.probes import search
+    from vit_jax.storage import files
+
+    files.write_text(args.output, page)
+  if args.format == "json":
+    print(text.json_text(search.values(found)))
+    return
+  print(text.aligned([("query", "similarity", "image"), *search.lines(found)], left=(0, 2)))
+  print(one_line(f"Written: {args.output}"))
+
+
+def searched(args) -> tuple[list, str]:
+  """What was found, and the page; leaves with status 2 if images or weights are unusable."""
+  line = Line(sys.stderr)
+  with Progress(line) as progress:
+    progress.doing("loading libraries")
+    from vit_jax.extras.probes import cache, search, whole_probe
+
+    try:
+      check_files(args.queries)
+      model = whole_probe.opened(args, progress, line.say)
+      kept = cache.Cache(model, args.cache, args.batch_size, progress, line.say)
+      found, images = search.find(kept, args.images, args.queries, args.count)
+      facts = {"weights": args.weights, "images": f"{args.images}: {len(images):,}"}
+      return found, search.page(found, images, facts)
+    except (RunError, ValueError, OSError) as error:
+      console.leave(str(error), console.WRONG_USAGE, "search")
+
+
+def check_files(queries: list[pathlib.Path]):
+  """Checks that the queries are there, before slow work.
+
+  Raises:
+    ValueError: one is not.
+  """
+  for query in queries:
+    if not query.is_file():
+      raise ValueError(f"{str(query)!r} is no file; give images as QUERY.")

@@ -1,0 +1,114 @@
+"""A probe from weights and images to its result."""
+
+from collections.abc import Callable
+
+from vit_jax.config import ConfigError
+from vit_jax.extras.probes import cache, corrupted, extraction, few_shot, neighbours, probe, scores
+from vit_jax.extras.probes.parts import Parts, open_parts
+from vit_jax.extras.probes.request import STEPS, Request
+from vit_jax.extras.probes.results import Result
+from vit_jax.inference import layers
+from vit_jax.inference.model import LoadedModel, read_model
+from vit_jax.process import text
+from vit_jax.process.progress import NoProgress, Progress
+from vit_jax.weights import average
+from vit_jax.weights.card import preparation_in_words
+
+
+def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], None]) -> Result:
+  """Opens weights and images, computes features, and fits all probes.
+
+  Args:
+    request: what is asked for.
+    progress: shows how far the work is.
+    say: tells the user a sentence.
+
+  Raises:
+    ConfigError, ValueError, OSError: the weights or the images cannot be used.
+  """
+  model = opened(request, progress, say)
+  parts = open_parts(request.images, model.card.trained_on, progress)
+  say(text.one_line(f"{request.images}: {parts.words}."))
+  patches = bool({*request.probes} & {*probe.WITH_PATCHES})
+  kept = cache.Cache(model, request.cache, request.batch_size, progress, say)
+  train = kept.features(parts.train, "the training images", patches=patches)
+  test = kept.features(parts.test, "the test images", patches=patches)
+  options = dict(seeds=request.seeds, steps=request.steps or STEPS, progress=progress)
+  token = layers.has_class_token(model.module)
+  found = probe.outcomes(request.probes, parts, train, test, class_token=token, **options)
+  return Result(
+    facts=facts(request, model, parts),
+    outcomes=found,
+    rank=scores.rank_me(train["pre_logits"]),
+    left_out=left_out(request, parts),
+    commands=commands(request),
+    corrupted=corruptions(request, kept, parts, found, patches),
+  )
+
+
+def opened(request, progress: Progress | NoProgress, say: Callable[[str], None]) -> LoadedModel:
+  """The model of a request, for its image size.
+
+  Raises:
+    ConfigError: the size of the images is not known; or as `read_model`.
+  """
+  progress.doing(f"reading {request.weights}")
+  model = read_model(request.weights, average=request.average)
+  if not (request.image_size or model.card.image_size):
+    raise ConfigError("The weights do not tell the size of their images; give it (--image-size).")
+  model = model.at_size(request.image_size)
+  if model.card.average:
+    say(text.one_line(f"Of {request.weights}: the {average.in_words(True)}."))
+  return model
+
+
+def facts(request: Request, model: LoadedModel, parts: Parts) -> dict[str, str | int]:
+  """What is probed."""
+  return described(request, model) | {
+    "training images": len(parts.labels),
+    "test images": len(parts.test_labels),
+    "parts": parts.words,
+    "classes": len(parts.class_names),
+    "last blocks": extraction.layer_count(model.module),
+    "seeds": request.seeds,
+  }
+
+
+def described(request: Request, model: LoadedModel) -> dict[str, str]:
+  """The weights, the images and how these are prepared."""
+  return {
+    "weights": request.weights,
+    "images": request.images,
+    "model": repr(model).splitlines()[0].partition(":")[2].strip(),
+    "preparation": preparation_in_words(model.card).removeprefix("resize: "),
+  }
+
+
+def left_out(request: Request, parts: Parts) -> list[str]:
+  """What is asked for and not computed, and why."""
+  said = []
+  if "knn" in request.probes:
+    said.append(neighbours.left_out(len(parts.labels)))
+  if "few_shot" in request.probes:
+    said.append(few_shot.left_out(parts.labels))
+  if request.corruptions:
+    said.append(corrupted.LEFT_OUT)
+  return list(filter(None, said))
+
+
+def corruptions(request: Request, kept: cache.Cache, parts: Parts, found, patches: bool) -> dict:
+  """The accuracy on corrupted test images; {} if it is not asked for."""
+  if not request.corruptions:
+    return {}
+  return corrupted.accuracies(kept, parts, found, patches=patches)
+
+
+def commands(request) -> dict[str, str]:
+  """The commands that fine-tune, and that train from scratch, on the same parts."""
+  size = []
+  if request.image_size:
+    size = [f"--config.data.image_size={request.image_size}"]
+  return {
+    "Fine-tuning": text.command(["vit-jax", "finetune", request.weights, request.images, *size]),
+    "From scratch": text.command(["vit-jax", "train", request.images]),
+  }

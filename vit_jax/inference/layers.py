@@ -1,0 +1,79 @@
+"""Features of images: the model's own representation, or the tokens of its last blocks."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.data.batches import normalize
+from vit_jax.models import Network
+from vit_jax.weights.card import Card
+
+
+def check(module: Network, layers: int):
+  """Checks that a model has as many blocks; 0 and 1 suit every model.
+
+  Raises:
+    ValueError: it has not.
+  """
+  if layers <= 1:
+    return
+  if module.why_not_masked() or not hasattr(module, "depth"):
+    raise ValueError(
+      f"a {type(module).__name__} has no blocks of one width, so only its last output gives "
+      "features; give layers=1."
+    )
+  if layers > module.depth:
+    raise ValueError(f"the model has {module.depth} blocks, so there are no last {layers}.")
+
+
+def representation(features: dict[str, jax.Array], card: Card) -> jax.Array:
+  """Of a module's features, those that the weights were trained for: (B, D) float32."""
+  if card.representation == "patches":
+    return jnp.float32(features["patches"]).mean(axis=1)
+  return jnp.float32(features["pre_logits"])
+
+
+def has_class_token(module: Network) -> bool:
+  """Whether the first token of the model stands for the whole image."""
+  return getattr(module, "pool", "") == "class_token"
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def seen(module: Network, params: dict, pixels: jax.Array, layers: int) -> dict[str, jax.Array]:
+  """The features of images, float32.
+
+  The output of a block is put through the final LayerNorm, as that of the last block is. Output n
+  is that of the model that ends after block n, so the outputs share their computation: XLA computes
+  equal operations once.
+
+  Args:
+    module, params: the model.
+    pixels: (B, S, S, 3) uint8.
+    layers: L, how many of the last blocks; 1 for a model without blocks.
+
+  Returns:
+    "pre_logits" (B, D); "patches" (B, L, N, D), the last block last; and "image" (B, L, D), the
+    class token, or for a model without one the mean of the patches.
+  """
+  images = normalize(pixels, module.dtype)
+  features = module.apply({"params": params}, images, train=False, method="features")
+  if module.why_not_masked():
+    patches = jnp.float32(features["patches"])[:, None]
+    whole = patches.mean(axis=2)
+  else:
+    depths = range(module.depth - layers + 1, module.depth + 1)
+    models = [module.clone(depth=depth) for depth in depths]
+    tokens = [model.apply({"params": params}, images, method=_encoded) for model in models]
+    patches = jnp.float32(jnp.stack([module.patches(x) for x in tokens], axis=1))
+    whole = patches.mean(axis=2)
+    if has_class_token(module):
+      whole = jnp.float32(jnp.stack([x[:, 0] for x in tokens], axis=1))
+  return {"pre_logits": jnp.float32(features["pre_logits"]), "patches": patches, "image": whole}
+
+
+def _encoded(module, images: jax.Array) -> jax.Array:
+  """The tokens after all blocks and the final LayerNorm, (B, tokens, D)."""
+  grid = module.grid(*images.shape[1:3])
+  x = module.add_positions(module.embed(images), grid, train=False)
+  return module.encode(x, grid, train=False)
