@@ -16,7 +16,7 @@ import safetensors.torch
 
 from tests.agreement import timm_models as peer
 from vit_jax import models
-from vit_jax.config import model_names
+from vit_jax.config.model import translated
 from vit_jax.extras.formats import timm
 from vit_jax.inference.model import read_model
 
@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 def lacking(name: str) -> str:
   """What ours lack of an architecture; "" if it is made."""
-  meaning = model_names.translated(name)
+  meaning = translated(name)
   if meaning is None or not meaning.sure:
     return "the name"
   return meaning.lacking

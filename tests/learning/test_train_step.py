@@ -27,7 +27,7 @@ from tests.learning.steps import (
 from vit_jax.learning import losses, optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.weights.average import initial_share
+from vit_jax.weights.card import initial_share
 
 
 @functools.cache

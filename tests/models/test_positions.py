@@ -9,7 +9,7 @@ import pytest
 
 from tests import modules, reference
 from vit_jax import models
-from vit_jax.models.positions import FIXED, PositionEmbedding
+from vit_jax.models.positions import LAST, PositionEmbedding
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 
 DEPTH, WIDTH, ROWS, COLUMNS = 2, 32, 2, 6
@@ -62,7 +62,7 @@ def embeddings(params, positions, before):
   tables = params.get("posembed_input") or params.get("posembed_shared") or {}
   if "pos_embedding" in tables:
     return tables["pos_embedding"]
-  if positions in FIXED:
+  if positions in LAST:
     patches = fixed_table(positions, ROWS, COLUMNS, WIDTH)
   elif tables:
     row, column = tables["pos_embedding_row"], tables["pos_embedding_column"]
@@ -99,7 +99,7 @@ LATER = dict(registers=3, qk_norm=True, layer_scale=True)
 MODELS = [(*cell, {}) for cell in TABLE_8]
 MODELS += [
   (kind, "stem", LATER | dict(pool=pool))
-  for kind in ("1d", *FIXED)
+  for kind in ("1d", *LAST)
   for pool in ("class_token", "gap")
 ]
 

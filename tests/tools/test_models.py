@@ -5,7 +5,7 @@ import csv
 from tests import programs
 from tools import models as tool
 from vit_jax import models
-from vit_jax.config import model_names
+from vit_jax.config.model import our_name
 
 
 def test_the_page_is_current():
@@ -26,4 +26,4 @@ def test_names_of_published_weights_are_translated_to_the_model_of_their_row():
     rows = list(csv.DictReader(lines))
   for row in rows:
     for name in filter(None, (row["google"], row["timm"], row["transformers"])):
-      assert model_names.ours(name.split("/")[-1]) == row["model"], name
+      assert our_name(name.split("/")[-1]) == row["model"], name

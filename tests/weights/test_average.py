@@ -15,7 +15,7 @@ from vit_jax.config.suggestions import unknown
 from vit_jax.devices.hosts import Hosts
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.console import StopRequest
-from vit_jax.weights import average
+from vit_jax.weights.card import average_warning, initial_share
 
 WARNING = "59% of the moving average is still the initial weights; use --raw-params"
 
@@ -30,8 +30,8 @@ WARNING = "59% of the moving average is still the initial weights; use --raw-par
   ],
 )
 def test_an_average_that_holds_its_start(optimizer, steps, warning):
-  share = average.initial_share(dataclasses.asdict(optimizer), steps)
-  assert average.warning(share)[: len(WARNING)] == warning
+  share = initial_share(dataclasses.asdict(optimizer), steps)
+  assert average_warning(share)[: len(WARNING)] == warning
 
 
 def test_training_says_so(tiny_run):

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import ml_collections
 
-from vit_jax.config import model_names
 from vit_jax.config.data import Data
 from vit_jax.config.fields import AUTO, MAX_TEXT, Duration, Group, group_in, is_auto, rule_of
+from vit_jax.config.model import Model, settings_of_name
 from vit_jax.config.parsing import class_of, from_dict, to_dict
 from vit_jax.config.resolve import GIVEN, rules_of, traced, value_of
 from vit_jax.config.run import Config
@@ -184,7 +184,7 @@ def in_our_names(texts: Mapping[str, str]) -> dict[str, str]:
 
   Settings on the command line itself take precedence.
   """
-  implied = model_names.settings_of(texts.get("model.name", ""))
+  implied = settings_of_name(texts.get("model.name", ""))
   given = {key: text for key, text in texts.items() if key != "model.name" or not implied}
   return {key: str(value) for key, value in implied.items()} | given
 
@@ -229,7 +229,7 @@ def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, s
 
 def as_elsewhere(config: Config, name: str) -> Config:
   """The settings with the architecture that another library calls so; the same for our names."""
-  if not model_names.settings_of(name):
+  if not settings_of_name(name):
     return config
   return replaced(config, {"model.name": name})
 
@@ -251,11 +251,30 @@ def _with_origins(
   rules = rules_of(before)
   given = [key for key in rules if named(key) and is_auto(value_of(before, key))]
   origins |= {key: GIVEN for key in given if not is_auto(value_of(config, key))}
-  if implied := model_names.settings_of(texts.get("model.name", "")):
-    told = model_names.origins(texts["model.name"], config)
+  if implied := settings_of_name(texts.get("model.name", "")):
+    told = _told_by(texts["model.name"], config)
     origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told
   derived = [key for key in config.derived if not named(key) and _has(values, key)]
   return traced(config, origins, derived)
+
+
+def _told_by(name: str, config: Config) -> dict[str, str]:
+  """The origins of the settings that another library's name stands for, as in config.origins.
+
+  Settings of the architecture that our own name tells anyway are left out.
+
+  Args:
+    name: the other library's.
+    config: the settings with those of the name.
+  """
+  usual = Model()
+  weights = "" if config.init_from else ", without its weights"
+  told = {"model.name": f"the architecture of {name}{weights}"}
+  for key, value in settings_of_name(name).items():
+    group, _, field = key.partition(".")
+    if getattr(getattr(config, group), field) == value != getattr(usual, field, None):
+      told.setdefault(key, name)
+  return told
 
 
 def _has(values, key: str) -> bool:

@@ -9,7 +9,7 @@ from vit_jax.evaluation.spec import EvaluationSpec, Metric
 from vit_jax.registry import EVALUATIONS
 
 with epy.lazy_imports():
-  from vit_jax.weights import average
+  from vit_jax.weights import card
 
 OF_TRAINING = ("training", "batch")  # not evaluations: their metrics are of training batches
 AVERAGE = "average"  # 1 beside metrics of a moving average of the parameters
@@ -61,7 +61,7 @@ def in_words(metrics: Mapping[str, float]) -> str:
     texts.append(f"{name}: {spec.in_words(headline, of_name)}")
   text = "; ".join(texts)
   if texts and metrics.get(AVERAGE):
-    text += f" ({average.in_words(True)})"
+    text += f" ({card.parameters_in_words(True)})"
   return text
 
 

@@ -16,7 +16,7 @@ from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.fields import is_auto
-from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
+from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, FIXED_POSITIONS, USUAL
 from vit_jax.config.recorded import updated
 from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
 from vit_jax.data import classes, crops
@@ -25,7 +25,6 @@ from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models import family
-from vit_jax.models.positions import FIXED
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint, files
@@ -365,8 +364,10 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
 
 def unseen(model: cfg.Model) -> dict[str, str | float]:
   """The settings of a model that its parameters do not show, such as the activation."""
-  keys = [key for key in CONFIG_ONLY_FIELDS if key != "positions" or model.positions in FIXED]
-  return {key: getattr(model, key) for key in keys}
+  shown = ("positions",)
+  if model.positions in FIXED_POSITIONS:
+    shown = ()
+  return {key: getattr(model, key) for key in CONFIG_ONLY_FIELDS if key not in shown}
 
 
 def computing(module, model) -> models.Network:

@@ -14,7 +14,7 @@ from vit_jax.process import text as texts
 from vit_jax.process.text import one_line, shown
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
-from vit_jax.weights import average
+from vit_jax.weights.card import parameters_in_words
 
 METRICS = "metrics.json"
 DATASET = "dataset"  # beside the metrics of a set: its images, in words
@@ -88,7 +88,7 @@ def origin_in_words(origin: Mapping[str, object]) -> str:
   words = [str(origin.get(DATASET, ""))]
   words += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
   if origin.get(catalogue.AVERAGE) is True:
-    words.append(average.in_words(True))
+    words.append(parameters_in_words(True))
   return ", ".join(filter(None, words))
 
 

@@ -9,7 +9,7 @@ from vit_jax import weights
 from vit_jax.inference.model import LoadedModel
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import average
+from vit_jax.weights.card import parameters_in_words
 
 BOUND = 1e-5
 
@@ -35,7 +35,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
   kept = {name: tree for name, tree in read.params.items() if name != OBJECTIVE_PARAMS}
   weights.write(output, weights.Weights(kept, card), name)
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
-  kind = average.in_words(card.average)
+  kind = parameters_in_words(card.average)
   lines = [
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
   ]

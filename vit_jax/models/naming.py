@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 
 from vit_jax import config, registry
-from vit_jax.config import model_names, suggestions
-from vit_jax.config.model import ARCHITECTURE, USUAL, Model
+from vit_jax.config import suggestions
+from vit_jax.config.model import ARCHITECTURE, USUAL, Model, translated
 from vit_jax.models.family import Family, Network
 from vit_jax.process.text import shown
 
@@ -38,7 +38,7 @@ def create(name: str, **options) -> Network:
   Raises:
     ValueError: there is no such model, it lacks an option, or options contradict each other.
   """
-  meaning = model_names.translated(name)
+  meaning = translated(name)
   if meaning and meaning.same:
     name = meaning.name
     options = meaning.options | options
@@ -165,7 +165,7 @@ def _unknown(name: str) -> ValueError:
   """The error for a name that no family has; it suggests the nearest names."""
   wrong = "is no model"
   near = suggestions.alike(name, sorted(names()), 0.5)
-  if meaning := model_names.translated(name):
+  if meaning := translated(name):
     near = [meaning.name, *near]
     if meaning.lacking:
       wrong = f"has {meaning.lacking}, which no model here has"

@@ -5,12 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.models.attention import padded
 
-# Fixed embeddings of later papers, without parameters. The exponents of the frequencies go from 0
-# to 1; the value says whether 1 is included (`wave`).
-FIXED = {"sincos2d": True, "sincos2d_mae": False}
-ADDED = ("1d", "2d", *FIXED)  # the kinds that are added to tokens
+# For fixed embeddings: the exponents of the frequencies go from 0 to 1; whether 1 is included
+# (`wave`).
+LAST = {"sincos2d": True, "sincos2d_mae": False}
+ADDED = ("1d", "2d", *FIXED_POSITIONS)  # the kinds that are added to tokens
 TEMPERATURE = 10_000
 
 
@@ -20,9 +21,9 @@ class PositionEmbedding(nn.Module):
   Attributes:
     kind: "1d", one learned vector for each token, first for the tokens before the patches, then for
       the patches in raster order; or "2d", a learned vector of size D/2 for each row of the grid
-      and one for each column, concatenated; or one of `FIXED`, a wave of size D/2 for the column
-      and one for the row, concatenated. In all but "1d" the tokens before the patches have no
-      position and get zeros.
+      and one for each column, concatenated; or one of `FIXED_POSITIONS`, a wave of size D/2 for the
+      column and one for the row, concatenated. In all but "1d" the tokens before the patches have
+      no position and get zeros.
     grid: rows and columns of patches.
     before: number of tokens before the patches, such as the class token.
     width: D.
@@ -48,7 +49,7 @@ class PositionEmbedding(nn.Module):
       first = row[:, None]
       second = column[None]
     else:
-      last = FIXED[self.kind]
+      last = LAST[self.kind]
       first = wave(columns, half, last=last)[None]
       second = wave(rows, half, last=last)[:, None]
     shape = (rows, columns, half)

@@ -8,10 +8,16 @@ import re
 
 from vit_jax import config, registry
 from vit_jax.config.fields import AUTO
-from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, OUTSIDE, USUAL, Model
+from vit_jax.config.model import (
+  ARCHITECTURE,
+  CONFIG_ONLY_FIELDS,
+  FIXED_POSITIONS,
+  OUTSIDE,
+  USUAL,
+  Model,
+)
 from vit_jax.models import naming
 from vit_jax.models.family import Family, Network
-from vit_jax.models.positions import FIXED
 
 
 def differences(there: Network, here: Network) -> list[str]:
@@ -135,7 +141,7 @@ def _unseen(known: Model) -> dict:
   """The known fields that parameters do not show."""
   values = {key: getattr(known, key) for key in CONFIG_ONLY_FIELDS}
   given = {key: x for key, x in values.items() if x != AUTO}
-  if given.get("positions") not in FIXED:
+  if given.get("positions") not in FIXED_POSITIONS:
     given["positions"] = "none"
   return given
 

@@ -1,11 +1,10 @@
 """Checks that the settings of a ViT, a hybrid or an axial ViT suit each other."""
 
 from vit_jax.config.fields import AUTO
-from vit_jax.config.model import USUAL
+from vit_jax.config.model import FIXED_POSITIONS, USUAL
 from vit_jax.models.convolution import check_root, check_stages
 from vit_jax.models.family import check_heads, check_sizes
 from vit_jax.models.parts import Parts
-from vit_jax.models.positions import FIXED
 from vit_jax.models.relative_bias import KINDS as RELATIVE_BIASES
 from vit_jax.models.rotary import CONVENTIONS
 from vit_jax.process.text import listed
@@ -77,7 +76,7 @@ def check_positions(model, name: str):
   Raises:
     ValueError: one does not suit the model, or has no effect.
   """
-  if model.positions in FIXED and (model.width % 4 or model.width < 8):
+  if model.positions in FIXED_POSITIONS and (model.width % 4 or model.width < 8):
     raise ValueError(
       f"positions={model.positions!r} has a sine and a cosine for the row and for the column, and "
       f"the width of {name}, {model.width}, is not a multiple of 4 from 8 on; use '1d' or such a "
@@ -91,7 +90,7 @@ def check_positions(model, name: str):
   shared = model.positions in RELATIVE_BIASES and model.position_place == "every_layer_shared"
   if model.positions not in ("1d", "2d") and model.position_place != "stem" and not shared:
     adds = "adds none to them"
-    if model.positions in FIXED:
+    if model.positions in FIXED_POSITIONS:
       adds = "are added at the stem alone"
     raise ValueError(
       f"position_place={model.position_place!r} says where position embeddings are added to the "

@@ -8,6 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.models import vit_checks
 from vit_jax.models.convolution import map_size, stride_of
 from vit_jax.models.family import (
@@ -17,7 +18,7 @@ from vit_jax.models.family import (
   Network,
 )
 from vit_jax.models.mlp import MATMULS
-from vit_jax.models.positions import ADDED, FIXED, PositionEmbedding
+from vit_jax.models.positions import ADDED, PositionEmbedding
 from vit_jax.models.recognition import patch_grid
 from vit_jax.models.relative_bias import TABLE
 from vit_jax.models.stem import NORMS
@@ -273,7 +274,7 @@ class ViTCosts(Network, Maskable, Inspectable):
     if self.positions not in ADDED:
       return {}
     encoder = params["Transformer"]
-    if self.positions in FIXED:
+    if self.positions in FIXED_POSITIONS:
       nodes = {"stem": {}}
     elif self.position_place == "stem":
       nodes = {"stem": encoder["posembed_input"]}

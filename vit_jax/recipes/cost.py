@@ -6,8 +6,8 @@ This module imports JAX; the other modules of this package do not.
 import jax
 
 from vit_jax import config, models
-from vit_jax.config import model_names, recipe_file
-from vit_jax.config.model import USUAL
+from vit_jax.config import recipe_file
+from vit_jax.config.model import USUAL, our_name
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
 from vit_jax.learning.optimizers.adam import Adam
@@ -64,7 +64,7 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   Raises:
     ConfigError: there is no such model.
   """
-  ours = model_names.ours(name)
+  ours = our_name(name)
   module = module_of(ours)
   options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
   model = config.Model(name=ours, num_classes=JFT.num_classes, **options)

@@ -20,7 +20,7 @@ from vit_jax.registry import PARAMETRIZATIONS
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights import average
+from vit_jax.weights.card import parameters_in_words
 
 RENEWED = ("new_head", "new_positions", "keep_representation")  # settings that drop parameters
 AS_IT_IS = classes.HeadOrder(None, "")
@@ -95,7 +95,7 @@ def read_initial(
     raise
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
-  start = f"the {average.in_words(model.card.average)} of {path}"
+  start = f"the {parameters_in_words(model.card.average)} of {path}"
   report = f"Started from {start}: {weights.table(rows)}"
   if order.description:
     report += f"\n  classes  {order.description}"

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import pathlib
 import typing
+from collections.abc import Mapping
 
 from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Data, Model
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS
@@ -260,3 +261,35 @@ def _model_of(values: dict) -> Model:
 def inferred(params: dict) -> Card:
   """Makes a card from parameters alone, with the image size if position embeddings show it."""
   return Card(image_size=module_of(params).side_of(params))
+
+
+ENOUGH = 0.01  # the largest weight of the initial parameters that needs no warning
+
+
+def parameters_in_words(average: bool) -> str:
+  """Names the parameters that are used."""
+  if average:
+    return "moving average of the parameters"
+  return "parameters"
+
+
+def initial_share(optimizer: Mapping[str, object], steps: int) -> float:
+  """The weight of the initial parameters in the average.
+
+  Args:
+    optimizer: config.optimizer of the run.
+    steps: updates so far.
+  """
+  if optimizer.get("ema_corrected"):
+    return 0.0
+  return float(optimizer["ema"]) ** steps
+
+
+def average_warning(share: float) -> str:
+  """A warning if the initial parameters have too much weight in the average; "" otherwise."""
+  if share <= ENOUGH:
+    return ""
+  return (
+    f"{share:.0%} of the moving average is still the initial weights; use --raw-params, or train "
+    "anew with --config.optimizer.ema_corrected=True."
+  )

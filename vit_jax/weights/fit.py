@@ -25,8 +25,8 @@ import numpy as np
 import scipy.ndimage
 
 from vit_jax.config import POSITION_RESIZING
+from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.models.positions import FIXED, PositionEmbedding
 from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.card import Card
@@ -284,14 +284,15 @@ def with_fixed_positions(params: dict, card: Card) -> dict:
     ValueError: the size of the images is not known.
   """
   positions = card.model.positions
-  if positions not in FIXED:
+  if positions not in FIXED_POSITIONS:
     return params
   if not card.image_size:
     raise ValueError("its fixed position embeddings need the size of its images; give it")
   module = module_of(params, card.model)
   grid = module.grid(card.image_size, card.image_size)
-  table = PositionEmbedding(positions, grid, module.tokens_before(), module.width).apply({})
-  encoder = params["Transformer"] | {_MODULE: {_TABLE: np.asarray(table)}}
+  table = np.asarray(module.position_tables({"Transformer": {}}, grid)["stem"])
+  table = np.pad(table, ((module.tokens_before(), 0), (0, 0)))[None]
+  encoder = params["Transformer"] | {_MODULE: {_TABLE: table}}
   return params | {"Transformer": encoder}
 
 
@@ -301,7 +302,9 @@ def without_table(params: dict, card: Card | None) -> dict:
   Raises:
     ValueError: the table is another one.
   """
-  if not card or card.model.positions not in FIXED or _MODULE not in params.get("Transformer", {}):
+  if not card or card.model.positions not in FIXED_POSITIONS:
+    return params
+  if _MODULE not in params.get("Transformer", {}):
     return params
   encoder = {name: x for name, x in params["Transformer"].items() if name != _MODULE}
   bare = params | {"Transformer": encoder}

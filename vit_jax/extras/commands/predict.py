@@ -102,7 +102,7 @@ def opened(args, line: Line, progress: Progress) -> tuple[list, object]:
   progress.doing("loading libraries")
   from vit_jax.inference.model import read_model
   from vit_jax.inference.predict import find_images
-  from vit_jax.weights import average
+  from vit_jax.weights.card import parameters_in_words
 
   paths = find_images(args.images)
   progress.doing(f"reading {args.source}")
@@ -111,7 +111,7 @@ def opened(args, line: Line, progress: Progress) -> tuple[list, object]:
     raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
   model = model.at_size(args.image_size)
   if model.card.average:
-    line.say(one_line(f"Predicted with the {average.in_words(True)} of {args.source}:"))
+    line.say(one_line(f"Predicted with the {parameters_in_words(True)} of {args.source}:"))
   return paths, model
 
 

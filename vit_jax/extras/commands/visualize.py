@@ -129,11 +129,11 @@ def shown(args, settings: list[str]):
 
 def of_weights(shown, model):
   """The same pictures, with a note if the weights are a moving average."""
-  from vit_jax.weights import average
+  from vit_jax.weights.card import parameters_in_words
 
   if not model.card.average:
     return shown
-  sentence = f"With the {average.in_words(True)}: {shown.text}"
+  sentence = f"With the {parameters_in_words(True)}: {shown.text}"
   return shown._replace(text=sentence, summary={**shown.summary, "average": True})
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from vit_jax.config.model_names import Translated
+from vit_jax.config.model import Translated
 
 _SAME = (  # timm's names, and those of the published files
   r"(?:timm/)?resnetv2_(?P<depth>50|101|152)x(?P<factor>\d)_bit[ms]?(?:[_.].*)?",

@@ -9,9 +9,9 @@ import math
 import pathlib
 
 from vit_jax import models
-from vit_jax.config import AUTO, MAX_SIDE, Model, model_names
+from vit_jax.config import AUTO, MAX_SIDE, Model
 from vit_jax.config.data import FILTERS
-from vit_jax.config.model import USUAL
+from vit_jax.config.model import USUAL, translated
 from vit_jax.extras.formats import pickled, timm
 from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
@@ -121,7 +121,7 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
     raise ValueError(
       f"its model was made with {', '.join(unknown)}, which this project does not know"
     )
-  meaning = model_names.translated(settings["architecture"])
+  meaning = translated(settings["architecture"])
   if meaning and meaning.lacking:
     raise ValueError(
       f"it is a {settings['architecture']}, with {meaning.lacking}, which no model here has"
@@ -282,7 +282,7 @@ def _resize(side: int, share: float, mode: str) -> int:
 
 def _usual(architecture: str, field: str, default):
   """A field of our model for timm's architecture; `default` without such a model or field."""
-  meaning = model_names.translated(architecture)
+  meaning = translated(architecture)
   if meaning is None or not meaning.same:
     return default
   return getattr(models.create(architecture), field, default)

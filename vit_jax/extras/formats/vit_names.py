@@ -11,7 +11,7 @@ import pathlib
 import re
 from typing import Any
 
-from vit_jax.config.model_names import Translated
+from vit_jax.config.model import Translated
 
 # Our sizes by their words; for sizes that we lack, the nearest one and the shape.
 _SIZES = {"tiny": "Ti", "small": "S", "base": "B", "large": "L", "huge": "H", "so400m": "So400m"}

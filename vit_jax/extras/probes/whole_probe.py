@@ -11,8 +11,7 @@ from vit_jax.inference import layers
 from vit_jax.inference.model import LoadedModel, read_model
 from vit_jax.process import text
 from vit_jax.process.progress import NoProgress, Progress
-from vit_jax.weights import average
-from vit_jax.weights.card import preparation_in_words
+from vit_jax.weights.card import parameters_in_words, preparation_in_words
 
 
 def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], None]) -> Result:
@@ -58,7 +57,7 @@ def opened(request, progress: Progress | NoProgress, say: Callable[[str], None])
     raise ConfigError("The weights do not tell the size of their images; give it (--image-size).")
   model = model.at_size(request.image_size)
   if model.card.average:
-    say(text.one_line(f"Of {request.weights}: the {average.in_words(True)}."))
+    say(text.one_line(f"Of {request.weights}: the {parameters_in_words(True)}."))
   return model
 
 

@@ -6,7 +6,7 @@ from vit_jax.evaluation import catalogue
 from vit_jax.extras.plots.labels import metric
 from vit_jax.extras.report import outcome
 from vit_jax.extras.report.run import RecordedRun
-from vit_jax.weights import average
+from vit_jax.weights.card import parameters_in_words
 
 USUAL = "test"  # the name of the evaluation that recipes report
 MANY = 1000  # images, from which on a second decimal of a percentage means something
@@ -82,7 +82,7 @@ def in_words(run: RecordedRun, found: Headline) -> str:
   """What the headline is: metric, parameters, and the step if that is not the run's last."""
   facts = [metric(found.key)]
   if run.averaged:
-    facts.append(average.in_words(True))
+    facts.append(parameters_in_words(True))
   if found.step != run.step:
     facts.append(f"after step {found.step:,} of {run.step:,}")
   return ", ".join(facts)

@@ -22,7 +22,7 @@ from vit_jax.extras.report.thumbnails import jpeg, rgb, scaled
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.storage import checkpoint
-from vit_jax.weights import average
+from vit_jax.weights.card import parameters_in_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ def section(run: RecordedRun, of: Opened, title: str) -> Section:
   """The section about a run; empty without a model."""
   if of.model is None:
     return Section(title, [of.error] * bool(of.error))
-  whose = f", {average.in_words(True)}" * of.model.card.average
+  whose = f", {parameters_in_words(True)}" * of.model.card.average
   try:
     words = [f"The checkpoint after step {of.step:,}{whose}."]
     return Section(title, words, pictures=looked_into(run, of.model))

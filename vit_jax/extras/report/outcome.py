@@ -14,7 +14,7 @@ from vit_jax.extras.report.document import Picture, Section, Table, TableCell, c
 from vit_jax.extras.report.run import RecordedRun, side_by_side
 from vit_jax.process.text import one_line
 from vit_jax.storage.metrics_log import ACCURACY
-from vit_jax.weights import average
+from vit_jax.weights.card import parameters_in_words
 
 Point = tuple[int, float]  # a step and a value
 Points = list[Point]
@@ -79,7 +79,7 @@ def of_average(runs: Sequence[RecordedRun]) -> str:
   which = "evaluations"
   if len(averaged) < len(runs):
     which = f"evaluations of {', '.join(averaged)}"
-  return f" ({which}: {average.in_words(True)})"
+  return f" ({which}: {parameters_in_words(True)})"
 
 
 def keys_of(run: RecordedRun) -> list[str]:
