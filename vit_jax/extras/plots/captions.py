@@ -16,6 +16,7 @@ CELL = 2.4  # width of a picture in a figure, inches
 LEAST_WIDTH = 4.8  # of a figure, inches
 MAX_ASPECT = 1.5  # of a picture in a figure: height by width
 SQUARE = 1.2  # side of a square of a sheet, inches
+SQUARE_LETTERS = 20  # of a name above it
 MARGIN = 0.06  # between squares, inches
 
 
@@ -71,7 +72,7 @@ def sheet(rows: Sequence[Sequence[tuple[str, np.ndarray]]], title: str):
         axes = drawn.add_axes(place)
         axes.axis("off")
         axes.imshow(cell[1], interpolation="antialiased")
-        axes.set_title(cell[0], size=7, pad=2)
+        axes.set_title(cell[0][:SQUARE_LETTERS], size=7, pad=2)
   return drawn
 
 

@@ -16,6 +16,7 @@ DPI = 120
 MOST_MAPS = 8  # rows and columns of a grid of which all patches have a map
 CELLS_OF_GAP = 12  # the gap between maps is one cell for each twelve of a map's side
 SOME_MAPS = 7  # of a larger grid
+BESIDE = 0.35  # width of the marks beside maps, inches
 WIDTH = 5.6  # of a figure of filters, inches
 FILTER_RANGE = 0.98  # quantile of the distances from zero that gets a full colour
 OF_FILTERS = f"Grey is 0; weights above the {FILTER_RANGE:.0%} quantile have full colour."
@@ -102,7 +103,7 @@ def similarities(by_place: Mapping[str, np.ndarray], title: str = ""):
   cells = np.max([picture.shape for picture in pictures.values()], axis=0)
   least = 4.5 if columns == 1 else 3  # inches; more if a cell would be smaller than a pixel
   height, width = np.maximum(cells / DPI * 1.2, least * cells / cells.max())
-  size = (columns * width + 1.2, rows * (max(height, 0.3) + 0.4) + 2 * LINE)
+  size = (columns * (width + BESIDE) + 1.2, rows * (max(height, 0.3) + 0.4) + 2 * LINE)
   drawn = Figure(figsize=size, layout="constrained")
   drawn.get_layout_engine().set(wspace=0.06)
   axes = drawn.subplots(rows, columns, squeeze=False).flatten()
