@@ -49,6 +49,8 @@ def main():
   parser.add_argument("--source", help="weights of the encoder")
   parser.add_argument("--images", nargs="+", help="its images")
   args = parser.parse_args()
+  if "encoder" in args.kinds and not (args.source and args.images):
+    parser.error("encoder needs --source and --images")
   for name in args.kinds:
     if name == "encoder":
       encoder(args.source, args.images)

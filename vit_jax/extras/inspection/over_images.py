@@ -70,9 +70,7 @@ def heads(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]) ->
   whose = "all patches (mean)"
   if model.module.pool == "class_token":
     whose = "the class token"
-  title = (
-    f"Attention of {whose} in the last layer, {model.module.depth - 1}, by head. {overlay.CAPTION}"
-  )
+  what = f"Attention of {whose} in the last layer, {model.module.depth - 1}, by head"
   rows = []
   for name, image, of_image in zip(names_of(gallery), images, maps, strict=True):
     drawn = [(f"head {i}", overlay.heat(each)) for i, each in enumerate(of_image)]
@@ -80,9 +78,9 @@ def heads(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]) ->
     lines = [drawn[first : first + across] for first in range(0, len(drawn), across)]
     rows += [[(name, image), *lines[0]], *([(), *line] for line in lines[1:])]
   return InspectionResult(
-    f"{title} Over {gallery.in_words()}.",
+    f"{what}, over {gallery.in_words()}. {overlay.CAPTION}",
     dict(images=len(gallery), layer=model.module.depth - 1, heads=maps.shape[1]),
-    [("heads.png", captions.sheet(rows, title))],
+    [("heads.png", captions.sheet(rows, f"{what}. {overlay.CAPTION}"))],
     {"heads.npz": dict(maps=maps)},
   )
 
@@ -93,11 +91,10 @@ def patches(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]) 
   features = patch_colouring.patch_features(model.module, model.params, images, on_image=on_image)
   found = patch_colouring.patch_colours(features)
   shares = ", ".join(f"{share:.1%}" for share in found.variance)
-  title = (
-    f"Features of patches as colours. {patch_colouring.CAPTION} They hold {shares} of the variance."
-  )
+  words = f"{patch_colouring.CAPTION} They hold {shares} of the variance."
+  title = f"Features of patches as colours. {words}"
   return InspectionResult(
-    f"{title} Over {gallery.in_words()}.",
+    f"Features of the patches of {gallery.in_words()} as colours. {words}",
     dict(images=len(gallery), variance=found.variance.tolist()),
     _pairs("patches", title, model, gallery, found.colours, names_of(gallery), overlay.coloured),
     {"patches.npz": found._asdict()},
