@@ -152,6 +152,8 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/extras/inspection/distance.py": below("extras/inspection", "distance"),
   "vit_jax/extras/inspection/filters.py": below("extras/inspection", "filters"),
   "vit_jax/extras/inspection/maps.py": below("extras/inspection", "maps"),
+  "vit_jax/extras/inspection/patches.py": below("extras/inspection", "patches"),
+  "vit_jax/extras/inspection/principal.py": below("extras/inspection", "patches filters"),
   "vit_jax/extras/inspection/representation.py": below("extras/inspection", "representation"),
   "vit_jax/extras/inspection/similarity.py": below("extras/inspection", "similarity"),
   "vit_jax/weights/fit.py": [

@@ -20,6 +20,7 @@ from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
 DISTANCE, FEATURES = ([f"{name}.png", f"{name}.svg"] for name in ("distance", "features"))
+PATCHES = ["patches/000.png", "patches.png"]
 OF_DIGITS = "features --source {}/bit.npz --images digits --split test --count 12 --method pca"
 NAMES = ("\u732b", "dog $", "<b>", "", "\x1b")
 CARD = Card(image_size=16, resize=20, class_names=NAMES)
@@ -67,6 +68,8 @@ def refusal(folder, words, capsys):
     ("distance --source {}/vit.npz --images {}/photos", DISTANCE, ["distance.csv"]),
     ("distance --source {}/axial.npz --images {}/photos/0.png", ["distance.png"], []),
     ("attention --source {}/vit.npz --images {}/photos/0.png --raw 1 0", ["attention.png"], []),
+    ("heads --source {}/vit.npz --images {}/photos", ["heads.png"], ["heads.npz"]),
+    ("patches --source {}/vit.npz --images {}/photos/0.png", PATCHES, ["patches.npz"]),
     (OF_DIGITS, [*FEATURES, "neighbours.png"], ["features.csv", "features.npz"]),
   ],
 )
@@ -108,6 +111,15 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
   with Image.open(folder / "out" / "attention" / "002.png") as image:
     assert image.size == (2 * 80 + 4, 200)  # 20 x 50 pixels, four times, twice
   assert {path.name for path in left.iterdir()} == {*(f"{i:03d}.png" for i in range(5)), "mine.png"}
+
+
+def test_what_the_colours_are_is_said(folder, capsys):
+  found = run(folder, "patches --source {}/vit.npz --images {}/photos", capsys)
+  assert "first three principal components, each from its 1% to its 99% quantile" in found["text"]
+  assert len(found["pictures"]) == 6
+  with np.load(folder / "out" / "patches.npz") as numbers:
+    assert numbers["colours"].shape == (5, 4, 4, 3)
+    np.testing.assert_allclose(found["summary"]["variance"], numbers["variance"])
 
 
 STEPS = "--config.data.augment=[{'kind':'rand_augment','layers':1},{'kind':'three_augment'}]"
@@ -180,6 +192,8 @@ def test_mistakes_of_a_run(folder, capsys):
     ("distance --source {}/vit.npz --images {}/bad/x.png", "x.png cannot be shown"),
     ("attention --source {}/axial.npz --images {}/photos", "an axial model"),
     ("attention --source {}/vit.npz --images {}/photos --raw 2 0", "layers are 0 to 1"),
+    ("heads --source {}/axial.npz --images {}/photos", "an axial model"),
+    ("heads --source {}/bit.npz --images {}/photos", "of a ResNet"),
     ("features --source {}/vit.npz --images {}/photos/0.png", "at least 4 images; there are 1"),
     ("mistakes --source {}/vit.npz", "vit.npz is not the workdir of a run"),
     (AUGMENT, "config.data.augment is empty"),

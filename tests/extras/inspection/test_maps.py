@@ -96,6 +96,17 @@ def test_a_single_head():
   np.testing.assert_allclose(maps.flatten(), first[:, 1, 0, 1:].flatten(), atol=1e-6)
 
 
+@pytest.mark.parametrize("family", ["vit", "gap"])
+def test_all_heads_of_the_last_layer(family):
+  module, params = model(family)
+  maps, logits = inspection.heads(module, params, IMAGES)
+  assert maps.shape == (2, 2, 4, 4)
+  for head in range(2):
+    one, wanted = inspection.raw(module, params, IMAGES, layer=1, head=head)
+    np.testing.assert_allclose(maps[:, head], one, atol=1e-7)
+  np.testing.assert_allclose(logits, wanted, atol=1e-6)
+
+
 @pytest.mark.parametrize(
   ("family", "layer", "head", "message"),
   [

@@ -4,6 +4,8 @@
   vit-jax visualize positions --source ViT-B_16.npz --image-size 384 --output pictures
   vit-jax visualize distance --source ViT-B_16.npz --images photos --output pictures
   vit-jax visualize attention --source ViT-B_16.npz --images '*.jpg' --output pictures
+  vit-jax visualize heads --source ViT-B_16.npz --images '*.jpg' --output pictures
+  vit-jax visualize patches --source dinov2-small --images '*.jpg' --output pictures
   vit-jax visualize features --source workdirs/mine --images digits --split test --output o
   vit-jax visualize mistakes --source workdirs/mine --output pictures
   vit-jax visualize augment --config configs/mine.py --images photos --output pictures
@@ -12,6 +14,9 @@ filters    principal components of the patch-embedding filters, and their share 
 positions  similarity of each patch's position embedding with all others
 distance   mean attention distance of every head and layer, in pixels
 attention  Attention Rollout over images, and the predicted classes; --raw for one head
+heads      attention of the class token in the last layer, a map for each head
+patches    the patches' features as colours: their first three principal components, which all
+           images share
 features   a map of images by their features, coloured by class, and the nearest neighbours
 mistakes   the most confident mistakes of a run that --mode=evaluate has scored
 augment    images after each operation of a recipe's config.data.augment, a row for each
@@ -32,16 +37,28 @@ from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
 
-COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24, "augment": 8}
+COUNTS = {
+  "distance": 128,
+  "attention": 16,
+  "heads": 4,
+  "patches": 16,
+  "features": 1000,
+  "mistakes": 24,
+  "augment": 8,
+}
 MAX_IMAGES = {
   "distance": 4096,
   "attention": 256,
+  "heads": 32,
+  "patches": 256,
   "features": 10**4,
   "mistakes": 256,
   "augment": 32,
 }
 WHAT = ("filters", "positions", *COUNTS)
-SIZED = ("positions", "distance", "attention", "features")
+SIZED = ("positions", "distance", "attention", "heads", "patches", "features")
+OVER_IMAGES = ("attention", "heads", "patches")
+ANY_MODEL = ("patches", "features")  # the others look into the model
 
 
 def flags() -> ToolFlags:
@@ -99,7 +116,7 @@ def shown(args, settings: list[str]):
   """The pictures and numbers; leaves with status 2 if the weights or the images are unusable."""
   from vit_jax.config.resolve import check_known
   from vit_jax.extras.experiments.facts import OF_COST, decided
-  from vit_jax.extras.inspection import augmentation, views
+  from vit_jax.extras.inspection import augmentation, over_images, views
   from vit_jax.training.facts import LATER
   from vit_jax.training.planning import before_devices
 
@@ -116,7 +133,10 @@ def shown(args, settings: list[str]):
         images = images_of(args, 2**40)
       return views.mistakes(pathlib.Path(args.source), args.count, images)
     model = model_of(args)
-    look = getattr(views, args.what)
+    views_of = views
+    if args.what in OVER_IMAGES:
+      views_of = over_images
+    look = getattr(views_of, args.what)
     if args.what not in COUNTS:
       return of_weights(look(model), model)
     images = images_of(args, args.count)
@@ -155,7 +175,7 @@ def model_of(args):
   from vit_jax.inference.model import read_model
 
   model = read_model(args.source, average=args.average)
-  if args.what != "features":
+  if args.what not in ANY_MODEL:
     check_transparent(model.module)
   if args.what not in SIZED:
     return model

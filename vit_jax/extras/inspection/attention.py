@@ -104,10 +104,14 @@ def stream(
 
 def look(module: Network, params: dict, images: np.ndarray, of_seen: Callable[[Seen], Any]) -> Any:
   """`of_seen` of one forward pass; takes the results of `on_device` and `pixels`."""
-  fields = {field.name for field in dataclasses.fields(module)}
-  module = module.clone(**{name: value for name, value in HANDS_OUT.items() if name in fields})
   with jax.default_matmul_precision("highest"):
-    return _run(module, of_seen, params, images)
+    return _run(handing_out(module), of_seen, params, images)
+
+
+def handing_out(module: Network) -> Network:
+  """The module with blocks that are not stacked and an attention that hands out its weights."""
+  fields = {field.name for field in dataclasses.fields(module)}
+  return module.clone(**{name: value for name, value in HANDS_OUT.items() if name in fields})
 
 
 def check_transparent(module: Network):

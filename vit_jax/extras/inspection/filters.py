@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vit_jax.extras.inspection import attention
+from vit_jax.extras.inspection.principal import principal_components
 from vit_jax.models import Network
 
 SHOWN = 28
@@ -48,10 +49,6 @@ def filter_components(module: Network, params: dict) -> Components:
 def components(kernel: np.ndarray) -> Components:
   """As `filter_components`, of a kernel (P, P, 3, D) float64."""
   samples = kernel.reshape(-1, kernel.shape[-1]).T
-  _, lengths, vectors = np.linalg.svd(samples - samples.mean(axis=0), full_matrices=False)
-  variance = lengths**2 / max((lengths**2).sum(), np.finfo(np.float64).tiny)
-  vectors = vectors[:SHOWN]
-  largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
-  vectors = vectors * np.sign(largest)
+  vectors, variance = principal_components(samples, SHOWN)
   tiles = 0.5 + 0.5 * vectors / np.abs(vectors).max()
-  return Components(tiles.reshape(-1, *kernel.shape[:3]).astype(np.float32), variance[:SHOWN])
+  return Components(tiles.reshape(-1, *kernel.shape[:3]).astype(np.float32), variance)

@@ -72,6 +72,27 @@ def raw(
   return _maps(module, params, images, OfHead(module, layer, head), on_image)
 
 
+def heads(
+  module: Network, params: dict, images, *, on_image: Callable[[], None] = lambda: None
+) -> MapsAndLogits:
+  """The attention of each head of the last layer, as `raw` gives it for one.
+
+  Source: Caron et al., "Emerging properties in self-supervised vision transformers", 2021, Figure
+  3, where different heads attend to different parts of an image.
+
+  Args:
+    module, params, images, on_image: as in `rollout`.
+
+  Returns:
+    Maps (B, heads, rows, columns) and logits (B, num_classes), float32.
+
+  Raises:
+    ValueError: as `rollout`.
+  """
+  _check(module)
+  return _maps(module, params, images, LastHeads(module), on_image)
+
+
 @dataclasses.dataclass(frozen=True)
 class Rollout:
   """Computes the map of Attention Rollout, and the logits."""
@@ -94,7 +115,23 @@ class OfHead:
   def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
     """As `Rollout`."""
     weights = seen.layers[self.layer][:, self.head]
-    return weights[:, self.module.read_tokens()].mean(axis=1), seen.logits
+    return to_tokens(weights, self.module), seen.logits
+
+
+@dataclasses.dataclass(frozen=True)
+class LastHeads:
+  """Computes the maps of all heads of the last layer, and the logits."""
+
+  module: Network
+
+  def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
+    """(B, heads, N), the weight of each token, and (B, num_classes)."""
+    return to_tokens(seen.layers[-1], self.module), seen.logits
+
+
+def to_tokens(weights: jax.Array, module: Network) -> jax.Array:
+  """Attention (..., N, N) of the tokens that the head reads, their mean: (..., N)."""
+  return weights[..., module.read_tokens(), :].mean(axis=-2)
 
 
 def mixed(weights: jax.Array) -> jax.Array:
@@ -133,11 +170,11 @@ def _output(seen: Seen, module: Network) -> jax.Array:
 
 
 def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:
-  """The maps of all images, by `Rollout` or `OfHead` without the other tokens, and the logits."""
+  """The maps that `of_seen` makes of all images, without the other tokens, and the logits."""
   rows, columns = module.grid(*np.shape(images)[1:3])
   maps = []
   logits = []
   for weights, logits_of_image in attention.stream(module, params, images, of_seen, on_image):
-    maps.append(weights[:, -rows * columns :].reshape(-1, rows, columns))
+    maps.append(weights[..., -rows * columns :].reshape(*weights.shape[:-1], rows, columns))
     logits.append(logits_of_image)
   return np.concatenate(maps), np.concatenate(logits).astype(np.float32)

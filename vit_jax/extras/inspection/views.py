@@ -1,10 +1,8 @@
 """The views of `vit-jax visualize`: a function for each kind of picture."""
 
 import dataclasses
-import functools
-import itertools
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,20 +12,17 @@ from vit_jax.data.by_label import of_all_classes
 from vit_jax.evaluation import results
 from vit_jax.extras.inspection import distance as distances
 from vit_jax.extras.inspection import filters as principal
-from vit_jax.extras.inspection import maps as attention_maps
 from vit_jax.extras.inspection import records, representation, similarity
-from vit_jax.extras.inspection.gallery import Gallery, seen_box
+from vit_jax.extras.inspection.gallery import Gallery
 from vit_jax.extras.inspection.shown import InspectionResult
-from vit_jax.extras.plots import captions, inside, overlay
+from vit_jax.extras.plots import captions, inside
 from vit_jax.extras.plots.labels import label
 from vit_jax.inference import LoadedModel, predict
 from vit_jax.storage import files
 
 AT_A_TIME = 8  # images whose features are computed together
 NEIGHBOURS = 5
-BEST = 2  # classes in a caption
 ROWS = 24  # images with their neighbours
-MAP_SHARE = 0.2  # the fraction of a map's patches that counts as its brightest
 PLACES = {"row": "within a row", "column": "within a column", "elsewhere": "elsewhere"}
 TITLES = {"tsne": "t-SNE", "pca": "Principal components"}
 
@@ -38,12 +33,15 @@ def filters(model: LoadedModel) -> InspectionResult:
   count, side = components.tiles.shape[:2]
   first = float(components.variance[0])
   together = float(components.variance.sum())
-  return InspectionResult(
+  text = (
     f"{count} principal components of the filters of {model.module.filters_in_words()} "
     f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
-    f"{first:.1%}.",
+    f"{first:.1%}."
+  )
+  return InspectionResult(
+    text,
     dict(components=count, first=first, together=together),
-    [("filters.png", inside.filters(components.tiles))],
+    [("filters.png", inside.filter_figure(components.tiles, f"{text} {inside.OF_FILTERS}"))],
     {"filters.npz": components._asdict()},
   )
 
@@ -56,10 +54,14 @@ def positions(model: LoadedModel) -> InspectionResult:
   if not tables:
     raise ValueError("these weights have no position embeddings, so there is nothing to compare.")
   means = {place: similarity.means(table) for place, table in tables.items() if table.ndim == 4}
+  title = "A map for each head: the embeddings of all offsets compared with that of offset zero."
+  if means:
+    shown = inside.shown_in_words(grid)
+    title = f"Maps of {shown} patches: each compares one position embedding with all."
   return InspectionResult(
     f"Position embeddings of {side} px images. {_means_in_words(means)}.",
     means,
-    [("positions.png", inside.similarities(tables))],
+    [("positions.png", inside.similarities(tables, title))],
     {"positions.npz": tables},
   )
 
@@ -103,45 +105,6 @@ def _distance_table(by_head: np.ndarray) -> list[list]:
     return [["layer", "head", "pixels"], *rows]
   named = [[inside.AXES[axis], *rest] for axis, *rest in rows]
   return [["axis", "layer", "head", "pixels"], *named]
-
-
-def attention(
-  model: LoadedModel,
-  gallery: Gallery,
-  on_image: Callable[[], None],
-  raw: tuple[int, int] | None = None,
-) -> InspectionResult:
-  """Attention Rollout over images, or one head's attention; raises as `maps`' functions.
-
-  Args:
-    model: the model.
-    gallery: the images.
-    on_image: called after each image.
-    raw: the layer and the head, both from 0; None: the rollout.
-  """
-  look = attention_maps.rollout
-  what = "Attention Rollout"
-  if raw:
-    layer, head = raw
-    look = functools.partial(attention_maps.raw, layer=layer, head=head)
-    what = f"Attention of layer {layer}, head {head}"
-  images = gallery.squares(model.card)
-  maps, logits = look(model.module, model.params, images, on_image=on_image)
-  best = [()] * len(gallery)
-  if model.has_head:
-    best = best_classes(model, logits)
-  rows = [
-    [i, name, *itertools.chain(*classes)]
-    for i, (name, classes) in enumerate(zip(gallery.names, best, strict=True))
-  ]
-  share = float(np.mean([brightest(each) for each in maps]))
-  return InspectionResult(
-    f"{what} over {gallery.in_words()}: the brightest fifth of the patches gets {share:.0%} of "
-    f"the map. {overlay.CAPTION}",
-    dict(images=len(gallery), brightest_fifth=share),
-    _attention_pictures(model, gallery, maps, best),
-    {"attention.npz": dict(maps=maps, logits=logits), "attention.csv": [_header(best), *rows]},
-  )
 
 
 def features(
@@ -263,40 +226,6 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
   source = datasets.opener_of(config.data).source(spec.scored())
   names = [source.name(i) for i in range(len(source))]
   return Gallery(names, lambda i: source[i].image, (), len(source), config.data.max_pixels)
-
-
-def best_classes(model: LoadedModel, logits: np.ndarray) -> list[list[tuple[str, float]]]:
-  """The two most probable classes of each image, with their probabilities."""
-  probabilities = np.asarray(model.probabilities(logits))
-  names = model.class_names
-  order = np.argsort(-probabilities, axis=1, kind="stable")[:, :BEST]
-  return [
-    [(names[k], float(row[k])) for k in best]
-    for row, best in zip(probabilities, order, strict=True)
-  ]
-
-
-def brightest(attention: np.ndarray) -> float:
-  """The fraction of an attention map that its brightest fifth of patches holds."""
-  values = np.sort(attention.flatten().astype(np.float64))[::-1]
-  return float(values[: max(1, round(MAP_SHARE * len(values)))].sum() / max(values.sum(), 1e-30))
-
-
-def _attention_pictures(model, gallery, maps, best):
-  """Each image next to its overlay, at its own size; then all pairs in one figure."""
-  small = []
-  for i, attention in enumerate(maps):
-    image = gallery.original(i)
-    pair = overlay.pair(image, attention, seen_box(*image.shape[:2], model.card))
-    small.append(captions.sized(pair))
-    yield f"attention/{i:03d}.png", pair
-  lines = ["\n".join(f"{label(name)} {x:.1%}" for name, x in classes) for classes in best]
-  yield "attention.png", captions.figure(small, lines)
-
-
-def _header(best: Sequence) -> list[str]:
-  columns = [f"{what} {k + 1}" for k in range(len(best[0])) for what in ("class", "probability")]
-  return ["number", "name", *columns]
 
 
 def _worst(whose: str, wrong: list[records.Mistake], total: int) -> str:

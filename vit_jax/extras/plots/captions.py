@@ -7,11 +7,17 @@ import cv2
 import numpy as np
 
 from vit_jax.evaluation import examples
-from vit_jax.extras.plots.labels import caption, label
+from vit_jax.extras.plots.labels import LETTERS, LINE, caption, label
 
 COLUMNS = 4
 NAME_WIDTH = 16  # characters of a class name that fit beneath a neighbour
 MAX_HEIGHT = 400  # height of a picture in a figure, pixels
+CELL = 2.4  # width of a picture in a figure, inches
+LEAST_WIDTH = 4.8  # of a figure, inches
+MAX_ASPECT = 1.5  # of a picture in a figure: height by width
+SQUARE = 1.2  # side of a square of a sheet, inches
+SQUARE_LETTERS = 20  # of a name above it
+MARGIN = 0.06  # between squares, inches
 
 
 def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str = ""):
@@ -20,16 +26,53 @@ def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str =
 
   columns = min(COLUMNS, len(pictures))
   rows = -(-len(pictures) // columns)
-  drawn = Figure(figsize=(2.4 * columns, 1.9 * rows), layout="constrained")
-  if title:
-    drawn.suptitle(caption(title, 26 * columns), fontsize=9)
-  axes = drawn.subplots(rows, columns, squeeze=False).flatten()
-  for each in axes:
+  width = max(CELL, LEAST_WIDTH / columns)
+  aspects = np.zeros(rows * columns)
+  aspects[: len(pictures)] = [picture.shape[0] / picture.shape[1] for picture in pictures]
+  tallest = aspects.reshape(rows, columns).max(axis=1)
+  lines = max(text.count("\n") + bool(text) for text in captions)
+  heights = np.minimum(tallest, MAX_ASPECT) * width + lines * LINE
+  text = caption(title, round(LETTERS * width * columns))
+  height = heights.sum() + (text.count("\n") + 1) * LINE * bool(text)
+  drawn = Figure(figsize=(width * columns, height), layout="constrained")
+  if text:
+    drawn.suptitle(text, fontsize=9)
+  grid = drawn.subplots(rows, columns, squeeze=False, height_ratios=heights)
+  for each in grid.flat:
     each.set(xticks=[], yticks=[])
     each.spines[:].set_visible(False)
-  for each, picture, lines in zip(axes, pictures, captions, strict=False):
-    each.imshow(sized(picture), interpolation="nearest")
+  for each, picture, lines in zip(grid.flat, pictures, captions, strict=False):
+    each.imshow(sized(picture), interpolation="antialiased")
     each.set_xlabel(lines, fontsize=9)
+    each.set_anchor("S")
+  return drawn
+
+
+def sheet(rows: Sequence[Sequence[tuple[str, np.ndarray]]], title: str):
+  """A Matplotlib figure of squares in rows, each with its name above it.
+
+  Args:
+    rows: (name, (S, S, 3) uint8) of each square; () for a square that stays empty.
+    title: in lines above all.
+  """
+  from matplotlib.figure import Figure  # slow to import
+
+  width = max(map(len, rows)) * (SQUARE + MARGIN) + MARGIN
+  text = caption(title, round(LETTERS * width))
+  top = (text.count("\n") + 1) * LINE * bool(text)
+  height = len(rows) * (SQUARE + LINE) + top + MARGIN
+  drawn = Figure(figsize=(width, height))
+  drawn.text(0.5, 1 - MARGIN / height, text, size=9, ha="center", va="top")
+  for i, row in enumerate(rows):
+    bottom = height - top - (i + 1) * (SQUARE + LINE)
+    for j, cell in enumerate(row):
+      if cell:
+        left = MARGIN + j * (SQUARE + MARGIN)
+        place = left / width, bottom / height, SQUARE / width, SQUARE / height
+        axes = drawn.add_axes(place)
+        axes.axis("off")
+        axes.imshow(cell[1], interpolation="antialiased")
+        axes.set_title(cell[0][:SQUARE_LETTERS], size=7, pad=2)
   return drawn
 
 

@@ -8,6 +8,8 @@ import unicodedata
 from vit_jax.process.text import one_line
 
 MAX_LENGTH = 24  # characters
+LETTERS = 14  # of a title at 9 points, in an inch
+LINE = 0.18  # height of a line of a title, inches
 # Matplotlib has the first one. The others have what it lacks: East Asian scripts and emoji.
 FONTS = (
   *("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC"),

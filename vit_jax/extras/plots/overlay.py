@@ -1,4 +1,4 @@
-"""Maps of attention over images (Figures 6 and 14)."""
+"""Maps of attention over images (Figures 6 and 14), and colours of patches beside them."""
 
 import cv2
 import numpy as np
@@ -33,10 +33,14 @@ def overlay(image: np.ndarray, attention: np.ndarray, box: Box | None = None) ->
   box = box or Box(0, 0, *image.shape[:2])
   smooth = smoothed(attention, box.height, box.width)
   colours = cv2.applyColorMap(np.round(255 * smooth).astype(np.uint8), cv2.COLORMAP_INFERNO)
-  result = image * np.float32(UNSEEN)
-  seen = np.s_[box.top : box.top + box.height, box.left : box.left + box.width]
-  result[seen] = (1 - SHARE) * image[seen] + SHARE * colours[..., ::-1]
-  return np.round(result).astype(np.uint8)
+  seen = image[box.top : box.top + box.height, box.left : box.left + box.width]
+  return _outside(image, box, (1 - SHARE) * seen + SHARE * colours[..., ::-1])
+
+
+def heat(attention: np.ndarray) -> np.ndarray:
+  """The colours of the map alone, a square for each patch: (rows, columns, 3) uint8."""
+  values = np.round(255 * scaled(attention)).astype(np.uint8)
+  return cv2.applyColorMap(values, cv2.COLORMAP_INFERNO)[..., ::-1]
 
 
 def tinted(image: np.ndarray, attention: np.ndarray) -> np.ndarray:
@@ -54,17 +58,48 @@ def tinted(image: np.ndarray, attention: np.ndarray) -> np.ndarray:
 
 
 def smoothed(attention: np.ndarray, height: int, width: int) -> np.ndarray:
-  """The map at the size of an image, (height, width): 1 is the quantile `RANGE` or more."""
+  """The map as `scaled`, at the size of an image, (height, width)."""
+  return cv2.resize(scaled(attention), (width, height), interpolation=cv2.INTER_LINEAR)
+
+
+def scaled(attention: np.ndarray) -> np.ndarray:
+  """The map (rows, columns) float32 from 0 to 1, its quantile `RANGE` or more."""
   bright = np.quantile(attention, RANGE, method="higher") or attention.max()
-  scaled = np.minimum(attention.astype(np.float32) / max(float(bright), 1e-30), 1)
-  return cv2.resize(scaled, (width, height), interpolation=cv2.INTER_LINEAR)
+  return np.minimum(attention.astype(np.float32) / max(float(bright), 1e-30), 1)
 
 
-def pair(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np.ndarray:
-  """The image and its overlay side by side; small images are enlarged by a whole factor.
+def coloured(image: np.ndarray, colours: np.ndarray, box: Box | None = None) -> np.ndarray:
+  """The colours of the patches in place of the image, in squares.
 
   Args:
-    image, attention, box: as in `overlay`.
+    image: (H, W, 3) uint8.
+    colours: (rows, columns, 3), from 0 to 1.
+    box: as in `overlay`.
+
+  Returns:
+    (H, W, 3) uint8.
+  """
+  box = box or Box(0, 0, *image.shape[:2])
+  pixels = np.round(255 * colours).astype(np.uint8)
+  size = box.width, box.height
+  return _outside(image, box, cv2.resize(pixels, size, interpolation=cv2.INTER_NEAREST_EXACT))
+
+
+def _outside(image: np.ndarray, box: Box, inside: np.ndarray) -> np.ndarray:
+  """The image, darkened, with another picture (height, width, 3) in its box."""
+  result = image * np.float32(UNSEEN)
+  result[box.top : box.top + box.height, box.left : box.left + box.width] = inside
+  return np.round(result).astype(np.uint8)
+
+
+def pair(image: np.ndarray, values: np.ndarray, box: Box | None = None, draw=overlay) -> np.ndarray:
+  """The image and what is drawn of it side by side; small images are enlarged by a whole factor.
+
+  Args:
+    image: (H, W, 3) uint8.
+    values: a map of attention, or what else `draw` takes.
+    box: as in `overlay`.
+    draw: (image, values, box) -> (H, W, 3) uint8: `overlay` or `coloured`.
 
   Returns:
     (H, 2 W + GAP, 3) uint8.
@@ -73,4 +108,4 @@ def pair(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np
   large = image.repeat(factor, axis=0).repeat(factor, axis=1)
   box = box and Box(*(factor * side for side in box))
   gap = np.full((len(large), GAP, 3), 255, np.uint8)
-  return np.concatenate([large, gap, overlay(large, attention, box)], axis=1)
+  return np.concatenate([large, gap, draw(large, values, box)], axis=1)

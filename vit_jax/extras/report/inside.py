@@ -124,14 +124,16 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
     "The principal components of the filters as coloured tiles.",
     f"The first {len(components.tiles)} principal components of the filters of "
     f"{model.module.filters_in_words()}, which hold {components.variance.sum():.0%} of their "
-    "variance (Figure 7, left)",
+    f"variance (Figure 7, left). {inside.OF_FILTERS}",
   )
   side = model.card.image_size
-  values = position_similarity(model.module, model.params, model.module.grid(side, side))
+  grid = model.module.grid(side, side)
+  values = position_similarity(model.module, model.params, grid)
   if not values:
     return
   alt = "A grid of grids: how similar each position embedding is to all others."
-  caption = "Cosine similarity of position embeddings (Figure 7, centre)"
+  shown = inside.shown_in_words(grid)
+  caption = f"Cosine similarity of position embeddings: maps of {shown} patches (Figure 7, centre)"
   if next(iter(values.values())).ndim == 3:
     alt = "A map for each head of each layer: how similar each offset is to offset zero."
     caption = "Cosine similarity of the embeddings of all offsets with that of offset zero, by head"
