@@ -72,7 +72,7 @@ def theirs_of(name: str, monkeypatch, made: dict) -> tuple[torch.nn.Module, dict
 
 def in_our_tree(state: dict, module) -> dict:
   """Their arrays in our tree, without memory for them."""
-  flat = {key: np.broadcast_to(np.zeros((), np.int8), x.shape) for key, x in state.items()}
+  flat = {key: np.broadcast_to(np.ones((), np.int8), x.shape) for key, x in state.items()}
   heads = Heads(getattr(module, "heads", 0), getattr(module, "pool_heads", 0))
   return timm.from_timm(flat, heads, 224 if "pos_embed" in flat else 0, ours=True)
 
