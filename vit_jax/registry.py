@@ -102,6 +102,11 @@ MODEL_TYPES = Registry(
     "ijepa": "vit_jax.extras.formats.model_types.ijepa:IJEPA",
     "dinov2": "vit_jax.extras.formats.model_types.dinov2:DINOV2",
     "dinov2_with_registers": "vit_jax.extras.formats.model_types.dinov2:DINOV2_WITH_REGISTERS",
+    "deit": "vit_jax.extras.formats.model_types.deit:DEIT",
+    "beit": "vit_jax.extras.formats.model_types.beit:BEIT",
+    "dinov3_vit": "vit_jax.extras.formats.model_types.dinov3:DINOV3",
+    "clip_vision_model": "vit_jax.extras.formats.model_types.clip:CLIP_VISION",
+    "clip": "vit_jax.extras.formats.model_types.clip:CLIP",
     "siglip_vision_model": "vit_jax.extras.formats.model_types.siglip:SIGLIP_VISION",
     "siglip": "vit_jax.extras.formats.model_types.siglip:SIGLIP",
   }

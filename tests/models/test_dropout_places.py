@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests import modules
-from vit_jax.models.encoder import Encoder, EncoderBlock, MlpBlock
+from vit_jax.models.encoder import Encoder, EncoderBlock
+from vit_jax.models.mlp import MlpBlock
 
 RNGS = {"dropout": jax.random.key(5)}
 BLOCK = EncoderBlock(mlp_dim=64, heads=2, dropout=0.5, dtype=jnp.float32, attention="xla")

@@ -20,6 +20,10 @@ TRANSFORMERS = {
   "ViT": dict(name="ViT-B/8"),
   "hybrid": dict(name="R50x1+ViT-B/16", stages=(1,), stem_width=32, positions="relative"),
   "axial ViT": dict(name="Axial-ViT-B/8", pool="map", positions="2d", position_place="every_layer"),
+  "later ViT": dict(
+    **dict(name="ViT-B/8", pool="map_with_token", rotary="mixed", mlp="gated", activation="silu"),
+    **dict(norm="rms", mlp_norm=True, attention_norm=True, positions="relative_table"),
+  ),
 }
 RESNETS = {
   "ResNet": dict(name="R50x1", stages=(1, 1), width=32),
@@ -28,7 +32,7 @@ RESNETS = {
 OPTIONS = {key: fields | ENCODER for key, fields in TRANSFORMERS.items()} | RESNETS
 # Each kind of layer: a ViT's blocks are a hybrid's, a ResNet's units an axial one's but for their
 # 3 x 3 convolutions, which a hybrid has.
-TRAINED = pytest.mark.parametrize("family", ["hybrid", "axial ViT", "axial ResNet"])
+TRAINED = pytest.mark.parametrize("family", ["hybrid", "axial ViT", "later ViT", "axial ResNet"])
 COMPUTED = pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "axial ResNet"])
 IMAGES = golden.images(32)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from vit_jax.models.layers import GELU_FORMS, gelu
+from vit_jax.models.layers import ACTIVATIONS, gelu
 
 POINTS = np.concatenate([np.linspace(-12, 12, 481), [0.0, 1e-6, -1e-6, 60.0, -60.0]])
 
@@ -14,11 +14,14 @@ def formula(x):
   return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def test_both_forms_by_their_names():
+def test_activations_by_their_names():
+  sigmoid = lambda x: 1 / (1 + np.exp(-x))
   forms = {"gelu_tanh": formula(POINTS), "gelu": POINTS * stats.norm.cdf(POINTS)}
-  assert forms.keys() == GELU_FORMS.keys()
+  forms |= {"quick_gelu": POINTS * sigmoid(1.702 * POINTS), "silu": POINTS * sigmoid(POINTS)}
+  assert forms.keys() == ACTIVATIONS.keys()
   for name, expected in forms.items():
-    np.testing.assert_allclose(GELU_FORMS[name](np.float32(POINTS)), expected, rtol=1e-5, atol=1e-6)
+    found = ACTIVATIONS[name](np.float32(POINTS))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
   assert np.abs(forms["gelu"] - forms["gelu_tanh"]).max() > 1e-4
 
 

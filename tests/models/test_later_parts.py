@@ -13,7 +13,7 @@ from tests import modules, reference
 from tests.models.test_positions import fixed_table
 from vit_jax import config, models
 from vit_jax.extras import inspection
-from vit_jax.models.encoder import Branches, StochasticDepth
+from vit_jax.models.branches import Branches, StochasticDepth
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 
 SMALL = dict(name="ViT-B/4", depth=3, width=32, mlp_dim=64, heads=2, num_classes=5)

@@ -8,7 +8,7 @@ import pytest
 from tests import modules, reference
 from tests.golden import weights as golden
 from vit_jax import models
-from vit_jax.models.vit import AttentionPooling
+from vit_jax.models.pooling import AttentionPooling
 from vit_jax.storage.tree import name_of
 
 OPTIONS = dict(dtype=jnp.float32, attention="xla", activation="gelu_tanh", norm_epsilon=1e-6)

@@ -9,7 +9,7 @@ import pytest
 
 from tests import modules, reference
 from vit_jax import models
-from vit_jax.models.encoder import FIXED, PositionEmbedding
+from vit_jax.models.positions import FIXED, PositionEmbedding
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 
 DEPTH, WIDTH, ROWS, COLUMNS = 2, 32, 2, 6

@@ -72,7 +72,10 @@ ALLOWED = {
   "MODEL_TYPES": {
     ("vit_jax.extras.formats.huggingface", "vit"),  # of a file that names none
     # Words in names of models.
-    *(("vit_jax.extras.formats.vit_names", name) for name in ("dinov2", "siglip")),
+    *(
+      ("vit_jax.extras.formats.vit_names", name)
+      for name in ("beit", "clip", "deit", "dinov2", "siglip")
+    ),
   },
   "PROGRAM_FORMATS": set(),
   "ARRAY_NAMES": {  # kinds of normalisation, and a format of that library

@@ -17,7 +17,7 @@ import vit_jax
 from tests import programs, resolved
 from vit_jax import config as c
 from vit_jax.config import recorded
-from vit_jax.config.model import ARCHITECTURE
+from vit_jax.config.model import ARCHITECTURE, USUAL
 from vit_jax.data import images as images_of
 from vit_jax.data import sources
 from vit_jax.recipes import loading
@@ -56,6 +56,12 @@ LATER = {"mesh.model": 1, "plugins": "", "wandb": "", "mlflow": "", "trackio": "
 LATER |= {"data.class_balanced": False}
 # What only the name said.
 NAMED = {"model.family": "vit", "model.axial": False, "model.stem_width": 0}
+# Parts of later models, which the model has not.
+PARTS = ("norm", "norm_place", "first_norm", "final_norm", "mlp", "mlp_norm", "attention_norm")
+PARTS += ("qkv_bias", "dense_bias", "patch_bias", "kv_heads", "kv_heads_from", "differential")
+PARTS += ("layout", "parallel_branches", "rotary", "rotary_side", "relative_dim", "pool_heads")
+PARTS += ("pool_mlp_dim", "layer_scale_place")
+NAMED |= {f"model.{key}": USUAL[key] for key in PARTS}
 
 
 def unpacked(name, folder):

@@ -94,6 +94,9 @@ APART = {
   *("reshape_hidden_states", "stage_names", "transformers_version", "use_mask_token"),
   *("pos_embed_jitter", "pos_embed_rescale", "pos_embed_shift"),  # of training
   *("norm_pix_loss", "mask_ratio", "decoder_hidden_size", "decoder_intermediate_size"),
+  *("add_fpn", "auxiliary_channels", "auxiliary_concat_input", "auxiliary_loss_weight"),
+  *("auxiliary_num_convs", "pool_scales", "semantic_loss_ignore_index", "use_auxiliary_head"),
+  "vocab_size",  # of what BEiT predicts
   *("decoder_num_attention_heads", "decoder_num_hidden_layers"),
 }
 

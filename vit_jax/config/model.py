@@ -7,6 +7,8 @@ from vit_jax.config.fields import AUTO, Rule, setting
 from vit_jax.config.scales import in_words, patch_of, scale_of
 from vit_jax.process.text import listed
 
+LATER_POOLS = ("gap_beside_token", "map_of_all", "map_with_token", "distilled")
+
 
 def of_name(field: str, usual) -> Rule:
   """The rule of a setting of the architecture: as the name says, or as the weights have it.
@@ -62,7 +64,7 @@ def type_of(device) -> tuple[str, str]:
 OF_HEADS = (
   *("data.image_size", "model.compute_dtype", "model.family", "model.patch", "model.depth"),
   *("model.width", "model.mlp_dim", "model.heads", "model.axial", "model.stem_width"),
-  *("model.stages", "model.pool"),
+  *("model.stages", "model.pool", "model.differential", "model.pool_heads"),
 )
 
 
@@ -139,21 +141,27 @@ class Model:
   pool: str = part(
     "pool",
     "class_token",
-    "input of the head: the class token, the mean of the patches, or attention pooling",
-    choices=("class_token", "gap", "map"),
+    "input of the head: the class token, the mean of the patches, or attention pooling of them; "
+    "with a class token in the model too, gap_beside_token; of all tokens, map_of_all or, with a "
+    "class token, map_with_token; class token and distillation token, distilled",
+    choices=("class_token", "gap", "map", *LATER_POOLS),
   )
   representation_layer: bool = setting(False, "dense layer of size D and tanh before the head")
   positions: str = part(
     "positions",
     "1d",
     "kind of position embedding; sincos2d and sincos2d_mae are fixed, as in Beyer et al. (2022) "
-    "and in MAE",
-    choices=("1d", "2d", "relative", "none", "sincos2d", "sincos2d_mae"),
+    "and in MAE; relative_table and relative_mlp are biases of attention, as in BEiT and Swin V2",
+    choices=(
+      *("1d", "2d", "relative", "none", "sincos2d", "sincos2d_mae"),
+      *("relative_table", "relative_mlp"),
+    ),
   )
   position_place: str = part(
     "position_place",
     "stem",
-    "where 1d and 2d position embeddings are added",
+    "where 1d and 2d position embeddings are added; whether relative_table and relative_mlp are "
+    "shared by all blocks",
     choices=("stem", "every_layer", "every_layer_shared"),
   )
   dropout: float = setting(0.0, "dropout rate", low=0.0, high=0.99)
@@ -200,13 +208,14 @@ class Model:
   activation: str = part(
     "activation",
     "gelu_tanh",
-    "GELU of the MLPs: the tanh form of the published weights, or the exact form",
-    choices=("gelu_tanh", "gelu"),
+    "activation of the MLPs: GELU in the tanh form of the published weights, exactly, or as x "
+    "sigmoid(1.702 x); or SiLU",
+    choices=("gelu_tanh", "gelu", "quick_gelu", "silu"),
   )
   norm_epsilon: float = part(
     "norm_epsilon",
     1e-6,
-    "added to the variance in every LayerNorm",
+    "added to the variance, or mean of squares, in every norm",
     low=1e-15,
     high=1e-2,
   )
@@ -225,11 +234,103 @@ class Model:
     low=0,
     high=1000,
   )
-  qk_norm: bool = part("qk_norm", False, "LayerNorm of the queries and keys of each head")
+  qk_norm: bool = part("qk_norm", False, "norm of the queries and keys of each head")
+  norm: str = part(
+    "norm", "layer", "kind of all norms: LayerNorm or RMSNorm", choices=("layer", "rms")
+  )
+  norm_place: str = part(
+    "norm_place",
+    "before",
+    "norms before attention and MLP, or after them (res-post-norm)",
+    choices=("before", "after"),
+  )
+  first_norm: str = part(
+    "first_norm",
+    "none",
+    "norm before the blocks: of the patches without positions, or of all tokens with them (CLIP)",
+    choices=("none", "patches", "tokens"),
+  )
+  final_norm: str = part(
+    "final_norm",
+    "tokens",
+    "norm behind the blocks: of all tokens, of the pooled vector, or none",
+    choices=("tokens", "pooled", "none"),
+  )
+  mlp: str = part(
+    "mlp",
+    "plain",
+    "two dense layers, or one more whose activation is a factor (SwiGLU with activation=silu)",
+    choices=("plain", "gated"),
+  )
+  mlp_norm: bool = part("mlp_norm", False, "norm of the MLP's hidden layer")
+  attention_norm: bool = part("attention_norm", False, "norm of the heads before their projection")
+  qkv_bias: str = part(
+    "qkv_bias",
+    "all",
+    "biases of queries, keys and values: all, none, or none for keys",
+    choices=("all", "none", "no_key"),
+  )
+  dense_bias: bool = part("dense_bias", True, "biases of a block's other dense layers")
+  patch_bias: bool = part("patch_bias", True, "bias of the patch embedding")
+  kv_heads: int = part(
+    "kv_heads", 0, "heads of keys and values; 0: as many as heads", low=0, high=2**10
+  )
+  kv_heads_from: int = part(
+    "kv_heads_from",
+    0,
+    "the first and the last so many blocks have all heads of keys and values",
+    low=0,
+    high=256,
+  )
+  differential: bool = part(
+    "differential", False, "attention as the difference of two maps (Differential Transformer)"
+  )
+  layout: str = part(
+    "layout",
+    "sequential",
+    "attention, then MLP; or both of the same normalised input (ViT-22B)",
+    choices=("sequential", "parallel"),
+  )
+  parallel_branches: int = part(
+    "parallel_branches", 1, "attentions in a block that are added, then as many MLPs", low=1, high=8
+  )
+  rotary: str = part(
+    "rotary",
+    "none",
+    "convention of rotary positions in queries and keys: of EVA-02, Perception Encoder (from 0 "
+    "without a class token), RoPE-ViT (axial, mixed) or DINOv3",
+    choices=("none", "eva02", "perception", "perception_from_0", "axial", "mixed", "dinov3"),
+  )
+  rotary_side: int = part(
+    "rotary_side",
+    0,
+    "rows and columns of the grid that rotary places are scaled to; 0: not scaled",
+    low=0,
+    high=1024,
+  )
+  relative_dim: int = part(
+    "relative_dim",
+    0,
+    "hidden size of the MLP of positions=relative_mlp",
+    low=0,
+    high=2**15,
+  )
+  pool_heads: int = part(
+    "pool_heads", 0, "heads of attention pooling; 0: as many as heads", low=0, high=2**10
+  )
+  pool_mlp_dim: int = part(
+    "pool_mlp_dim", 0, "hidden size of its MLP; 0: mlp_dim", low=0, high=2**17
+  )
   layer_scale: bool = part(
     "layer_scale",
     False,
     "a learned factor for each channel of what attention and MLP add (LayerScale)",
+  )
+  layer_scale_place: str = part(
+    "layer_scale_place",
+    "both",
+    "LayerScale of both, or of what attention adds alone",
+    choices=("both", "attention"),
   )
   layer_scale_init: float = setting(
     1e-4,
@@ -267,7 +368,10 @@ OUTSIDE = frozenset(
   | {"dtype", "compute_dtype", "attention", "scan", "remat"}
 )
 # Settings of a model that cannot be read from its parameters.
-CONFIG_ONLY_FIELDS = ("activation", "norm_epsilon", "stem_norms", "positions")
+CONFIG_ONLY_FIELDS = (
+  *("activation", "norm_epsilon", "norm_place", "stem_norms", "positions"),
+  *("rotary", "rotary_side"),
+)
 ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)
 # The values of settings of the architecture that a model has no use for.
 USUAL = {

@@ -25,7 +25,7 @@ from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models import family
-from vit_jax.models.encoder import FIXED
+from vit_jax.models.positions import FIXED
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint, files

@@ -9,9 +9,19 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.layers import EPSILON, LayerNorm
+from vit_jax.models.layers import EPSILON, RMSNorm
+from vit_jax.models.parts import NO_TABLES, Parts, Tables
+from vit_jax.models.rotary import (
+  CONVENTIONS,
+  FREQUENCIES,
+  Turns,
+  first_frequencies,
+  learned_turns,
+  turned,
+)
 
 HANDED_OUT = "attention_weights"  # name of the sown intermediate
+HEAD_EPSILON = 1e-5  # of the norm of each head in differential attention, as in its published code
 
 
 class Attention(nn.Module):
@@ -28,10 +38,12 @@ class Attention(nn.Module):
       logit of a query for a key is then q (k + r) / sqrt(D_h). Offsets are counted along the token
       axis: the class token first, then the patches in raster order.
     count: number of tokens to attend to; the rest are padding. None: all.
-    qk_norm: LayerNorm over the D_h channels of each query and of each key, with a scale and a bias
-      that all heads share (Dehghani et al., "Scaling Vision Transformers to 22 billion parameters",
+    qk_norm: a norm over the D_h channels of each query and of each key, with parameters that all
+      heads share (Dehghani et al., "Scaling Vision Transformers to 22 billion parameters",
       2023, Section 2; biases as in timm). Not in the paper.
-    norm_epsilon: of that LayerNorm.
+    norm_epsilon: of the norms.
+    parts: what else differs from the paper's attention.
+    grid, before: rows and columns of patches, and tokens before them, for learned rotary positions.
   """
 
   heads: int
@@ -41,45 +53,117 @@ class Attention(nn.Module):
   count: int | None = None
   qk_norm: bool = False
   norm_epsilon: float = EPSILON
+  parts: Parts = Parts()
+  grid: tuple[int, int] = (0, 0)
+  before: int = 0
 
   @nn.compact
-  def __call__(self, x: jax.Array, source: jax.Array | None = None) -> jax.Array:
-    """(B, N, D) -> (B, N, D); keys and values come from `source` (B, M, D), by default x."""
+  def __call__(
+    self,
+    x: jax.Array,
+    source: jax.Array | None = None,
+    *,
+    tables: Tables = NO_TABLES,
+    start: jax.Array | float | None = None,
+  ) -> jax.Array:
+    """(B, N, D) -> (B, N, D); keys and values come from `source` (B, M, D), by default x.
+
+    `start` is the first value of lambda in differential attention.
+    """
     width = x.shape[-1]
     if source is None:
       source = x
     count = self.count or source.shape[1]
+    parts = self.parts
 
     by_cudnn = self.implementation == "cudnn"
 
-    def project(tokens, name):
-      return Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
+    def project(tokens, name, heads, biased):
+      size = width // self.heads
+      projection = Projection(heads, self.dtype, flat=by_cudnn, size=size, bias=biased, name=name)
+      return projection(tokens)
 
-    query = project(x, "query")
-    key = project(source, "key")
-    value = project(source, "value")
+    fewer = parts.kv_heads or self.heads
+    query = project(x, "query", self.heads, parts.qkv_bias != "none")
+    key = project(source, "key", fewer, parts.qkv_bias == "all")
+    value = project(source, "value", fewer, parts.qkv_bias != "none")
     if self.qk_norm:
-      query = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_query")(query)
-      key = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_key")(key)
-    bias = None
+      query = parts.norm_of(self.dtype, self.norm_epsilon, "LayerNorm_query")(query)
+      key = parts.norm_of(self.dtype, self.norm_epsilon, "LayerNorm_key")(key)
+    if parts.rotary != "none":
+      by = self._turns(tables, width // self.heads, x.shape[1])
+      query = turned(CONVENTIONS[parts.rotary], query, by)
+      key = turned(CONVENTIONS[parts.rotary], key, by)
+    if fewer != self.heads:
+      key = jnp.repeat(key, self.heads // fewer, axis=2)
+      value = jnp.repeat(value, self.heads // fewer, axis=2)
+    bias = tables.bias
     if self.relative:
       shape = (2 * count - 1, self.heads, width // self.heads)
       table = self.param("pos_embedding_relative", nn.initializers.normal(0.02), shape)
       padding = x.shape[1] - count
       table = jnp.pad(table.astype(self.dtype), ((padding, padding), (0, 0), (0, 0)))
       bias = relative_logits(query, table)
-    hand_out(self, query, key, bias, count)
-    if by_cudnn:
-      y = attend_by_cudnn(query, key, value, bias, count)
+    if parts.differential:
+      y = self._difference(query, key, value, start)
     else:
-      y = attend(query, key, value, bias)
+      hand_out(self, query, key, bias, count)
+      if by_cudnn:
+        if bias is not None:
+          bias = bias.astype(self.dtype)
+        y = attend_by_cudnn(query, key, value, bias, count)
+      else:
+        y = attend(query, key, value, bias)
+    if parts.attention_norm:
+      norm = parts.norm_of(self.dtype, self.norm_epsilon, "LayerNorm_heads")
+      y = norm(y.reshape(*y.shape[:-2], width)).reshape(y.shape)
     return nn.DenseGeneral(
       width,
       axis=(-2, -1),
+      use_bias=parts.dense_bias,
       dtype=self.dtype,
       kernel_init=nn.initializers.xavier_uniform(),
       name="out",
     )(y)
+
+  def _turns(self, tables: Tables, channels: int, tokens: int) -> Turns:
+    """Cosines and sines of the tokens; those of padding are 0."""
+    convention = CONVENTIONS[self.parts.rotary]
+    by = tables.rotary
+    if convention.learned:
+      init = lambda key: first_frequencies(key, self.heads, channels, convention.base)
+      frequencies = self.param(FREQUENCIES, init)
+      by = learned_turns(convention, frequencies, self.grid, self.before)
+    return tuple(padded(x, tokens) for x in by)
+
+  def _difference(self, query, key, value, start):
+    """Differential attention of each head, (B, N, heads, D_h).
+
+    A head has two queries and two keys of D_h / 2 channels, and attends with softmax(q1 k1^T) -
+    lambda softmax(q2 k2^T). Its output is normalised, and scaled by 1 - start. Source: Ye et al.,
+    "Differential Transformer", 2024 (arXiv 2410.05258, equations 1 to 3).
+    """
+    size = query.shape[-1] // 2
+    names = ("lambda_query_1", "lambda_key_1", "lambda_query_2", "lambda_key_2")
+    query_1, key_1, query_2, key_2 = (Factors(size, name=name)() for name in names)
+    factor = jnp.exp((query_1 * key_1).sum()) - jnp.exp((query_2 * key_2).sum()) + start
+    first = jax.nn.softmax(_logits(query[..., :size], key[..., :size], None), axis=-1)
+    second = jax.nn.softmax(_logits(query[..., size:], key[..., size:], None), axis=-1)
+    weights = (first - factor * second).astype(value.dtype)
+    y = jnp.einsum("bhqk,bkhd->bqhd", weights, value)
+    y = RMSNorm(self.dtype, HEAD_EPSILON, name="LayerNorm_head")(y)
+    return y * jnp.asarray(1 - start, y.dtype)
+
+
+class Factors(nn.Module):
+  """A learned vector of the lambda of differential attention, initially around 0."""
+
+  size: int
+
+  @nn.compact
+  def __call__(self) -> jax.Array:
+    """(size,) float32."""
+    return self.param("scale", nn.initializers.normal(0.1), (self.size,))
 
 
 def hand_out(
@@ -114,28 +198,36 @@ class Projection(nn.Module):
     heads: number of heads.
     dtype: type of the computation.
     flat: use one 2-D matmul, so that cuBLAS adds the bias itself. On TPUs this would move tokens.
+    size: channels of a head; 0: the width divided by `heads`.
+    bias: whether there is a b.
   """
 
   heads: int
   dtype: jnp.dtype
   flat: bool
+  size: int = 0
+  bias: bool = True
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, N, D) -> (B, N, heads, D / heads)."""
+    """(B, N, D) -> (B, N, heads, size)."""
     width = x.shape[-1]
-    shape = self.heads, width // self.heads
+    shape = self.heads, self.size or width // self.heads
+    outputs = shape[0] * shape[1]
 
     def init_kernel(key, kernel_shape):
-      # Initialised as one (D, D) matrix, so that the scale does not depend on the number of heads.
-      return nn.initializers.xavier_uniform()(key, (width, width)).reshape(kernel_shape)
+      # Initialised as one matrix, so that the scale does not depend on the number of heads.
+      return nn.initializers.xavier_uniform()(key, (width, outputs)).reshape(kernel_shape)
 
     kernel = self.param("kernel", init_kernel, (width, *shape))
+    if not self.bias:
+      x, kernel = nn.dtypes.promote_dtype(x, kernel, dtype=self.dtype)
+      return jnp.einsum("bnd,dhk->bnhk", x, kernel)
     bias = self.param("bias", nn.initializers.zeros, shape)
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
     if not self.flat:
       return jnp.einsum("bnd,dhk->bnhk", x, kernel) + bias
-    y = x.reshape(-1, width) @ kernel.reshape(width, width) + bias.reshape(-1)
+    y = x.reshape(-1, width) @ kernel.reshape(width, outputs) + bias.reshape(-1)
     return y.reshape(*x.shape[:-1], *shape)
 
 
@@ -146,7 +238,7 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array |
   Args:
     query: (B, N, heads, D_h).
     key, value: (B, M, heads, D_h).
-    bias: (B, heads, N, M), or None.
+    bias: (B, heads, N, M), or (1, heads, N, M) for all images alike, or None.
 
   Returns:
     (B, N, heads, D_h).
@@ -180,6 +272,8 @@ def _backward(saved, grad):
   dvalue = jnp.einsum("bhqk,bqhd->bkhd", weights, divided)
   dbias = None
   if bias is not None:
+    if len(bias) < len(dlogits):
+      dlogits = dlogits.sum(axis=0, keepdims=True)
     dbias = dlogits.astype(bias.dtype)
   return dquery, dkey, dvalue, dbias
 

@@ -14,180 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.models.attention import Attention, fitting, padded
-from vit_jax.models.layers import (
-  EPSILON,
-  GELU_FORMS,
-  Dropout,
-  LayerNorm,
-  batch_first,
-  remat,
-  split_by_example,
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Branches:
-  """The options of all residual branches of a model; the fields are those of `ViT`."""
-
-  layer_scale: bool = False
-  layer_scale_init: float = 1e-4
-  stochastic_depth: float = 0.0
-  stochastic_depth_rule: str = "linear"
-
-  def rates(self, depth: int) -> np.ndarray | None:
-    """The rate of stochastic depth of each of `depth` blocks, (depth,) float32; None: all are 0.
-
-    "linear": from 0 in the first block to `stochastic_depth` in the last one (Huang et al., "Deep
-    networks with stochastic depth", 2016, equation 4, with blocks counted from 0 to depth - 1 as in
-    timm and in Steiner et al., 2021). "uniform": the same in all blocks (as in DeiT III).
-    """
-    if not self.stochastic_depth:
-      return None
-    if self.stochastic_depth_rule == "uniform":
-      return np.full(depth, self.stochastic_depth, np.float32)
-    return np.linspace(0, self.stochastic_depth, depth, dtype=np.float32)
-
-  def applied(self, y: jax.Array, name: str, rate, *, train: bool) -> jax.Array:
-    """The output (B, N, D) of a branch as it is added to the block's input.
-
-    Call it from a compact method: its parameters belong to the calling module.
-
-    Args:
-      y: the output of the branch.
-      name: of the LayerScale.
-      rate: of stochastic depth, a scalar; None: 0.
-      train: whether to use stochastic depth, which needs an rng named "dropout".
-    """
-    if self.layer_scale:
-      y = LayerScale(self.layer_scale_init, name=name)(y)
-    if rate is None or not train:
-      return y
-    return StochasticDepth()(y, rate)
-
-
-class LayerScale(nn.Module):
-  """s y, with a learned factor s for each channel (Touvron et al., "Going deeper with image
-  transformers", 2021, Section 2).
-
-  Attributes:
-    initial: initial value of every factor.
-  """
-
-  initial: float
-
-  @nn.compact
-  def __call__(self, y: jax.Array) -> jax.Array:
-    """(B, N, D) -> (B, N, D)."""
-    scale = self.param("scale", nn.initializers.constant(self.initial), (y.shape[-1],))
-    return y * scale.astype(y.dtype)
-
-
-class StochasticDepth(nn.Module):
-  """b y / (1 - p): b is 0 with probability p, the rate, and else 1, drawn for each image.
-
-  Source: Huang et al., 2016. There the sum is not scaled in training, and multiplied by 1 - p in
-  evaluation; scaling in training instead has the same mean, and is what timm does.
-  """
-
-  @nn.compact
-  def __call__(self, y: jax.Array, rate: jax.Array) -> jax.Array:
-    """(B, N, D) and a scalar below 1 -> (B, N, D)."""
-    shape = (y.shape[0], *[1] * (y.ndim - 1))
-    kept = jax.random.bernoulli(self.make_rng("dropout"), 1 - rate, shape)
-    scaled = (y.astype(jnp.float32) / (1 - rate)).astype(y.dtype)
-    return jnp.where(kept, scaled, 0)
-
-
-# Fixed embeddings of later papers, without parameters. The exponents of the frequencies go from 0
-# to 1; the value says whether 1 is included (`wave`).
-FIXED = {"sincos2d": True, "sincos2d_mae": False}
-ADDED = ("1d", "2d", *FIXED)  # the kinds that are added to tokens
-TEMPERATURE = 10_000
-
-
-class PositionEmbedding(nn.Module):
-  """A table with one vector for each token.
-
-  Attributes:
-    kind: "1d", one learned vector for each token, first for the tokens before the patches, then for
-      the patches in raster order; or "2d", a learned vector of size D/2 for each row of the grid
-      and one for each column, concatenated; or one of `FIXED`, a wave of size D/2 for the column
-      and one for the row, concatenated. In all but "1d" the tokens before the patches have no
-      position and get zeros.
-    grid: rows and columns of patches.
-    before: number of tokens before the patches, such as the class token.
-    width: D.
-  """
-
-  kind: str
-  grid: tuple[int, int]
-  before: int
-  width: int
-
-  @nn.compact
-  def __call__(self) -> jax.Array:
-    """The table (1, before + N, D), float32."""
-    rows, columns = self.grid
-    half = self.width // 2
-    init = nn.initializers.normal(0.02)
-    if self.kind == "1d":
-      shape = (1, self.before + rows * columns, self.width)
-      return self.param("pos_embedding", init, shape)
-    if self.kind == "2d":
-      row = self.param("pos_embedding_row", init, (rows, half))
-      column = self.param("pos_embedding_column", init, (columns, half))
-      first = row[:, None]
-      second = column[None]
-    else:
-      last = FIXED[self.kind]
-      first = wave(columns, half, last=last)[None]
-      second = wave(rows, half, last=last)[:, None]
-    shape = (rows, columns, half)
-    halves = [jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)]
-    table = jnp.concatenate(halves, axis=-1).reshape(1, rows * columns, self.width)
-    return jnp.pad(table, ((0, 0), (self.before, 0), (0, 0)))
-
-
-def wave(count: int, width: int, *, last: bool) -> np.ndarray:
-  """Sines, then cosines, of the positions 0, 1, ... along one axis: (count, width), float32.
-
-  The n = width / 2 frequencies are 10000^-e. With `last`, e = 0, 1 / (n - 1), ..., 1 (Beyer et al.,
-  "Better plain ViT baselines for ImageNet-1k", 2022, in its published code); without,
-  e = 0, 1 / n, ..., (n - 1) / n (Chen et al., "MoCo v3", 2021; He et al., "Masked autoencoders",
-  2022, in their published codes).
-  """
-  exponents = np.linspace(0, 1, width // 2, endpoint=last)
-  angles = np.arange(count)[:, None] * TEMPERATURE**-exponents
-  return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
-
-
-class MlpBlock(nn.Module):
-  """Two dense layers with GELU between."""
-
-  mlp_dim: int
-  dropout: float
-  dtype: jnp.dtype
-  activation: str = "gelu_tanh"
-
-  @nn.compact
-  def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-    """(B, N, D) -> (B, N, D)."""
-
-    def dense(size, name):
-      return nn.Dense(
-        size,
-        dtype=self.dtype,
-        kernel_init=nn.initializers.xavier_uniform(),
-        bias_init=nn.initializers.normal(1e-6),
-        name=name,
-      )
-
-    drop = Dropout(self.dropout)
-    gelu = GELU_FORMS[self.activation]
-    hidden = gelu(dense(self.mlp_dim, "Dense_0")(x))
-    hidden = drop(hidden, train=train)
-    outputs = dense(x.shape[-1], "Dense_1")(hidden)
-    return drop(outputs, train=train)
+from vit_jax.models.branches import Branches
+from vit_jax.models.layers import EPSILON, Dropout, batch_first, remat, split_by_example
+from vit_jax.models.mlp import MlpBlock
+from vit_jax.models.parts import NO_TABLES, Parts, Tables
+from vit_jax.models.positions import ADDED, PositionEmbedding, add_positions
+from vit_jax.models.relative_bias import KINDS as RELATIVE_BIASES
+from vit_jax.models.relative_bias import RelativeBias
+from vit_jax.models.rotary import CONVENTIONS, turns
 
 
 class EncoderBlock(nn.Module):
@@ -200,6 +34,9 @@ class EncoderBlock(nn.Module):
     position: fields of this block's own `PositionEmbedding`, or None.
     count: as in `Attention`.
     branches: LayerScale and stochastic depth, which the paper does not have.
+    parts: what else differs from the paper's blocks.
+    relative_bias: fields of this block's own `RelativeBias`, or None.
+    grid, before: rows and columns of patches, and tokens before them.
   """
 
   mlp_dim: int
@@ -214,17 +51,66 @@ class EncoderBlock(nn.Module):
   count: int | None = None
   qk_norm: bool = False
   branches: Branches = Branches()
+  parts: Parts = Parts()
+  relative_bias: dict | None = None
+  grid: tuple[int, int] = (0, 0)
+  before: int = 0
 
   @nn.compact
-  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool, rate=None):
+  def __call__(
+    self,
+    x: jax.Array,
+    shared: jax.Array | None,
+    train: bool,
+    rate=None,
+    start=None,
+    tables: Tables = NO_TABLES,
+  ):
     """(B, N, D) and position embeddings shared by all blocks -> (B, N, D) and None.
 
-    `rate` is this block's rate of stochastic depth. `nn.scan` requires a pair as the result.
+    `rate` is this block's rate of stochastic depth, and `start` its first lambda of differential
+    attention. `nn.scan` requires a pair as the result.
     """
     x = add_positions(split_by_example(x), shared, self.position)
-    norm = functools.partial(LayerNorm, self.dtype, self.norm_epsilon, self.attention == "cudnn")
-    y = norm(name="LayerNorm_0")(x)
-    y = Attention(
+    if self.relative_bias is not None:
+      bias = RelativeBias(**self.relative_bias, name="relative_bias")()
+      tables = dataclasses.replace(tables, bias=bias)
+
+    def attend(y, suffix):
+      y = self._attention(suffix)(y, tables=tables, start=start)
+      return Dropout(self.dropout)(y, train=train)
+
+    def feed(y, suffix):
+      return self._mlp(suffix)(y, train=train)
+
+    if self.parts.layout == "parallel":
+      y = self._norm("LayerNorm_0")(x)
+      y = attend(y, "") + feed(y, "")
+      return x + self.branches.applied(y, "LayerScale_1", rate, train=train), None
+    x = self._added(x, attend, "LayerNorm_0", "LayerScale_1", rate, train=train)
+    return self._added(x, feed, "LayerNorm_2", "LayerScale_3", rate, train=train), None
+
+  @nn.nowrap
+  def _added(self, x, layer, norm, scale, rate, *, train):
+    """x plus the residual branches with this layer."""
+    total = x
+    for i in range(self.parts.parallel_branches):
+      suffix = f"_branch{i}" if i else ""
+      if self.parts.norm_place == "before":
+        y = layer(self._norm(norm + suffix)(x), suffix)
+      else:
+        y = self._norm(norm + suffix)(layer(x, suffix))
+      total = total + self.branches.applied(y, scale + suffix, rate, train=train)
+    return total
+
+  @nn.nowrap
+  def _norm(self, name):
+    keep = self.attention == "cudnn"
+    return self.parts.norm_of(self.dtype, self.norm_epsilon, name, keep=keep)
+
+  @nn.nowrap
+  def _attention(self, suffix):
+    return Attention(
       self.heads,
       self.dtype,
       self.attention,
@@ -232,14 +118,26 @@ class EncoderBlock(nn.Module):
       self.count,
       self.qk_norm,
       self.norm_epsilon,
-      name="MultiHeadDotProductAttention_1",
-    )(y)
-    y = Dropout(self.dropout)(y, train=train)
-    x = x + self.branches.applied(y, "LayerScale_1", rate, train=train)
-    y = norm(name="LayerNorm_2")(x)
-    mlp = MlpBlock(self.mlp_dim, self.dropout, self.dtype, self.activation, name="MlpBlock_3")
-    y = mlp(y, train=train)
-    return x + self.branches.applied(y, "LayerScale_3", rate, train=train), None
+      self.parts,
+      self.grid,
+      self.before,
+      name=f"MultiHeadDotProductAttention_1{suffix}",
+    )
+
+  @nn.nowrap
+  def _mlp(self, suffix):
+    hidden_norm = self.parts.norm if self.parts.mlp_norm else ""
+    return MlpBlock(
+      self.mlp_dim,
+      self.dropout,
+      self.dtype,
+      self.activation,
+      self.parts.mlp,
+      hidden_norm,
+      self.norm_epsilon,
+      self.parts.dense_bias,
+      name=f"MlpBlock_3{suffix}",
+    )
 
 
 class AxialBlock(nn.Module):
@@ -256,8 +154,19 @@ class AxialBlock(nn.Module):
   position: dict | None = None
 
   @nn.compact
-  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool, rate=None):
-    """As `EncoderBlock`; the tokens are those of the grid in raster order. `rate` is None."""
+  def __call__(
+    self,
+    x: jax.Array,
+    shared: jax.Array | None,
+    train: bool,
+    rate=None,
+    start=None,
+    tables: Tables = NO_TABLES,
+  ):
+    """As `EncoderBlock`; the tokens are those of the grid in raster order, `rate` is None.
+
+    There are no `start` and no tables.
+    """
     batch, _, width = x.shape
     rows, columns = self.grid
     x = add_positions(x, shared, self.position)
@@ -295,6 +204,12 @@ class Encoder(nn.Module):
   norm_epsilon: float
   qk_norm: bool = False
   branches: Branches = Branches()
+  parts: Parts = Parts()
+  kv_heads_from: int = 0
+  rotary_side: int = 0
+  relative_dim: int = 0
+  first_norm: str = "none"
+  final_norm: str = "tokens"
 
   @nn.compact
   def add_positions(self, x: jax.Array, *, train: bool) -> jax.Array:
@@ -305,12 +220,14 @@ class Encoder(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-    """The blocks and the final LayerNorm: (B, N, D) -> (B, N, D)."""
+    """The blocks and the norms around them: (B, N, D) -> (B, N, D)."""
     count = x.shape[1]
     shared = None
     if position := self._position("every_layer_shared", x.shape[-1]):
       # This name differs, so that the parameters alone identify the model.
       shared = PositionEmbedding(**position, name="posembed_shared")()
+    if self.first_norm == "tokens":
+      x = self._norm("first_norm")(x)
     if self.attention == "cudnn" and not self.axial:
       # Padding once here moves a twelfth of the bytes that padding in each attention would.
       x = batch_first(padded(x, fitting(count)))
@@ -318,13 +235,67 @@ class Encoder(nn.Module):
     block = AxialBlock if self.axial else EncoderBlock
     block = remat(block, self.remat, scan=self.scan, static_argnums=(3,))
     rates = self.branches.rates(self.depth)
+    starts = self._starts()
+    tables = self._tables(x.shape[-1])
     if self.scan:
-      x, _ = self._stacked(block)(**options, name="encoderblock")(x, shared, train, rates)
+      stacked = self._stacked(block)(**options, name="encoderblock")
+      x, _ = stacked(x, shared, train, rates, starts, tables)
     else:
       for i in range(self.depth):
         rate = None if rates is None else rates[i]
-        x, _ = block(**options, name=f"encoderblock_{i}")(x, shared, train, rate)
-    return LayerNorm(self.dtype, self.norm_epsilon, name="encoder_norm")(x[:, :count])
+        start = None if starts is None else starts[i]
+        own = options | self._own_options(i)
+        x, _ = block(**own, name=f"encoderblock_{i}")(x, shared, train, rate, start, tables)
+    x = x[:, :count]
+    if self.final_norm != "tokens":
+      return x
+    return self._norm("encoder_norm")(x)
+
+  @nn.nowrap
+  def _norm(self, name):
+    return self.parts.norm_of(self.dtype, self.norm_epsilon, name)
+
+  @nn.nowrap
+  def _starts(self) -> np.ndarray | None:
+    """The first lambda of differential attention in each block, (depth,); None: there is none.
+
+    Source: Ye et al., "Differential Transformer", 2024, Section 2.1, with blocks counted from 0.
+    """
+    if not self.parts.differential:
+      return None
+    return np.float32(0.8 - 0.6 * np.exp(-0.3 * np.arange(self.depth)))
+
+  @nn.nowrap
+  def _tables(self, width: int) -> Tables:
+    """What the blocks share; call it from a compact method."""
+    tables = NO_TABLES
+    convention = CONVENTIONS.get(self.parts.rotary)
+    if convention and not convention.learned:
+      by = turns(convention, self.grid, self.before, width // self.heads, self.rotary_side)
+      tables = dataclasses.replace(tables, rotary=by)
+    if self.positions in RELATIVE_BIASES and self.position_place == "every_layer_shared":
+      bias = RelativeBias(**self._relative_bias(), name="relative_bias")()
+      tables = dataclasses.replace(tables, bias=bias)
+    return tables
+
+  @nn.nowrap
+  def _relative_bias(self) -> dict:
+    """Fields of a `RelativeBias`."""
+    return dict(
+      kind=self.positions,
+      grid=self.grid,
+      before=self.before,
+      heads=self.heads,
+      hidden=self.relative_dim,
+    )
+
+  @nn.nowrap
+  def _own_options(self, i: int) -> dict:
+    """The fields of block i that other blocks have otherwise."""
+    ends = self.kv_heads_from
+    if not ends or ends <= i < self.depth - ends:
+      return {}
+    return dict(parts=dataclasses.replace(self.parts, kv_heads=0))
 
   @nn.nowrap
   def _position(self, place: str, width: int) -> dict | None:
@@ -347,10 +318,17 @@ class Encoder(nn.Module):
       relative=self.positions == "relative",
       qk_norm=self.qk_norm,
       branches=self.branches,
+      parts=self.parts,
     )
     if self.axial:
       return dict(grid=self.grid, options=options)
-    return options | dict(count=count)
+    own = self.positions in RELATIVE_BIASES and self.position_place != "every_layer_shared"
+    return options | dict(
+      count=count,
+      grid=self.grid,
+      before=self.before,
+      relative_bias=self._relative_bias() if own else None,
+    )
 
   @nn.nowrap
   def _stacked(self, block):
@@ -360,7 +338,8 @@ class Encoder(nn.Module):
       variable_axes={"params": 0},
       length=self.depth,
       split_rngs={"params": True, "dropout": True},
-      in_axes=(nn.broadcast, nn.broadcast, 0),  # each block gets its own rate
+      # Each block gets its own rate and its own start.
+      in_axes=(nn.broadcast, nn.broadcast, 0, 0, nn.broadcast),
     )
     if self.is_initializing():
       return stacked
@@ -369,21 +348,16 @@ class Encoder(nn.Module):
     return nn.map_variables(stacked, "params", trans_in_fn=cast)
 
 
-def add_positions(x: jax.Array, shared: jax.Array | None, own: dict | None) -> jax.Array:
-  """Adds the shared and the calling block's own position embeddings to the tokens, if given."""
-  if shared is not None:
-    x = x + padded(shared.astype(x.dtype), x.shape[1])
-  if own is not None:
-    own = PositionEmbedding(**own, name="posembed_input")()
-    x = x + padded(own.astype(x.dtype), x.shape[1])
-  return x
+# Parts of the names of norms, of rotary frequencies and of the factors of differential attention.
+IN_FLOAT32 = ("LayerNorm", "rotary", "lambda")
 
 
 def in_type(variables: dict, dtype: jnp.dtype) -> dict:
-  """Casts the variables of blocks to `dtype`, except those of LayerNorm."""
+  """Casts the variables of blocks to `dtype`, except those that are used in float32."""
 
   def cast(path, leaf):
-    if "LayerNorm" in jax.tree_util.keystr(path):
+    name = jax.tree_util.keystr(path)
+    if any(word in name for word in IN_FLOAT32):
       return leaf
     return leaf.astype(dtype)
 

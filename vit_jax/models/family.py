@@ -181,8 +181,8 @@ class Inspectable:
 
   Attributes:
     depth, width, heads: of the blocks.
-    pool: how tokens become "pre_logits": "class_token", the first; "gap", the mean of those of the
-      patches; or "map", those of the patches by the attention that `pooling` gives.
+    pool: how tokens become "pre_logits": those that `read_tokens` gives, or those of the attention
+      that `pooling` gives.
   """
 
   depth: int
@@ -192,6 +192,9 @@ class Inspectable:
 
   def tokens_before(self) -> int:
     """The number of tokens before the patches; the patches come last, in raster order."""
+
+  def read_tokens(self) -> slice:
+    """The tokens that the head reads, or whose mean it reads; the patches for `pooling`."""
 
   def attention_grids(self, grid: tuple[int, int]) -> tuple["AttentionGrid", ...]:
     """The grid of each attention of a block, for images with this grid of patches."""
@@ -338,6 +341,8 @@ def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
     return NOT_IN_FLOAT32
   if program.same_bits_on_gpus():
     return NOT_WITH_SAME_BITS
+  if getattr(module, "differential", False):
+    return f"config.model.attention='cudnn' computes no differential attention; {USE_XLA}."
   most = 256 if int(generation) >= HOPPER else 128
   for channels in sorted(head_channels(module, side)):
     if channels > most or channels % 8:

@@ -142,6 +142,29 @@ def _normalize_backward(epsilon, keep, saved, grad):
 normalize.defvjp(_normalize_forward, _normalize_backward)
 
 
+class RMSNorm(nn.Module):
+  """x / sqrt(mean of squares + epsilon) * scale over the last axis.
+
+  Source: Zhang and Sennrich, "Root mean square layer normalization", 2019 (arXiv 1910.07467,
+  equation 4). The mean is float32; the fields are those of `LayerNorm`, and `keep` changes nothing.
+  """
+
+  dtype: jnp.dtype
+  epsilon: float = EPSILON
+  keep: bool = False
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(..., D) -> (..., D)."""
+    scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+    wide = x.astype(jnp.float32)
+    rrms = jax.lax.rsqrt(jnp.square(wide).mean(axis=-1, keepdims=True) + self.epsilon)
+    return (wide * rrms * scale).astype(self.dtype)
+
+
+NORMS = {"layer": LayerNorm, "rms": RMSNorm}
+
+
 @jax.custom_vjp
 def gelu(x: jax.Array) -> jax.Array:
   """x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, of any shape and type."""
@@ -164,9 +187,21 @@ def _gelu_backward(x, grad):
 
 gelu.defvjp(_gelu_forward, _gelu_backward)
 
-# By timm's names: the tanh form, used by the published weights, and the exact form, x times the
-# normal distribution function, used by many other models.
-GELU_FORMS = {"gelu_tanh": gelu, "gelu": functools.partial(jax.nn.gelu, approximate=False)}
+
+def quick_gelu(x: jax.Array) -> jax.Array:
+  """x sigmoid(1.702 x) (Hendrycks and Gimpel, "GELUs", 2016, arXiv 1606.08415, Section 2)."""
+  return x * jax.nn.sigmoid(1.702 * x)
+
+
+# By timm's names: the tanh form of GELU, used by the published weights; the exact form, x times the
+# normal distribution function, used by many other models; the form of OpenAI's CLIP; and SiLU,
+# x sigmoid(x), for gated MLPs.
+ACTIVATIONS = {
+  "gelu_tanh": gelu,
+  "gelu": functools.partial(jax.nn.gelu, approximate=False),
+  "quick_gelu": quick_gelu,
+  "silu": jax.nn.silu,
+}
 
 
 class Dropout(nn.Module):

@@ -10,8 +10,8 @@ from vit_jax import config, registry
 from vit_jax.config.fields import AUTO
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, OUTSIDE, USUAL, Model
 from vit_jax.models import naming
-from vit_jax.models.encoder import FIXED
 from vit_jax.models.family import Family, Network
+from vit_jax.models.positions import FIXED
 
 
 def differences(there: Network, here: Network) -> list[str]:
@@ -73,6 +73,14 @@ class UnlikeError(ValueError):
   """The parameters are unlike those of known models; the message says why."""
 
 
+class OneOf(tuple):
+  """The values of a field that parameters allow, the likeliest first."""
+
+  def __new__(cls, *values):
+    """The values in this order."""
+    return super().__new__(cls, values)
+
+
 def module_of(params: dict, known: Model = UNKNOWN) -> Network:
   """The module of parameters, unrolled, in float32.
 
@@ -107,12 +115,20 @@ def _module(family: Family, known: Model, found: dict) -> Network:
   Raises:
     UnlikeError: the two contradict each other.
   """
+  found = {key: _chosen(x, getattr(known, key, AUTO)) for key, x in found.items()}
   if known.family == AUTO:
     given = _unseen(known)
   else:
     given = _agreeing(known, found)
   fields = {field.name for field in dataclasses.fields(family.module)}
   return family.module(**{key: x for key, x in given.items() if key in fields} | found)
+
+
+def _chosen(found, known):
+  """The value of a field: of several that parameters allow, the known one if it is among them."""
+  if not isinstance(found, OneOf):
+    return found
+  return known if known in found else found[0]
 
 
 def _unseen(known: Model) -> dict:
@@ -130,7 +146,8 @@ def _agreeing(known: Model, found: dict) -> dict:
   Raises:
     UnlikeError: a field differs.
   """
-  given = {key: getattr(known, key) for key in ARCHITECTURE if key != "family"}
+  values = {key: getattr(known, key) for key in ARCHITECTURE if key != "family"}
+  given = {key: x for key, x in values.items() if x != AUTO}  # older cards lack later fields
   for key, x in given.items():
     if key in found and found[key] != x:
       raise UnlikeError(f"{key} is {found[key]} in them, and {x} in what describes them")

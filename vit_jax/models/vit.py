@@ -7,6 +7,7 @@ first axis (Transformer/encoderblock); see vit_jax.models.stacking.
 `FAMILY`, at the end, gives the fields for a name such as "R50x1+ViT-B/16", or for parameters.
 """
 
+import dataclasses
 import re
 
 import flax.linen as nn
@@ -15,14 +16,18 @@ import jax.numpy as jnp
 
 from vit_jax import config
 from vit_jax.devices.mesh import LARGEST
-from vit_jax.models.attention import Attention
+from vit_jax.models.branches import Branches
 from vit_jax.models.convolution import STAGES
-from vit_jax.models.encoder import Branches, Encoder, MlpBlock
+from vit_jax.models.encoder import Encoder
 from vit_jax.models.family import Family
-from vit_jax.models.layers import Head, LayerNorm, as_input, split_by_example
-from vit_jax.models.recognition import UnlikeError, child_count, outputs
+from vit_jax.models.layers import Head, as_input, split_by_example
+from vit_jax.models.parts import Parts
+from vit_jax.models.pooling import CLASS_TOKEN, MAPS, AttentionPooling
+from vit_jax.models.relative_bias import TABLE
+from vit_jax.models.rotary import FREQUENCIES
 from vit_jax.models.stem import NORMS, stem
 from vit_jax.models.vit_costs import ViTCosts
+from vit_jax.models.vit_recognition import recognise
 
 MODEL = config.Model()  # default settings
 
@@ -38,11 +43,13 @@ class PatchEmbedding(nn.Module):
     patch: P.
     width: D.
     dtype: type of the computation.
+    bias: whether there is a b.
   """
 
   patch: int
   width: int
   dtype: jnp.dtype
+  bias: bool = True
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -51,47 +58,24 @@ class PatchEmbedding(nn.Module):
     batch, height, width, channels = x.shape
     shape = (size, size, channels, self.width)
     kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
-    bias = self.param("bias", nn.initializers.zeros, (self.width,))
+    bias = self.param("bias", nn.initializers.zeros, (self.width,)) if self.bias else None
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
     x = x.reshape(batch, height // size, size, width // size, size, channels)
-    y = jnp.einsum("byixjc,ijcd->byxd", x, kernel) + bias
+    y = jnp.einsum("byixjc,ijcd->byxd", x, kernel)
+    if self.bias:
+      y = y + bias
     return y.reshape(batch, -1, self.width)
-
-
-class AttentionPooling(nn.Module):
-  """A learned query attends to the tokens, as in big_vision: y = MHA(probe, x); y + MLP(LN(y)).
-
-  The fields are those of `ViT`.
-  """
-
-  mlp_dim: int
-  heads: int
-  dtype: jnp.dtype
-  attention: str
-  activation: str
-  norm_epsilon: float
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, N, D) -> (B, D)."""
-    probe = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, x.shape[-1]))
-    probe = jnp.broadcast_to(probe.astype(x.dtype), (x.shape[0], 1, x.shape[-1]))
-    attention = Attention(
-      self.heads, self.dtype, self.attention, name="MultiHeadDotProductAttention_0"
-    )
-    y = attention(probe, x)
-    z = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(y)
-    mlp = MlpBlock(self.mlp_dim, 0.0, self.dtype, self.activation, name="MlpBlock_0")
-    return (y + mlp(z, train=False))[:, 0]
 
 
 # Attention heads and the hidden channels of MLPs are split over "model". The axes are those of the
 # last dimensions, so the rules hold for single and for stacked blocks.
 SHARDING = (
   (r".*/(query|key|value)/(kernel|bias)|.*/pos_embedding_relative", ("model", None)),
+  (rf".*/{FREQUENCIES}", ("model", None)),
+  (rf".*/{TABLE}|.*/relative_bias/Dense_1/(kernel|bias)", ("model",)),
   (r".*/out/kernel", ("model", None, None)),
-  (r".*/MlpBlock_\d/Dense_0/(kernel|bias)", ("model",)),
-  (r".*/MlpBlock_\d/Dense_1/kernel", ("model", None)),
+  (r".*/MlpBlock_\w+/(Dense_0|Dense_gate)/(kernel|bias)", ("model",)),
+  (r".*/MlpBlock_\w+/Dense_1/kernel", ("model", None)),
   (".*", LARGEST),
 )
 
@@ -111,12 +95,18 @@ class ViT(ViTCosts, nn.Module):
     axial: attention along rows, then along columns, each with an MLP (Appendix D.6).
     pool: "class_token" (the paper's); "gap", the mean over the patch outputs (Appendix D.3); or
       "map", attention pooling of these, as some published weights have. Axial models have no class
-      token.
+      token. Later models have others: "gap_beside_token", the same mean in a model that has a class
+      token too; "map_of_all", attention pooling of registers and patches; "map_with_token", of
+      class token, registers and patches; and "distilled", the class token and a distillation token
+      behind it (Touvron et al., "DeiT", 2021, arXiv 2012.12877, Section 4), side by side: a head
+      over both computes what the mean of a head over each does.
     representation_layer: a dense layer of size D and tanh before the head, as in pre-training.
     positions: "1d", "2d", "relative" or "none" (Appendix D.4, Table 8); or fixed sines and cosines
-      of row and column, "sincos2d" or "sincos2d_mae" (vit_jax/models/encoder.py).
+      of row and column, "sincos2d" or "sincos2d_mae" (vit_jax/models/positions.py); or biases of
+      the attention logits, "relative_table" or "relative_mlp" (vit_jax/models/relative_bias.py).
     position_place: where "1d" and "2d" are added: at the "stem"; at the input of "every_layer",
-      with separate embeddings for each; or "every_layer_shared", with the same embeddings.
+      with separate embeddings for each; or "every_layer_shared", with the same embeddings. Biases
+      of logits are each block's own, or shared with "every_layer_shared".
     dropout: rate, after the position embeddings and after each dense layer, except the q/k/v
       projections and the two layers of the head (Appendix B.1).
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
@@ -124,15 +114,29 @@ class ViT(ViTCosts, nn.Module):
     attention: "cudnn", on GPUs, or "xla"; "auto" computes like "xla".
     scan: stack the blocks under one `nn.scan`.
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
-    activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).
+    activation: of the MLPs, "gelu_tanh" (of the published weights), "gelu" (exact), or another key
+      of `layers.ACTIVATIONS`.
     norm_epsilon: added to the variance in every LayerNorm.
     stem_norms: the normalisation in that ResNet, a key of `stem.NORMS`.
 
   The paper's models have none of the following:
     registers: learned tokens that stand for no patch, behind the class token, with position
       embeddings of their own in "1d" (Darcet et al., "Vision Transformers need registers", 2023).
-    qk_norm: LayerNorm of queries and keys; see `vit_jax.models.attention.Attention`.
+    qk_norm: a norm of queries and keys; see `vit_jax.models.attention.Attention`.
+    norm, norm_place, mlp, mlp_norm, attention_norm, qkv_bias, dense_bias, kv_heads, differential,
+      layout, parallel_branches, rotary: options of the blocks; see `vit_jax.models.parts.Parts`.
+    kv_heads_from: the first and the last so many blocks have all heads in spite of `kv_heads`.
+    rotary_side: rows and columns of the grid that the places of `rotary` are scaled to; 0: no
+      scaling. See `vit_jax.models.rotary.places`.
+    relative_dim: hidden channels of the MLP of positions="relative_mlp".
+    first_norm: a norm before the blocks, of the "patches" before they get positions, or of all
+      "tokens" behind them (Radford et al., "CLIP", 2021, arXiv 2103.00020); or "none".
+    final_norm: a norm of the "tokens" behind the blocks, as in the paper; of the "pooled" vector,
+      as in BEiT; or "none".
+    patch_bias: whether the patch embedding has a bias.
+    pool_heads, pool_mlp_dim: of attention pooling; 0: those of the blocks.
     layer_scale: a learned factor for each channel of the outputs of attention and MLP.
+    layer_scale_place: of "both", or of "attention" alone.
     layer_scale_init: its initial value.
     stochastic_depth: rate at which training drops the output of an attention or an MLP for an
       image; `stochastic_depth_rule` says how it depends on the block. See
@@ -166,7 +170,28 @@ class ViT(ViTCosts, nn.Module):
   stem_norms: str = "published"
   registers: int = 0
   qk_norm: bool = False
+  norm: str = "layer"
+  norm_place: str = "before"
+  first_norm: str = "none"
+  final_norm: str = "tokens"
+  mlp: str = "plain"
+  mlp_norm: bool = False
+  attention_norm: bool = False
+  qkv_bias: str = "all"
+  dense_bias: bool = True
+  patch_bias: bool = True
+  kv_heads: int = 0
+  kv_heads_from: int = 0
+  differential: bool = False
+  layout: str = "sequential"
+  parallel_branches: int = 1
+  rotary: str = "none"
+  rotary_side: int = 0
+  relative_dim: int = 0
+  pool_heads: int = 0
+  pool_mlp_dim: int = 0
   layer_scale: bool = False
+  layer_scale_place: str = "both"
   layer_scale_init: float = MODEL.layer_scale_init
   stochastic_depth: float = MODEL.stochastic_depth
   stochastic_depth_rule: str = MODEL.stochastic_depth_rule
@@ -211,7 +236,13 @@ class ViT(ViTCosts, nn.Module):
       norms = NORMS[self.stem_norms]
       options = dict(norms=norms, dtype=self.dtype, policy=self.remat)
       x = stem(x, self.stages, self.stem_width, **options)
-    return PatchEmbedding(self.patch, self.width, self.dtype, name="embedding")(x)
+    embedding = PatchEmbedding(
+      self.patch, self.width, self.dtype, self.patch_bias, name="embedding"
+    )
+    x = embedding(x)
+    if self.first_norm == "patches":
+      x = self.parts.norm_of(self.dtype, self.norm_epsilon, "embedding_norm")(x)
+    return x
 
   @nn.compact
   def add_positions(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
@@ -229,7 +260,7 @@ class ViT(ViTCosts, nn.Module):
 
   @nn.compact
   def encode(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
-    """The blocks and the final LayerNorm: tokens -> tokens of the same shape.
+    """The blocks and the norms around them: tokens -> tokens of the same shape.
 
     Args:
       x: the result of `add_positions`.
@@ -239,8 +270,13 @@ class ViT(ViTCosts, nn.Module):
 
   @nn.compact
   def represent(self, x: jax.Array) -> jax.Array:
-    """Pooling, and the representation layer if the model has one: encoded tokens -> (B, D)."""
+    """Pooling, a norm and a representation layer if the model has them: encoded tokens -> (B, D).
+
+    With pool="distilled" the result is (B, 2 D).
+    """
     y = split_by_example(self._pooled(x))
+    if self.final_norm == "pooled":
+      y = self.parts.norm_of(self.dtype, self.norm_epsilon, "pooled_norm")(y)
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
     return y
@@ -257,8 +293,10 @@ class ViT(ViTCosts, nn.Module):
     "1d" position embeddings have an entry for each of these tokens, the others zeros.
     """
     tokens = {}
-    if self.pool == "class_token":
+    if self.pool in CLASS_TOKEN:
       tokens["cls"] = (1, nn.initializers.zeros)
+    if self.pool == "distilled":
+      tokens["distillation_tokens"] = (1, nn.initializers.normal(0.02))
     if self.registers:
       tokens["register_tokens"] = (self.registers, nn.initializers.normal(0.02))
     return tokens
@@ -278,28 +316,31 @@ class ViT(ViTCosts, nn.Module):
     """Tokens -> (B, D), pooled according to `pool`."""
     if self.pool == "class_token":
       return x[:, 0]
-    if self.pool == "gap":
+    if self.pool == "distilled":
+      return x[:, :2].reshape(len(x), -1)
+    if self.pool not in MAPS:
       return self.patches(x).mean(axis=1)
     pooling = AttentionPooling(
-      mlp_dim=self.mlp_dim,
-      heads=self.heads,
+      mlp_dim=self.pool_mlp_dim or self.mlp_dim,
+      heads=self.pool_heads or self.heads,
       dtype=self.dtype,
       attention=self.attention,
       activation=self.activation,
       norm_epsilon=self.norm_epsilon,
+      norm=self.norm,
       name="MAPHead_0",
     )
-    return pooling(self.patches(x))
+    return pooling(self.patches(x) if self.pool == "map" else x)
 
   @property
   def branches(self) -> Branches:
     """The options of the residual branches of all blocks."""
-    return Branches(
-      layer_scale=self.layer_scale,
-      layer_scale_init=self.layer_scale_init,
-      stochastic_depth=self.stochastic_depth,
-      stochastic_depth_rule=self.stochastic_depth_rule,
-    )
+    return _options_of(self, Branches)
+
+  @property
+  def parts(self) -> Parts:
+    """The options of all blocks in which they may differ from the paper's."""
+    return _options_of(self, Parts)
 
   @nn.nowrap
   def _encoder(self, grid):
@@ -322,8 +363,19 @@ class ViT(ViTCosts, nn.Module):
       norm_epsilon=self.norm_epsilon,
       qk_norm=self.qk_norm,
       branches=self.branches,
+      parts=self.parts,
+      kv_heads_from=self.kv_heads_from,
+      rotary_side=self.rotary_side,
+      relative_dim=self.relative_dim,
+      first_norm=self.first_norm,
+      final_norm=self.final_norm,
       name="Transformer",
     )
+
+
+def _options_of(model: ViT, kind: type):
+  """The dataclass `kind` with the values of the model's fields of the same names."""
+  return kind(**{field.name: getattr(model, field.name) for field in dataclasses.fields(kind)})
 
 
 # Shapes of the Transformer encoder (Table 1 of the paper; b, of Figure 4, is B with sizes halved;
@@ -384,72 +436,6 @@ def _stem(depth: str | None, stride: int, patch: str | None) -> dict | None:
   if stride == 16:
     stages = (one, two, three + four)
   return dict(stages=stages, patch=int(patch or 1))
-
-
-def recognise(params: dict) -> dict | None:
-  """As `Family.recognise`."""
-  if "Transformer" not in params:
-    return None
-  encoder = params["Transformer"]
-  first = encoder["encoderblock_0"]
-  axial = "row" in first
-  block = first["row"] if axial else first
-  attention = block["MultiHeadDotProductAttention_1"]
-  patch, _, _, width = params["embedding"]["kernel"].shape
-  _, heads, _ = attention["query"]["kernel"].shape
-  if width % heads:
-    raise UnlikeError(f"{heads} heads do not divide the width {width}")
-  fields = dict(
-    patch=patch,
-    depth=child_count(encoder, "encoderblock_"),
-    width=width,
-    mlp_dim=block["MlpBlock_3"]["Dense_0"]["kernel"].shape[-1],
-    heads=heads,
-    num_classes=outputs(params),
-    axial=axial,
-    stem_width=0,
-    stages=(),
-    representation_layer="pre_logits" in params,
-    pool=_pool(params),
-    registers=_registers(params),
-    qk_norm="LayerNorm_query" in attention,
-    layer_scale="LayerScale_1" in block,
-  )
-  if "conv_root" in params:
-    stages = range(1, child_count(params, "block", first=1) + 1)
-    fields["stages"] = tuple(child_count(params[f"block{i}"], "unit", first=1) for i in stages)
-    fields["stem_width"] = params["conv_root"]["kernel"].shape[-1]
-  return fields | _positions(encoder, first, attention)
-
-
-def _pool(params: dict) -> str:
-  if "cls" in params:
-    return "class_token"
-  if "MAPHead_0" in params:
-    return "map"
-  return "gap"
-
-
-def _registers(params: dict) -> int:
-  if "register_tokens" not in params:
-    return 0
-  return params["register_tokens"].shape[1]
-
-
-def _positions(encoder: dict, block: dict, attention: dict) -> dict:
-  """The fields for position embeddings; {} if there are no parameters for them."""
-  if "pos_embedding_relative" in attention:
-    return dict(positions="relative")
-  places = {
-    "stem": encoder.get("posembed_input"),
-    "every_layer": block.get("posembed_input"),
-    "every_layer_shared": encoder.get("posembed_shared"),
-  }
-  for place, table in places.items():
-    if table is not None:
-      kind = "2d" if "pos_embedding_row" in table else "1d"
-      return dict(positions=kind, position_place=place)
-  return {}
 
 
 def alike(module: ViT) -> list[str]:

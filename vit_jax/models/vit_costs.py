@@ -8,20 +8,19 @@ import math
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.model import USUAL
-from vit_jax.models.convolution import check_root, check_stages, map_size, stride_of
-from vit_jax.models.encoder import ADDED, FIXED, PositionEmbedding
+from vit_jax.models import vit_checks
+from vit_jax.models.convolution import map_size, stride_of
 from vit_jax.models.family import (
   AttentionGrid,
   Inspectable,
   Maskable,
   Network,
-  check_heads,
-  check_sizes,
 )
+from vit_jax.models.mlp import MATMULS
+from vit_jax.models.positions import ADDED, FIXED, PositionEmbedding
 from vit_jax.models.recognition import patch_grid
+from vit_jax.models.relative_bias import TABLE
 from vit_jax.models.stem import NORMS
-from vit_jax.process.text import listed
 
 
 def by_part(params: dict) -> dict[str, int]:
@@ -33,15 +32,15 @@ def by_part(params: dict) -> dict[str, int]:
   return {name: size(subtree) for name, subtree in params.items()}
 
 
-def block_macs(tokens: int, width: int, mlp_dim: int, *, relative: bool) -> int:
-  """Multiply-adds of an encoder block: attention, plus 2 T D M for the MLP."""
-  return attention_macs(tokens, width, relative=relative) + 2 * tokens * width * mlp_dim
+def attention_macs(tokens: int, width: int, *, relative: bool, keys: float = 1.0) -> int:
+  """Multiply-adds of an attention.
 
-
-def attention_macs(tokens: int, width: int, *, relative: bool) -> int:
-  """4 T D^2 for projections, 2 T^2 D for q k^T and the values, T (2 T - 1) D for relative keys."""
+  They are 2 (1 + `keys`) T D^2 for projections, with keys and values for this share of the heads;
+  2 T^2 D for q k^T and the values; and T (2 T - 1) D for relative keys.
+  """
   offsets = (2 * tokens - 1) * relative
-  return 4 * tokens * width**2 + 2 * tokens**2 * width + tokens * offsets * width
+  projections = round(2 * (1 + keys) * tokens * width**2)
+  return projections + 2 * tokens**2 * width + tokens * offsets * width
 
 
 def resnet_macs(
@@ -103,43 +102,7 @@ class ViTCosts(Network, Maskable, Inspectable):
 
   def check(self, name: str):
     """As `Network.check`."""
-    check_sizes(self, name, "patch", "depth", "width", "mlp_dim", "heads")
-    check_heads(self, name)
-    check_stem(self, name)
-    if self.axial and self.pool == "class_token":
-      raise ValueError(
-        f"pool='class_token' does not suit {name}: axial attention has no place for a class token; "
-        "use 'gap' or 'map'."
-      )
-    if self.axial and self.tokens_before():
-      raise ValueError(
-        f"axial=True does not suit {name}: axial attention has no place for tokens before the "
-        f"patches, {listed([*self.learned_tokens()])}."
-      )
-    if self.axial and self.stochastic_depth:
-      raise ValueError(
-        f"stochastic_depth={self.stochastic_depth} is drawn for whole images, and axial attention "
-        f"cuts them into rows and columns; give {name} stochastic_depth=0."
-      )
-    if self.positions in FIXED and (self.width % 4 or self.width < 8):
-      raise ValueError(
-        f"positions={self.positions!r} has a sine and a cosine for the row and for the column, and "
-        f"the width of {name}, {self.width}, is not a multiple of 4 from 8 on; use '1d' or such a "
-        "width."
-      )
-    if self.positions == "2d" and self.width % 2:
-      raise ValueError(
-        f"positions='2d' gives row and column half of the width each, and the width of {name}, "
-        f"{self.width}, is odd; use '1d' or an even width."
-      )
-    if self.positions not in ("1d", "2d") and self.position_place != "stem":
-      adds = "adds none to them"
-      if self.positions in FIXED:
-        adds = "are added at the stem alone"
-      raise ValueError(
-        f"position_place={self.position_place!r} says where position embeddings are added to the "
-        f"tokens, and positions={self.positions!r} {adds}; use '1d' or '2d'."
-      )
+    vit_checks.check(self, name)
 
   def stride(self) -> int:
     """Pixels from one patch to the next."""
@@ -168,33 +131,45 @@ class ViTCosts(Network, Maskable, Inspectable):
     return most // self.stride() * self.stride()
 
   def side_of(self, params: dict) -> int:
-    """The side that a square grid of position embeddings is for."""
+    """The side that a square grid of position embeddings, or of biases for offsets, is for."""
+    if self.positions == "relative_table":
+      return self.patches_of_biases(params) * self.stride()
     grid = patch_grid(params, self.tokens_before())
     if not grid or grid[0] != grid[1]:
       return 0
     return grid[0] * self.stride()
 
+  def patches_of_biases(self, params: dict) -> int:
+    """Rows of a square grid of patches for which the biases of offsets are; 0: for no such grid."""
+    encoder = params["Transformer"]
+    node = encoder.get("relative_bias") or encoder["encoderblock_0"]["relative_bias"]
+    offsets = len(node[TABLE]) - 3 * self.tokens_before()
+    side = math.isqrt(offsets)
+    return (side + 1) // 2 if side**2 == offsets else 0
+
   def feature_width(self) -> int:
     """As `Network.feature_width`."""
-    return self.width
+    return self.width * (2 if self.pool == "distilled" else 1)
 
   def macs(self, height: int, width: int) -> int:
     """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
     patches = math.prod(self.grid(height, width))
     pooling = 0
-    if self.pool == "map":
+    if self.pool.startswith("map"):
       # One query: the projections of query and output; those of keys and values, with the two
       # matmuls of attention; and the MLP.
-      pooling = 2 * self.width**2 + 2 * patches * (self.width**2 + self.width)
-      pooling += 2 * self.width * self.mlp_dim
-    head = self.width**2 * self.representation_layer + self.width * self.num_classes
+      pooled = patches if self.pool == "map" else patches + self.tokens_before()
+      pooling = 2 * self.width**2 + 2 * pooled * (self.width**2 + self.width)
+      pooling += 2 * self.width * (self.pool_mlp_dim or self.mlp_dim)
+    head = self.width**2 * self.representation_layer + self.feature_width() * self.num_classes
     return self.encoder_macs(height, width) + pooling + head
 
   def encoder_macs(self, height: int, width: int) -> int:
     """Multiply-adds up to the output of the encoder.
 
     They are the sum of the stem, the patch embedding, N P^2 C D with C the channels of the image
-    (3) or of the stem's map, and the blocks.
+    (3) or of the stem's map, and the blocks. The MLP of positions="relative_mlp" is computed once
+    for a batch, and is left out.
     """
     stem = 0
     channels = 3
@@ -202,20 +177,32 @@ class ViTCosts(Network, Maskable, Inspectable):
       stem, channels = resnet_macs(self.stages, self.stem_width, 0, height, width)
     rows, columns = self.grid(height, width)
 
-    def block(tokens: int) -> int:
-      relative = self.positions == "relative"
-      return block_macs(tokens, self.width, self.mlp_dim, relative=relative)
-
     if self.axial:
-      blocks = rows * block(columns) + columns * block(rows)
+      lines = ((rows, columns), (columns, rows))
     else:
-      blocks = block(self.tokens_before() + rows * columns)
+      lines = ((1, self.tokens_before() + rows * columns),)
+    blocks = sum(
+      count * self.block_macs(i, tokens) for i in range(self.depth) for count, tokens in lines
+    )
     embedding = rows * columns * self.patch**2 * channels * self.width
-    return stem + embedding + self.depth * blocks
+    return stem + embedding + blocks
+
+  def block_macs(self, i: int, tokens: int) -> int:
+    """Multiply-adds of block i: its attentions, and for each MLP 2 T D M, or 3 if it is gated."""
+    ends = self.kv_heads_from
+    fewer = self.kv_heads and ends <= i < self.depth - ends
+    attention = attention_macs(
+      tokens,
+      self.width,
+      relative=self.positions == "relative",
+      keys=self.kv_heads / self.heads if fewer else 1,
+    )
+    mlp = MATMULS[self.mlp] * tokens * self.width * self.mlp_dim
+    return self.parallel_branches * (attention + mlp)
 
   def why_not_masked(self) -> str:
     """Names a layer that would stay untrained, if there is one."""
-    if self.pool == "map":
+    if self.pool.startswith("map"):
       return "it would not train the attention pooling; use --config.model.pool=class_token or gap."
     if self.representation_layer:
       return (
@@ -226,6 +213,8 @@ class ViTCosts(Network, Maskable, Inspectable):
 
   def why_opaque(self) -> str:
     """As `Network.why_opaque`."""
+    if self.differential:
+      return "the maps of differential attention are differences, which are no shares of a whole."
     if self.depth:
       return ""
     return "these weights have no blocks, so there is no attention to look at."
@@ -238,6 +227,13 @@ class ViTCosts(Network, Maskable, Inspectable):
       "an axial model attends only within rows and within columns, which makes no map over the "
       "image; the attention distance can be shown for it."
     )
+
+  def read_tokens(self) -> slice:
+    """As `Inspectable.read_tokens`."""
+    counts = {"class_token": 1, "distilled": 2}
+    if self.pool in counts:
+      return slice(counts[self.pool])
+    return slice(self.tokens_before(), None)
 
   def attention_grids(self, grid: tuple[int, int]) -> tuple[AttentionGrid, ...]:
     """In axial models, along rows, then along columns."""
@@ -254,7 +250,9 @@ class ViTCosts(Network, Maskable, Inspectable):
     blocks = [tree["Transformer"][f"encoderblock_{i}"] for i in range(self.depth)]
     if self.axial:
       blocks = [block[axis] for block in blocks for axis in ("row", "column")]
-    return [block["MultiHeadDotProductAttention_1"] for block in blocks]
+    names = ["MultiHeadDotProductAttention_1"]
+    names += [f"{names[0]}_branch{i}" for i in range(1, self.parallel_branches)]
+    return [block[name] for block in blocks for name in names]
 
   def pooling(self, tree: dict) -> dict | None:
     """As `Inspectable.pooling`."""
@@ -286,24 +284,3 @@ class ViTCosts(Network, Maskable, Inspectable):
       nodes = {place: block["posembed_input"] for place, block in blocks.items()}
     table = PositionEmbedding(self.positions, grid, self.tokens_before(), self.width)
     return {place: self.patches(table.apply({"params": node}))[0] for place, node in nodes.items()}
-
-
-def check_stem(model, name: str):
-  """Checks the settings of the ResNet below the Transformer, which a model without one must lack.
-
-  Raises:
-    ValueError: a setting is wrong, or has no effect.
-  """
-  check_stages(model.stages)
-  check_root(model.stem_width, "stem_width", name)
-  given = {}
-  if model.stages:
-    given["stages"] = model.stages
-  if model.stem_norms != USUAL["stem_norms"]:
-    given["stem_norms"] = model.stem_norms
-  for key, value in given.items():
-    if not model.stem_width:
-      raise ValueError(
-        f"{key}={value} is of a ResNet below the Transformer, and {name} has none; give a hybrid, "
-        "such as R50x1+ViT-B/16, or stem_width=64 for a ResNet below this model."
-      )

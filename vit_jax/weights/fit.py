@@ -26,7 +26,7 @@ import scipy.ndimage
 
 from vit_jax.config import POSITION_RESIZING
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.models.encoder import FIXED, PositionEmbedding
+from vit_jax.models.positions import FIXED, PositionEmbedding
 from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.card import Card
@@ -103,8 +103,8 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
-RELATIVE = "pos_embedding_relative"
-POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative)?")
+RELATIVE = ("pos_embedding_relative", "pos_embedding_bias")
+POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative|_bias)?")
 NAMED = 5  # the most parameters that the message names
 TABLE = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
@@ -207,7 +207,7 @@ def _misfit(name: str, array, target) -> str:
   if TABLE.fullmatch(name) and _without_places(array.shape) == _without_places(target.shape):
     return ""
   fixed = ""
-  if RELATIVE in name:
+  if name.endswith(RELATIVE):
     fixed = " (relative position embeddings are not resized)"
   return f"{name} is {array.shape} and must be {target.shape}{fixed}"
 

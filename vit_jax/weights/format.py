@@ -3,7 +3,9 @@
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+from vit_jax.config import Model
 from vit_jax.storage.paths import Path
 from vit_jax.weights import card
 from vit_jax.weights.card import Card
@@ -30,6 +32,21 @@ class Weights:
     return self.card.class_names
 
 
+class Heads(NamedTuple):
+  """Attention heads, which arrays of other libraries do not show; 0: not known.
+
+  Attributes:
+    blocks: of the blocks.
+    pooling: of attention pooling; 0: as many as the blocks have.
+  """
+
+  blocks: int = 0
+  pooling: int = 0
+
+
+NO_HEADS = Heads()
+
+
 @dataclasses.dataclass(frozen=True)
 class ArrayNames:
   """The names of another library for the arrays of its models: a line in the registry.
@@ -37,16 +54,17 @@ class ArrayNames:
   Attributes:
     name: the name of the library.
     recognised: (names) -> whether they belong to the library.
-    load: (arrays by name, attention heads or 0, whether this project wrote the file) -> our
-      parameters; ValueError: this project has no such model.
-    save: (our parameters) -> arrays by name; ValueError: the library has no such model.
+    load: (arrays by name, attention heads, whether this project wrote the file) -> our parameters;
+      ValueError: this project has no such model.
+    save: (our parameters, what is known of the architecture) -> arrays by name; ValueError: the
+      library has no such model.
     card: (path, our parameters, names) -> a card with what the library's models have in common.
   """
 
   name: str
   recognised: Callable[[Iterable[str]], bool]
-  load: Callable[[dict, int, bool], dict]
-  save: Callable[[dict], dict]
+  load: Callable[[dict, Heads, bool], dict]
+  save: Callable[[dict, Model], dict]
   card: Callable[[pathlib.Path, dict, Iterable[str]], Card]
 
 

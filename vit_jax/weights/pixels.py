@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vit_jax.models.recognition import module_of
+
 
 def folded(params: dict, mean: Sequence[float], deviation: Sequence[float]) -> dict:
-  """Parameters of the same model for pixels from -1 to 1; only the patch embedding changes.
+  """Parameters of the same model for pixels from -1 to 1; the patch embedding changes, or
+  the position embeddings in place of a bias that it has not.
 
   Args:
     params: of a model that takes (pixel - mean) / deviation, for pixels from 0 to 1.
@@ -25,5 +28,25 @@ def folded(params: dict, mean: Sequence[float], deviation: Sequence[float]) -> d
     )
   shift = np.einsum("hwcd,c->d", kernel, (0.5 - mean) / deviation)
   kernel = kernel * (0.5 / deviation)[:, None]
-  bias = params["embedding"]["bias"] + shift
-  return params | {"embedding": {"kernel": np.float32(kernel), "bias": np.float32(bias)}}
+  embedding = {"kernel": np.float32(kernel)}
+  if "bias" in params["embedding"]:
+    embedding["bias"] = np.float32(params["embedding"]["bias"] + shift)
+    return params | {"embedding": embedding}
+  return _in_positions(params, shift) | {"embedding": embedding}
+
+
+def _in_positions(params: dict, shift: np.ndarray) -> dict:
+  """Adds a vector to all patches of a model whose patch embedding has no bias.
+
+  Raises:
+    ValueError: it has no learned position embeddings at the stem.
+  """
+  encoder = params["Transformer"]
+  table = np.array(encoder.get("posembed_input", {}).get("pos_embedding", np.zeros(0)))
+  if not table.size:
+    raise ValueError(
+      "the mean of its pixels is not 0.5, and its patches have neither bias nor positions"
+    )
+  before = module_of(params).tokens_before()
+  table[:, before:] += np.float32(shift)
+  return params | {"Transformer": encoder | {"posembed_input": {"pos_embedding": table}}}

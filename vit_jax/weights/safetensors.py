@@ -8,23 +8,25 @@ import json
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+from vit_jax.models.recognition import UNKNOWN
 from vit_jax.registry import ARRAY_NAMES
 from vit_jax.storage.files import write_atomically
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, prefixes, published
 from vit_jax.weights.card import Card
-from vit_jax.weights.format import ArrayNames, WeightFormat
+from vit_jax.weights.format import ArrayNames, Heads, WeightFormat
 
 DTYPES = ("F64", "F32", "F16", "BF16")
 # Keys of a file's metadata.
 CARD = "vit_jax_card"
-HEADS = "vit_jax_heads"
+HEADS = ("vit_jax_heads", "vit_jax_pool_heads")  # of the blocks, of attention pooling
 MAX_HEADS = 10**4
 MAX_HEADER = 2**24  # bytes; the card of ImageNet-21k takes 1 MB
 TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
@@ -47,9 +49,9 @@ def _save(path: pathlib.Path, params: dict, known: Card | None):
     metadata[CARD] = json.dumps(card.values_of(known))
   flat = None
   with contextlib.suppress(ValueError):  # the library has no such model
-    flat = _written_names().save(params)
-    if heads := _heads_in(params):
-      metadata[HEADS] = str(heads)
+    flat = _written_names().save(params, known.model if known else UNKNOWN)
+    heads = _heads_in(params)
+    metadata |= {key: str(x) for key, x in zip(HEADS, heads, strict=True) if x}
   save_arrays(path, flat or published.to_published(params), metadata)
 
 
@@ -62,7 +64,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   if beside := card.read_beside(path):
     return beside
   library = _named_by(names)
-  if not params or HEADS in metadata or not library or not _heads_in(params):
+  if not params or HEADS[0] in metadata or not library or not any(_heads_in(params)):
     return None
   return library.card(path, params, names)
 
@@ -70,7 +72,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
 def _notes(params: dict) -> list[str]:
   library = _written_names()
   try:
-    library.save(params)
+    library.save(params, UNKNOWN)
   except ValueError as error:
     return [f"{library.name} cannot read it: {error}. Its arrays have the published names."]
   return []
@@ -152,17 +154,24 @@ def _header(path) -> tuple[list[str], dict[str, str]]:
 
 
 def _ours(metadata: dict[str, str]) -> bool:
-  return CARD in metadata or HEADS in metadata
+  return CARD in metadata or HEADS[0] in metadata
 
 
-def _heads_in(params: dict) -> int:
-  """Attention heads; 0: there is no attention."""
-  queries = (x for name, x in flatten(params).items() if name.endswith("query/kernel"))
-  return next((query.shape[1] for query in queries), 0)
+def _heads_in(params: dict) -> Heads:
+  """The attention heads of parameters; 0: there is no such attention."""
+  flat = flatten(params)
+
+  def first(pattern: str) -> int:
+    return next((x.shape[1] for name, x in flat.items() if re.fullmatch(pattern, name)), 0)
+
+  return Heads(first(r"(?!MAPHead).*query/kernel"), first(r"MAPHead_0/.*query/kernel"))
 
 
-def _heads(metadata) -> int:
-  text = metadata.get(HEADS, "0")
+def _heads(metadata) -> Heads:
+  return Heads(*(_number(metadata.get(key, "0")) for key in HEADS))
+
+
+def _number(text: str) -> int:
   if not text.isdecimal() or not int(text[:9]) <= MAX_HEADS:
     raise ValueError(f"its metadata says {text[:20]!r} attention heads")
   return int(text)

@@ -242,7 +242,7 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   module = module_of(params, dataclasses.replace(card.model, family=AUTO))
   name, kind = _type_for(module, flat)
   settings = {"architectures": [kind.class_of(flat)], "model_type": name}
-  settings |= kind.sizes(module) | _settings(params, card)
+  settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card)
   if (folder / CONFIG).exists():
     _settings_in(folder)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from vit_jax.config.model import USUAL
 from vit_jax.extras.formats import huggingface_images
 from vit_jax.extras.formats.huggingface_images import Prepared
-from vit_jax.models.encoder import ADDED
 from vit_jax.models.family import Network
+from vit_jax.models.positions import ADDED
 from vit_jax.models.recognition import architecture
 from vit_jax.weights.card import RULES, Card, Rule, Rules, one_of, or_none, whole
 from vit_jax.weights.translation import DENSE, OURS, THEIRS, Table, layer
@@ -20,6 +20,8 @@ from vit_jax.weights.translation import DENSE, OURS, THEIRS, Table, layer
 ACTIVATIONS = {
   "gelu_tanh": ["gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"],
   "gelu": ["gelu", "gelu_python"],
+  "quick_gelu": ["quick_gelu"],
+  "silu": ["silu", "swish"],
 }
 PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_label_classification"}
 # Fields of a module that every model type leaves open.
@@ -70,6 +72,7 @@ class ModelType:
       no place for them.
     known: (settings) -> fields of `config.Model` that the parameters do not show, besides
       activation and epsilon.
+    written_with: (module) -> keys of config.json that are written besides.
     written: whether exports write the type.
   """
 
@@ -92,6 +95,7 @@ class ModelType:
   here: Callable[[dict, dict], dict] = lambda flat, settings: flat
   there: Callable[[dict], dict] = lambda flat: flat
   known: Callable[[dict], dict] = lambda settings: {}
+  written_with: Callable[[Network], dict] = lambda module: {}
   written: bool = True
 
   def table(self) -> Table:

@@ -16,11 +16,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from vit_jax.config.model import USUAL, Model
+from vit_jax.extras.formats import timm_blocks
+from vit_jax.models import relative_bias, rotary
+from vit_jax.models.recognition import UNKNOWN, module_of
 from vit_jax.process.text import listed
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import card, position_count
 from vit_jax.weights.card import Card
-from vit_jax.weights.format import ArrayNames
+from vit_jax.weights.format import NO_HEADS, ArrayNames, Heads
 from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
@@ -30,6 +33,9 @@ from vit_jax.weights.translation import (
   OURS,
   SAME,
   THEIRS,
+  TO_HEADS,
+  Layout,
+  Row,
   Table,
   layer,
   nearest,
@@ -38,26 +44,75 @@ from vit_jax.weights.translation import (
 )
 
 _BLOCK = "Transformer/encoderblock_{0}"
-_ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
 _POOLED = "MAPHead_0/MultiHeadDotProductAttention_0"
+# (in, heads, out) here, (heads * out, in) there, where heads of keys and values may be fewer.
+_TO_KEY_HEADS = Layout(
+  TO_HEADS.there,
+  lambda x, heads: x.T.reshape(x.shape[1], -1, x.shape[1] // heads),
+)
+_KEY_BIAS = Layout(lambda x: x.reshape(-1), lambda x, heads: x)  # shaped by its kernel afterwards
+
+
+def _block(suffix: str) -> tuple[Row, ...]:
+  """The rows of a block, or of a further branch of it, under the one naming."""
+  attention = f"{_BLOCK}/MultiHeadDotProductAttention_1{suffix}"
+  mlp = f"{_BLOCK}/MlpBlock_3{suffix}"
+  theirs = f"blocks.{{0}}.attn{suffix}"
+  return (
+    *norm(f"{_BLOCK}/LayerNorm_0{suffix}", f"blocks.{{0}}.norm1{suffix}"),
+    *to_heads(f"{attention}/query", f"{theirs}.q_proj"),
+    *(
+      row
+      for ours, name in (("key", "k_proj"), ("value", "v_proj"))
+      for row in (
+        (f"{attention}/{ours}/kernel", f"{theirs}.{name}.weight", _TO_KEY_HEADS),
+        (f"{attention}/{ours}/bias", f"{theirs}.{name}.bias", _KEY_BIAS),
+      )
+    ),
+    *norm(f"{attention}/LayerNorm_query", f"{theirs}.q_norm"),
+    *norm(f"{attention}/LayerNorm_key", f"{theirs}.k_norm"),
+    *norm(f"{attention}/LayerNorm_heads", f"{theirs}.norm"),
+    *norm(f"{attention}/LayerNorm_head", f"{theirs}.sub_norm"),
+    *(
+      (f"{attention}/lambda_{ours}_{i}/scale", f"{theirs}.lambda_{name}{i}", SAME)
+      for ours, name in (("query", "q"), ("key", "k"))
+      for i in (1, 2)
+    ),
+    (f"{attention}/{rotary.FREQUENCIES}", f"{theirs}.rope_freqs", SAME),
+    *layer(f"{attention}/out", f"{theirs}.proj", FROM_HEADS),
+    (f"{_BLOCK}/LayerScale_1{suffix}/scale", f"blocks.{{0}}.ls1{suffix}.gamma", SAME),
+    (f"{_BLOCK}/LayerScale_3{suffix}/scale", f"blocks.{{0}}.ls2{suffix}.gamma", SAME),
+    *norm(f"{_BLOCK}/LayerNorm_2{suffix}", f"blocks.{{0}}.norm2{suffix}"),
+    *layer(f"{mlp}/Dense_0", f"blocks.{{0}}.mlp{suffix}.fc1", DENSE),
+    *layer(f"{mlp}/Dense_gate", f"blocks.{{0}}.mlp{suffix}.fc1_g", DENSE),
+    *norm(f"{mlp}/LayerNorm_hidden", f"blocks.{{0}}.mlp{suffix}.norm"),
+    *layer(f"{mlp}/Dense_1", f"blocks.{{0}}.mlp{suffix}.fc2", DENSE),
+  )
+
+
+def _relative(ours: str, theirs: str, table: str) -> tuple[Row, ...]:
+  """The rows of biases for offsets, of a block or shared; `table` is theirs without an MLP."""
+  return (
+    (f"{ours}/relative_bias/{relative_bias.TABLE}", f"{table}.relative_position_bias_table", SAME),
+    *layer(f"{ours}/relative_bias/Dense_0", f"{theirs}.mlp.fc1", DENSE),
+    *layer(f"{ours}/relative_bias/Dense_1", f"{theirs}.mlp.fc2", DENSE),
+  )
+
+
 _VIT = Table(
   ("cls", "cls_token", SAME),
+  ("distillation_tokens", "dist_token", SAME),
   ("register_tokens", "reg_token", SAME),
   (POSITIONS, "pos_embed", SAME),
   *layer("embedding", "patch_embed.proj", CONVOLUTION),
-  *norm(f"{_BLOCK}/LayerNorm_0", "blocks.{0}.norm1"),
-  *to_heads(f"{_ATTENTION}/query", "blocks.{0}.attn.qkv"),
-  *to_heads(f"{_ATTENTION}/key", "blocks.{0}.attn.qkv"),
-  *to_heads(f"{_ATTENTION}/value", "blocks.{0}.attn.qkv"),
-  *norm(f"{_ATTENTION}/LayerNorm_query", "blocks.{0}.attn.q_norm"),
-  *norm(f"{_ATTENTION}/LayerNorm_key", "blocks.{0}.attn.k_norm"),
-  *layer(f"{_ATTENTION}/out", "blocks.{0}.attn.proj", FROM_HEADS),
-  (f"{_BLOCK}/LayerScale_1/scale", "blocks.{0}.ls1.gamma", SAME),
-  (f"{_BLOCK}/LayerScale_3/scale", "blocks.{0}.ls2.gamma", SAME),
-  *norm(f"{_BLOCK}/LayerNorm_2", "blocks.{0}.norm2"),
-  *layer(f"{_BLOCK}/MlpBlock_3/Dense_0", "blocks.{0}.mlp.fc1", DENSE),
-  *layer(f"{_BLOCK}/MlpBlock_3/Dense_1", "blocks.{0}.mlp.fc2", DENSE),
+  *norm("embedding_norm", "patch_embed.norm"),
+  *norm("Transformer/first_norm", "norm_pre"),
+  *_block(""),
+  *_block("_branch{1}"),
+  *_relative(_BLOCK, "blocks.{0}.attn.rel_pos", "blocks.{0}.attn"),
+  *_relative("Transformer", "shared_rel_pos", "rel_pos_bias"),
   *norm("Transformer/encoder_norm", "norm"),
+  *norm("pooled_norm", "fc_norm"),
   ("MAPHead_0/probe", "attn_pool.latent", SAME),
   *to_heads(f"{_POOLED}/query", "attn_pool.q"),
   *to_heads(f"{_POOLED}/key", "attn_pool.kv"),
@@ -67,6 +122,7 @@ _VIT = Table(
   *layer("MAPHead_0/MlpBlock_0/Dense_0", "attn_pool.mlp.fc1", DENSE),
   *layer("MAPHead_0/MlpBlock_0/Dense_1", "attn_pool.mlp.fc2", DENSE),
   *layer("head", "head", DENSE),
+  *layer("head_dist", "head_dist", DENSE),
 )
 _ROOT = "patch_embed.backbone"
 _UNIT = "block{1}/unit{1}"
@@ -111,24 +167,17 @@ MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # What timm's models have and ours do not, by the names of the parameters.
 _LACKING = {
-  r"dist_token|head_dist\..*": "a distillation token",
-  r"norm_pre\..*": "a norm before the blocks, as CLIP has",
-  r"fc_norm\..*": "a norm after pooling (fc_norm)",
-  r".*(relative_position|rel_pos).*": "timm's relative position embeddings",
-  r".*\.mlp\.(fc1_[gx]|w[0-9]+)\..*": "a gated MLP (SwiGLU)",
-  r"(.*\.)?rope\..*|.*\.attn\.[qv]_bias": "rotary positions, or another attention than timm's ViT",
+  r".*\.rel_pos_[hw]": "windows of attention, as SAM has",
+  r".*\.attn\.gate\..*": "a gate of its attention",
+  r"patch_embed\.backbone\.([0-9]+|layer[0-9]|conv1)\..*": "another stem of convolutions",
   r"stem\.(conv|norm)[123]\..*": "a ResNet's deep stem",
 }
+_TWO_HEADS = ("head", "head_dist")
 _TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # only used to train with masks
-# (name in another file, timm's name): DeiT III, and DINOv2 with its blocks in chunks.
-_SPELLINGS = (
-  (re.compile(r"(blocks\.[0-9]+)\.gamma_([12])"), r"\1.ls\2.gamma"),
-  (re.compile(r"blocks\.[0-9]+\.([0-9]+\..*)"), r"blocks.\1"),
-)
 _REGISTERS = "register_tokens"  # in files of DINOv2 itself
 _log = logging.getLogger(__name__)
-# Heads by width, above 1,024; up to 1,024, timm's models have 64 channels a head.
-_HEADS = dict.fromkeys((1152, 1280, 1408, 1664), 16)
+# Heads by width, where a head has not 64 channels, as in timm's models up to 1,024.
+_HEADS = {64: 2, 96: 3} | dict.fromkeys((1152, 1280, 1408, 1664), 16)
 
 
 def recognised(names) -> bool:
@@ -136,22 +185,29 @@ def recognised(names) -> bool:
   return any(name.startswith(_BEGINNINGS) for name in names)
 
 
-def to_timm(params: dict) -> dict[str, np.ndarray]:
+def to_timm(params: dict, known: Model = UNKNOWN) -> dict[str, np.ndarray]:
   """Makes timm's state dictionary from our tree, blocks unstacked.
+
+  Args:
+    params: our tree.
+    known: what is known of the architecture, which decides between timm's classes.
 
   Raises:
     ValueError: timm's models have no place for a parameter, which the message names.
   """
-  flat = _of_patches_alone(flatten(params))
+  flat = _of_two_heads(_of_patches_alone(flatten(params)))
   try:
-    return nearest(_TABLES, flat, OURS).theirs(flat)
+    theirs = nearest(_TABLES, flat, OURS).theirs(flat)
   except KeyError as error:
     raise ValueError(f"timm's models have no place for {error.args[0]}") from error
+  if "Transformer" not in params:
+    return theirs
+  return timm_blocks.of_class(theirs, module_of(params, known))
 
 
 def from_timm(
   flat: dict[str, np.ndarray],
-  heads: int = 0,
+  heads: Heads = NO_HEADS,
   side: int = 0,
   *,
   ours: bool = False,
@@ -174,16 +230,50 @@ def from_timm(
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
-  flat = _with_registers(_respelled(_for_images(flat)))
-  _check_layers(flat)
+  flat = _of_one_head(_with_registers(timm_blocks.one_naming(_for_images(flat))))
   table = nearest(_READ, flat, THEIRS)
   if lacking := table.lacking(flat, THEIRS):
     raise ValueError(
       f"{lacking[0]} is a part that neither the Vision Transformers, hybrids nor BiT of this "
       "project have"
     )
-  tree = nest(table.ours(flat, heads or heads_of(flat)))
+  of_blocks = heads.blocks or heads_of(flat)
+  pooling = {name: x for name, x in flat.items() if name.startswith("attn_pool.")}
+  blocks = {name: x for name, x in flat.items() if name not in pooling}
+  translated = table.ours(blocks, of_blocks)
+  translated |= table.ours(pooling, heads.pooling or of_blocks)
+  tree = nest(_in_heads(translated))
   return position_count.for_all_tokens(tree, side, sure=ours)
+
+
+def _in_heads(flat):
+  """Gives biases of keys and values the shape of their heads."""
+  kernels = {name.removesuffix("/kernel"): x for name, x in flat.items() if name.endswith("kernel")}
+  return {
+    name: x.reshape(kernels[name.removesuffix("/bias")].shape[1:])
+    if re.fullmatch(r".*/(key|value)/bias", name)
+    else x
+    for name, x in flat.items()
+  }
+
+
+def _of_one_head(flat):
+  """One head of class token and distillation token for the mean of a head of each."""
+  if "head_dist.weight" not in flat or "head.weight" not in flat:
+    return flat
+  pairs = {kind: [flat[f"{name}.{kind}"] for name in _TWO_HEADS] for kind in ("weight", "bias")}
+  rest = {name: x for name, x in flat.items() if not name.startswith("head_dist.")}
+  weight = np.concatenate(pairs["weight"], axis=1) / 2
+  return rest | {"head.weight": weight, "head.bias": np.mean(pairs["bias"], axis=0)}
+
+
+def _of_two_heads(flat):
+  """The inverse of `_of_one_head`, for our names; both heads get the same bias."""
+  if "distillation_tokens" not in flat or "head/kernel" not in flat:
+    return flat
+  kernels = np.split(2 * np.asarray(flat["head/kernel"]), 2)
+  heads = {f"{name}/kernel": x for name, x in zip(_TWO_HEADS, kernels, strict=True)}
+  return flat | heads | {f"{name}/bias": flat["head/bias"] for name in _TWO_HEADS}
 
 
 def position_resizing(names) -> str:
@@ -214,9 +304,9 @@ def heads_of(flat: dict[str, np.ndarray]) -> int:
   if "blocks.0.norm1.weight" not in flat:
     return 0
   width = flat["blocks.0.norm1.weight"].size
-  heads = _HEADS.get(width, 0)
-  if width <= 1024:
-    heads = width // 64
+  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
+  if "blocks.0.attn.proj.bias" not in flat:
+    heads = width // 128  # of AIMv2
   if not heads or width % heads:
     raise ValueError(
       f"nothing tells how many attention heads a model of width {width} has; put a config.json "
@@ -225,19 +315,23 @@ def heads_of(flat: dict[str, np.ndarray]) -> int:
   return heads
 
 
-def _check_layers(flat):
-  """Refuses a gated MLP, and attention without biases, which the names alone do not reveal."""
-  first = np.shape(flat.get("blocks.0.mlp.fc1.weight"))
-  second = np.shape(flat.get("blocks.0.mlp.fc2.weight"))
-  if len(first) == len(second) == 2 and first[0] == 2 * second[1]:
+def _check_told(flat):
+  """Refuses arrays of models whose names alone tell how they compute.
+
+  Raises:
+    ValueError: they are of timm's Eva, which has rotary positions of several kinds or none.
+  """
+  attention = ("attn.q_bias", "attn.q_proj.weight")
+  of_eva = any(f"blocks.0.{name}" in flat for name in attention)
+  named = any("relative_position" in name or name == timm_blocks.FREQUENCIES for name in flat)
+  without = "pos_embed" not in flat and not any("rel_pos" in name for name in flat)
+  perception = "norm_pre.weight" in flat and (
+    "norm.weight" not in flat or "attn_pool.q.weight" in flat
+  )
+  if "blocks.0.norm1.weight" in flat and (of_eva or without or perception) and not named:
     raise ValueError(
-      f"it has a gated MLP (SwiGLU; blocks.0.mlp.fc1 is {first}), which no model of this project "
-      "has"
-    )
-  if "blocks.0.attn.qkv.weight" in flat and "blocks.0.attn.qkv.bias" not in flat:
-    raise ValueError(
-      "its attention has no biases (blocks.0.attn.qkv.bias), as in models with rotary positions "
-      "such as DINOv3, which no model of this project has"
+      "nothing tells which rotary positions its model has, if any; put timm's config.json beside "
+      "the file"
     )
 
 
@@ -249,22 +343,6 @@ def _for_images(flat):
       "Left out, because only training with masked patches needs it: %s.", listed(others)
     )
   return {name: array for name, array in flat.items() if name not in others}
-
-
-def _respelled(flat):
-  """The arrays under timm's current names.
-
-  Raises:
-    ValueError: two names mean the same array.
-  """
-  renamed = {}
-  for name, array in flat.items():
-    for pattern, usual in _SPELLINGS:
-      name = pattern.sub(usual, name)
-    if name in renamed:
-      raise ValueError(f"two arrays mean {name}")
-    renamed[name] = array
-  return renamed
 
 
 def _with_registers(flat):
@@ -282,7 +360,7 @@ def _with_registers(flat):
 
 def _of_patches_alone(flat):
   """Leaves out zeros for the tokens before the patches, as timm's models with registers do."""
-  if "register_tokens" not in flat or POSITIONS not in flat:
+  if POSITIONS not in flat:
     return flat
   before = _before(flat)
   table = np.asarray(flat[POSITIONS])
@@ -293,7 +371,14 @@ def _of_patches_alone(flat):
 
 def _before(flat) -> int:
   """The number of tokens before the patches."""
-  return sum(flat[name].shape[1] for name in ("cls", "register_tokens") if name in flat)
+  tokens = ("cls", "distillation_tokens", "register_tokens")
+  return sum(flat[name].shape[1] for name in tokens if name in flat)
+
+
+def _load(flat: dict[str, np.ndarray], heads: Heads, ours: bool) -> dict:
+  if not ours:
+    _check_told(flat)
+  return from_timm(flat, heads, ours=ours)
 
 
 def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
@@ -316,7 +401,7 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
 NAMES = ArrayNames(
   name="timm",
   recognised=recognised,
-  load=lambda flat, heads, ours: from_timm(flat, heads, ours=ours),
+  load=_load,
   save=to_timm,
   card=_card,
 )

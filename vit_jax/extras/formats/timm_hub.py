@@ -9,11 +9,11 @@ import math
 import pathlib
 
 from vit_jax import models
-from vit_jax.config import MAX_SIDE, Model, model_names
+from vit_jax.config import AUTO, MAX_SIDE, Model, model_names
 from vit_jax.config.data import FILTERS
 from vit_jax.config.model import USUAL
 from vit_jax.extras.formats import pickled, timm
-from vit_jax.models.layers import GELU_FORMS
+from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
 from vit_jax.weights import card, pixels, position_count, safetensors
@@ -29,19 +29,32 @@ from vit_jax.weights.card import (
   three,
   whole,
 )
-from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.format import Heads, WeightFormat
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 SUFFIX = ".safetensors"
-# Arguments of timm's VisionTransformer that change nothing here, or follow from its arrays.
+# Arguments of timm's models that change nothing here, or follow from its arrays.
 _ARGUMENTS = {
+  *("final_norm", "proj_bias", "use_fc_norm", "num_reg_tokens", "scale_attn_norm"),
+  *("scale_mlp_norm", "pool_include_prefix"),
   *("patch_size", "num_classes", "depth", "mlp_ratio", "qkv_bias", "qk_norm", "init_values"),
   *("reg_tokens", "class_token", "no_embed_class", "pre_norm", "fc_norm", "drop_rate"),
   *("pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate"),
   *("weight_init", "fix_init"),
 }
-_POOLS = {"class_token": "token", "gap": "avg", "map": "map"}  # our name: timm's
+# Our name: timm's.
+_POOLS = {
+  "class_token": "token",
+  "distilled": "token",
+  "gap": "avg",
+  "gap_beside_token": "avg",
+  "map": "map",
+  "map_of_all": "map",
+  "map_with_token": "map",
+}
+# Settings that only the name of an architecture tells.
+_BY_NAME = ("norm_epsilon", "norm_place", "rotary", "rotary_side")
 _A_NAME = Rule(lambda x: isinstance(x, str), "a name")
 _SIDE = whole(1, MAX_SIDE)
 _SIZE = Rule(
@@ -58,12 +71,10 @@ ARGUMENTS = {
   "in_chans": (one_of(3, None), None),
   "embed_dim": (or_none(whole(1, 10**5)), None),
   "num_heads": (or_none(whole(1, 10**4)), None),
-  "act_layer": (one_of(*GELU_FORMS, None), None),
+  "act_layer": (one_of(*ACTIVATIONS, None), None),
   "global_pool": (or_none(_A_NAME), None),
   "dynamic_img_size": (one_of(True, False, None), None),
   "strict_img_size": (one_of(True, False, None), None),
-  "final_norm": (one_of(True, None), None),
-  "proj_bias": (one_of(True, None), None),
 }
 # Defaults of timm's PretrainedCfg; a missing size follows from the position embeddings.
 IMAGES = {
@@ -143,13 +154,19 @@ def _weights(path: pathlib.Path) -> pathlib.Path:
 def _load(path: pathlib.Path) -> dict:
   settings, images, arguments = _settings(path)
   flat = safetensors.load_arrays(_weights(path))
-  width = arguments["embed_dim"] or _usual(settings["architecture"], "width", 0)
-  heads = arguments["num_heads"] or _usual(settings["architecture"], "heads", 0)
-  params = timm.from_timm(flat, heads, _side_of_positions(images, arguments))
+  usual = functools.partial(_usual, settings["architecture"])
+  width = arguments["embed_dim"] or usual("width", 0)
+  heads = Heads(arguments["num_heads"] or usual("heads", 0), usual("pool_heads", 0))
+  side = _side_of_positions(images, arguments) if _has_positions(flat) else 0
+  params = timm.from_timm(flat, heads, side)
   _check_width(params, width)
-  pools = [values["global_pool"] for values in (arguments, settings, images)]
-  _check_pool(params, [pool for pool in pools if pool is not None])
+  _pool(params, *_stated_pools(settings, images, arguments))
   return pixels.folded(params, images["mean"], images["std"])
+
+
+def _has_positions(names) -> bool:
+  """Whether arrays are for images of one size."""
+  return "pos_embed" in names or any("relative_position_bias_table" in name for name in names)
 
 
 def _side_of_positions(images: dict, arguments: dict) -> int:
@@ -178,6 +195,15 @@ def _side_of_images(images: dict, arguments: dict) -> int:
   return _side_of_positions(images, arguments)
 
 
+def _side_of_card(params: dict, images: dict, arguments: dict) -> int:
+  """The side for the card; 0 if the model takes any size, and its images are not square."""
+  side = card.inferred(params).image_size
+  _, height, width = images["input_size"] or [0, 0, 0]
+  if not side and height != width:
+    return 0
+  return _side_of_images(images, arguments) or side
+
+
 def _check_width(params: dict, width: int):
   """Checks that config.json belongs to these weights, since the heads depend on it.
 
@@ -192,18 +218,36 @@ def _check_width(params: dict, width: int):
     )
 
 
-def _check_pool(params: dict, stated: list[str]):
-  """Checks that the model pools as ours does with these parameters.
+def _stated_pools(settings: dict, images: dict, arguments: dict) -> tuple[str, list[str]]:
+  """Our name of the architecture's pooling, and timm's names in its config, the decisive first."""
+  stated = [values["global_pool"] for values in (arguments, settings, images)]
+  usual = _usual(settings["architecture"], "pool", AUTO)
+  return usual, [pool for pool in stated if pool is not None]
+
+
+def _pool(params: dict, usual: str, stated: list[str]) -> str:
+  """How the model pools, by our name.
+
+  Args:
+    params: its parameters.
+    usual: our name of the pooling in its architecture, or AUTO.
+    stated: timm's names of its pooling; the first one counts.
+
+  Returns:
+    Our name; AUTO for a model that has no choice.
 
   Raises:
-    ValueError: it does not.
+    ValueError: none of ours with such parameters pools so.
   """
-  pool = _POOLS[getattr(module_of(params), "pool", "gap")]
-  others = [name for name in stated if name != pool]
-  if others:
-    raise ValueError(
-      f"it pools by {others[0]!r} (global_pool), and models here with such parameters by {pool!r}"
-    )
+  kinds = [usual, *(pool for pool, theirs in _POOLS.items() if stated[:1] == [theirs])]
+  found = [getattr(module_of(params, Model(pool=kind)), "pool", AUTO) for kind in kinds]
+  for kind in found:
+    if not stated or _POOLS.get(kind, "avg") == stated[0]:
+      return kind
+  raise ValueError(
+    f"it pools by {stated[0]!r} (global_pool), and models here with such parameters by "
+    f"{_POOLS.get(found[0], 'avg')!r}"
+  )
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:
@@ -211,7 +255,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     return None  # nothing records what they were trained on
   settings, images, arguments = _settings(path)
   usual = functools.partial(_usual, settings["architecture"])
-  side = _side_of_images(images, arguments) or card.inferred(params).image_size
+  side = _side_of_card(params, images, arguments)
   return Card(
     image_size=side,
     resize=_resize(side, images["crop_pct"], images["crop_mode"]),
@@ -222,7 +266,8 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     model=Model(
       stem_norms=timm.stem_norms(params),
       activation=arguments["act_layer"] or usual("activation", timm.ACTIVATION),
-      norm_epsilon=usual("norm_epsilon", USUAL["norm_epsilon"]),
+      pool=_pool(params, *_stated_pools(settings, images, arguments)),
+      **{key: usual(key, USUAL[key]) for key in _BY_NAME},
     ),
   )
 

@@ -94,9 +94,7 @@ class OfHead:
   def __call__(self, seen: Seen) -> tuple[jax.Array, jax.Array]:
     """As `Rollout`."""
     weights = seen.layers[self.layer][:, self.head]
-    if self.module.pool == "class_token":
-      return weights[:, 0], seen.logits
-    return weights[:, self.module.tokens_before() :].mean(axis=1), seen.logits
+    return weights[:, self.module.read_tokens()].mean(axis=1), seen.logits
 
 
 def mixed(weights: jax.Array) -> jax.Array:
@@ -126,13 +124,12 @@ def _check(module: Network):
 def _output(seen: Seen, module: Network) -> jax.Array:
   """(B, N): the weight of each token of the last layer in the output."""
   batch, _, tokens, _ = seen.layers[0].shape
-  if module.pool == "class_token":
-    return jnp.zeros((batch, tokens)).at[:, 0].set(1)
-  first = module.tokens_before()
-  of_patches = 1 / (tokens - first)
-  if module.pool == "map":
-    of_patches = seen.pooling.mean(axis=1)[:, 0]
-  return jnp.zeros((batch, tokens)).at[:, first:].set(of_patches)
+  row = jnp.zeros((batch, tokens))
+  if seen.pooling is not None:
+    pooled = seen.pooling.mean(axis=1)[:, 0]  # the last tokens
+    return row.at[:, tokens - pooled.shape[1] :].set(pooled)
+  read = module.read_tokens()
+  return row.at[:, read].set(1 / row[:, read].shape[1])
 
 
 def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:

@@ -12,11 +12,11 @@ import numpy as np
 
 from vit_jax.extras.formats.huggingface_images import IMAGENET, Prepared
 from vit_jax.extras.formats.model_type import ModelType, rules
-from vit_jax.extras.formats.model_types.blocks import OF_BERT, block
+from vit_jax.extras.formats.model_types.blocks import MLP, OF_BERT, block
 from vit_jax.weights import position_count
-from vit_jax.weights.card import Rule, one_of, whole
+from vit_jax.weights.card import one_of, whole
 from vit_jax.weights.published import POSITIONS
-from vit_jax.weights.translation import CONVOLUTION, SAME, Table, layer, norm
+from vit_jax.weights.translation import CONVOLUTION, DENSE, SAME, Table, layer, norm
 
 _REGISTERS = "register_tokens"
 _KERNEL = "head/kernel"
@@ -31,20 +31,62 @@ NAMES = Table(
     mlp=("mlp.fc1", "mlp.fc2"),
     scales=("layer_scale1.lambda1", "layer_scale2.lambda1"),
   ),
+  *layer(f"{MLP}/Gate_0", "encoder.layer.{0}.mlp.weights_in", DENSE),
+  *layer(f"{MLP}/Gate_1", "encoder.layer.{0}.mlp.weights_in", DENSE),
+  *layer(f"{MLP}/Gate_2", "encoder.layer.{0}.mlp.weights_out", DENSE),
   *norm("Transformer/encoder_norm", "layernorm"),
 )
+# Our layers of a gated MLP (SwiGLU), and what the table calls them, because the library's names of
+# the layers differ from those of the other MLP.
+_GATED = {"Dense_gate": "Gate_0", "Dense_0": "Gate_1", "Dense_1": "Gate_2"}
+_SWIGLU = "silu"  # its activation
+_MOST = 64  # largest mlp_ratio
+
+
+def _renamed(flat: dict, names: dict[str, str]) -> dict:
+  """The arrays with the layers of their MLPs renamed."""
+  renamed = {}
+  for name, array in flat.items():
+    *path, layer_name, last = ["", *name.split("/")]
+    if path[-1:] == ["MlpBlock_3"]:
+      name = "/".join([*path[1:], names.get(layer_name, layer_name), last])
+    renamed[name] = array
+  return renamed
+
+
+def _ratio(module) -> int:
+  """The mlp_ratio of a module.
+
+  Raises:
+    ValueError: the library has no MLPs of that size.
+  """
+  for ratio in range(1, _MOST + 1):
+    hidden = module.width * ratio
+    if module.mlp == "gated":  # two thirds, and a multiple of 8
+      hidden = (int(hidden * 2 / 3) + 7) // 8 * 8
+    if hidden == module.mlp_dim:
+      return ratio
+  raise ValueError(f"MLPs of {module.mlp_dim} channels in a model of width {module.width}")
 
 
 def _sizes(module) -> dict:
-  if module.mlp_dim % module.width:
-    raise ValueError(f"MLPs of {module.mlp_dim} channels, no multiple of its width, {module.width}")
+  gated = module.mlp == "gated"
+  if gated and module.activation != _SWIGLU:
+    raise ValueError(f"a gated MLP with {module.activation}")
   return {
     "hidden_size": module.width,
     "num_hidden_layers": module.depth,
     "num_attention_heads": module.heads,
-    "mlp_ratio": module.mlp_dim // module.width,
+    "mlp_ratio": _ratio(module),
     "patch_size": module.patch,
+    "use_swiglu_ffn": gated,
   }
+
+
+def _known(settings: dict) -> dict:
+  if settings["use_swiglu_ffn"]:
+    return {"activation": _SWIGLU}
+  return {}
 
 
 def _usual(side: int) -> Prepared:
@@ -58,6 +100,8 @@ def _here(flat: dict, settings: dict) -> dict:
   Raises:
     ValueError: the head also reads the mean of the patches.
   """
+  if any("/Gate_0/" in name for name in flat):
+    flat = _renamed(flat, {there: ours for ours, there in _GATED.items()})
   if _KERNEL not in flat:
     return flat
   of_class, of_patches = np.split(flat[_KERNEL], 2)
@@ -70,6 +114,9 @@ def _here(flat: dict, settings: dict) -> dict:
 
 
 def _there(flat: dict) -> dict:
+  """The arrays with the library's head, and its names of the layers of a gated MLP."""
+  if any("/Dense_gate/" in name for name in flat):
+    flat = _renamed(flat, _GATED)
   if _KERNEL not in flat:
     return flat
   kernel = np.asarray(flat[_KERNEL])
@@ -103,7 +150,7 @@ _SIZES = dict(
   patch_size=14,
   qkv_bias=(one_of(True), True),
   apply_layernorm=(one_of(True), True),
-  use_swiglu_ffn=(Rule(lambda x: x is False, "False: no model here has SwiGLU"), False),
+  use_swiglu_ffn=(one_of(True, False), False),
 )
 PLAIN = "Dinov2Model"
 HEADED = "Dinov2ForImageClassification"
@@ -114,7 +161,8 @@ DINOV2 = ModelType(
   prefix="dinov2.",
   computed=rules(HEADED, PLAIN, kinds=("dinov2",), **_SIZES),
   sizes=_sizes,
-  fields={"layer_scale": one_of(True)},
+  fields={"layer_scale": one_of(True), "mlp": one_of("plain", "gated")},
+  known=_known,
   position_resizing="bicubic",
   resizes=True,
   processor="Bit",

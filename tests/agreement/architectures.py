@@ -1,0 +1,167 @@
+"""timm's architectures beside ours: parameters by name, and outputs from the same random weights.
+
+`python -m tests.agreement.architectures` compares the outputs of all names, made small, and prints
+those that differ; it takes minutes.
+"""
+
+import importlib
+import json
+import pathlib
+import sys
+import tempfile
+
+import jax
+import numpy as np
+import safetensors.torch
+
+from tests.agreement import timm_models as peer
+from vit_jax import models
+from vit_jax.config import model_names
+from vit_jax.extras.formats import timm
+from vit_jax.inference.model import read_model
+
+torch = peer.torch
+FILES = ("vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos")
+FILES += ("vision_transformer_sam", "deit", "eva", "beit", "resnetv2")
+# Rows of patches: of the model, and of other images.
+SIDE = 3
+OTHER = 5
+BOUND = 1e-5  # of the largest output
+
+
+def names() -> list[str]:
+  """All names that timm gives to ViTs, hybrids, DeiTs, EVAs, BEiTs and ResNetV2s."""
+  return [name for file in FILES for name in peer.timm.models.list_models(module=file)]
+
+
+def lacking(name: str) -> str:
+  """What ours lack of an architecture; "" if it is made."""
+  meaning = model_names.translated(name)
+  if meaning is None or not meaning.sure:
+    return "the name"
+  return meaning.lacking
+
+
+def theirs_of(name: str, monkeypatch) -> tuple[torch.nn.Module, dict]:
+  """timm's model on no device with one block, and the arguments of the whole model."""
+  arguments = {}
+
+  def with_one_block(kind, variant, pretrained, **options):
+    arguments.update(options)
+    of_loading = ("pretrained_", "feature_", "cache_dir")
+    own = {key: x for key, x in options.items() if not key.startswith(of_loading)}
+    own = {key: x for key, x in own.items() if x is not None}
+    if "num_kv_heads" in own:  # as in the blocks in the middle
+      own["num_kv_heads"] = own["num_kv_heads"][own["depth"] // 2]
+    return kind(**own | dict(depth=1) if "depth" in own else own)
+
+  for file in FILES:
+    module = importlib.import_module(f"timm.models.{file}")
+    monkeypatch.setattr(module, "build_model_with_cfg", with_one_block)
+  with torch.device("meta"):
+    return peer.timm.create_model(name), arguments
+
+
+def shapes_of(name: str, side: int) -> dict[str, tuple[int, ...]]:
+  """{timm's name: shape} of ours with one block, from shapes alone."""
+  module = models.create(name)
+  if hasattr(module, "depth"):
+    module = module.clone(depth=1, kv_heads_from=0)
+  shapes = module.parameter_shapes(side)
+  empty = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), np.int8), x.shape), shapes)
+  flat = timm.to_timm(empty, models.settings_of(module))
+  return {key: x.shape for key, x in flat.items()}
+
+
+def made_small(name: str):
+  """timm's model with two or three narrow blocks and random parameters, none of them 0."""
+  full = models.create(name)
+  if not hasattr(full, "depth"):
+    return randomly(peer.small_bit(5))
+  heads = 2
+  options = dict(num_classes=5, img_size=SIDE * full.stride(), depth=2)
+  options |= dict(embed_dim=64, num_heads=heads, mlp_ratio=2)
+  if full.kv_heads:
+    options |= dict(depth=3, num_kv_heads=(heads, 1, heads))
+  return randomly(peer.timm.create_model(name, **options))
+
+
+def randomly(model):
+  """The model with other parameters, as large as those of trained models."""
+  generator = torch.Generator().manual_seed(0)
+  with torch.no_grad():
+    for name, x in model.named_parameters():
+      noise = torch.randn(x.shape, generator=generator)
+      small = x.ndim < 2 or "embed" in name or "token" in name or "table" in name
+      scale = 0.2 if small else x[0].numel() ** -0.5
+      x.copy_(noise * scale + (1 if "norm" in name and name.endswith("weight") else 0))
+  return model.eval()
+
+
+def folder_of(model, name: str, folder: pathlib.Path) -> pathlib.Path:
+  """The model as timm publishes it."""
+  safetensors.torch.save_file(model.state_dict(), folder / "model.safetensors")
+  side = list(getattr(model.patch_embed, "img_size", (64, 64)))
+  arguments = dict(embed_dim=64, num_heads=2, img_size=side[0])
+  images = dict(mean=[0.4, 0.45, 0.5], std=[0.2, 0.25, 0.3], input_size=[3, *side])
+  if hasattr(model.patch_embed, "backbone"):
+    images |= dict(mean=[0.5] * 3, std=[0.5] * 3)
+  config = dict(architecture=name, model_args=arguments, pretrained_cfg=images)
+  (folder / "config.json").write_text(json.dumps(config))
+  return folder
+
+
+def images_of(side: int) -> np.ndarray:
+  """Two images, (2, side, side, 3), from -1 to 1."""
+  return np.random.default_rng(side).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
+
+
+def error(model, loaded, side: int, config: dict) -> float:
+  """The largest difference of the logits, relative to the largest logit."""
+  images = images_of(side)
+  prepared = ((images + 1) / 2 - np.float32(config["mean"])) / np.float32(config["std"])
+  with torch.no_grad():
+    theirs = model(torch.from_numpy(prepared.transpose(0, 3, 1, 2).copy())).numpy()
+  ours, _ = loaded.module.apply({"params": loaded.params}, images, train=False)
+  assert theirs.std() > 0.05
+  return float(np.abs(np.asarray(ours) - theirs).max() / np.abs(theirs).max())
+
+
+def compare(name: str, folder: pathlib.Path) -> tuple[float, float]:
+  """The errors at the model's own grid of patches and at another; the arrays must come back.
+
+  The second is 0 for models whose position biases are for one grid.
+  """
+  model = made_small(name)
+  read = read_model(folder_of(model, name, folder))
+  config = json.loads((folder / "config.json").read_text())["pretrained_cfg"]
+  stride = read.module.stride()
+  own = error(model, read.at_size(SIDE * stride), SIDE * stride, config)
+  back = timm.to_timm(read.params, read.card.model)
+  state = {key: tuple(x.shape) for key, x in model.state_dict().items()}
+  assert {key: x.shape for key, x in back.items()} == state
+  if read.module.positions == "relative_table":
+    return own, 0.0
+  model.set_input_size(img_size=OTHER * stride)
+  return own, error(model, read.at_size(OTHER * stride), OTHER * stride, config)
+
+
+def main():
+  """Compares all names."""
+  wanted = sys.argv[1:] or [name for name in names() if not lacking(name)]
+  wrong = 0
+  for name in wanted:
+    with tempfile.TemporaryDirectory() as folder:
+      try:
+        errors = compare(name, pathlib.Path(folder))
+      except Exception as failure:  # the others go on
+        errors = (np.inf, 0.0)
+        print(name, repr(failure)[:500], flush=True)
+    if max(errors) > BOUND:
+      wrong += 1
+      print(name, *errors, flush=True)
+  print(f"{len(wanted) - wrong} of {len(wanted)} are equal")
+
+
+if __name__ == "__main__":
+  main()
