@@ -1,7 +1,7 @@
 """timm's architectures beside ours: parameters by name, and outputs from the same random weights.
 
 `python -m tests.agreement.architectures` compares the outputs of all names, made small, and prints
-those that differ; it takes minutes.
+those that differ; it takes minutes. Names that are then the same model are compared once.
 """
 
 import importlib
@@ -10,7 +10,6 @@ import pathlib
 import sys
 import tempfile
 
-import jax
 import numpy as np
 import safetensors.torch
 
@@ -19,6 +18,7 @@ from vit_jax import models
 from vit_jax.config import model_names
 from vit_jax.extras.formats import timm
 from vit_jax.inference.model import read_model
+from vit_jax.weights.format import Heads
 
 torch = peer.torch
 FILES = ("vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos")
@@ -42,18 +42,26 @@ def lacking(name: str) -> str:
   return meaning.lacking
 
 
-def theirs_of(name: str, monkeypatch) -> tuple[torch.nn.Module, dict]:
-  """timm's model on no device with one block, and the arguments of the whole model."""
+def theirs_of(name: str, monkeypatch, made: dict) -> tuple[torch.nn.Module, dict]:
+  """timm's model on no device with one block, and the arguments of the whole model.
+
+  `made` keeps models, because many names differ in the size of their images alone.
+  """
   arguments = {}
 
   def with_one_block(kind, variant, pretrained, **options):
     arguments.update(options)
     of_loading = ("pretrained_", "feature_", "cache_dir")
     own = {key: x for key, x in options.items() if not key.startswith(of_loading)}
-    own = {key: x for key, x in own.items() if x is not None}
+    own = {key: x for key, x in own.items() if x is not None and key != "img_size"}
     if "num_kv_heads" in own:  # as in the blocks in the middle
       own["num_kv_heads"] = own["num_kv_heads"][own["depth"] // 2]
-    return kind(**own | dict(depth=1) if "depth" in own else own)
+    if "depth" in own:
+      own["depth"] = 1
+    key = (kind, repr(sorted(own.items())))
+    if key not in made:
+      made[key] = kind(**own)
+    return made[key]
 
   for file in FILES:
     module = importlib.import_module(f"timm.models.{file}")
@@ -62,15 +70,11 @@ def theirs_of(name: str, monkeypatch) -> tuple[torch.nn.Module, dict]:
     return peer.timm.create_model(name), arguments
 
 
-def shapes_of(name: str, side: int) -> dict[str, tuple[int, ...]]:
-  """{timm's name: shape} of ours with one block, from shapes alone."""
-  module = models.create(name)
-  if hasattr(module, "depth"):
-    module = module.clone(depth=1, kv_heads_from=0)
-  shapes = module.parameter_shapes(side)
-  empty = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), np.int8), x.shape), shapes)
-  flat = timm.to_timm(empty, models.settings_of(module))
-  return {key: x.shape for key, x in flat.items()}
+def in_our_tree(state: dict, module) -> dict:
+  """Their arrays in our tree, without memory for them."""
+  flat = {key: np.broadcast_to(np.zeros((), np.int8), x.shape) for key, x in state.items()}
+  heads = Heads(getattr(module, "heads", 0), getattr(module, "pool_heads", 0))
+  return timm.from_timm(flat, heads, 224 if "pos_embed" in flat else 0, ours=True)
 
 
 def made_small(name: str):
@@ -127,40 +131,55 @@ def error(model, loaded, side: int, config: dict) -> float:
   return float(np.abs(np.asarray(ours) - theirs).max() / np.abs(theirs).max())
 
 
-def compare(name: str, folder: pathlib.Path) -> tuple[float, float]:
-  """The errors at the model's own grid of patches and at another; the arrays must come back.
+def compare(name: str, folder: pathlib.Path, sides: tuple[int, ...] = (SIDE, OTHER)) -> float:
+  """The largest error for images of so many rows of patches; the arrays must come back.
 
-  The second is 0 for models whose position biases are for one grid.
+  Models whose position biases are for one grid are compared at theirs alone.
   """
   model = made_small(name)
   read = read_model(folder_of(model, name, folder))
   config = json.loads((folder / "config.json").read_text())["pretrained_cfg"]
-  stride = read.module.stride()
-  own = error(model, read.at_size(SIDE * stride), SIDE * stride, config)
   back = timm.to_timm(read.params, read.card.model)
-  state = {key: tuple(x.shape) for key, x in model.state_dict().items()}
-  assert {key: x.shape for key, x in back.items()} == state
-  if read.module.positions == "relative_table":
-    return own, 0.0
-  model.set_input_size(img_size=OTHER * stride)
-  return own, error(model, read.at_size(OTHER * stride), OTHER * stride, config)
+  assert {key: x.shape for key, x in back.items()} == {
+    key: tuple(x.shape) for key, x in model.state_dict().items()
+  }
+  if getattr(read.module, "positions", "") == "relative_table":
+    sides = (SIDE,)
+  errors = []
+  for rows in sides:
+    side = rows * read.module.stride()
+    if hasattr(model, "set_input_size"):
+      model.set_input_size(img_size=side)
+    errors.append(error(model, read.at_size(side), side, config))
+  return max(errors)
+
+
+def made_alike(name: str):
+  """What `made_small` leaves of a name: names with equal values are compared once."""
+  module = models.create(name)
+  if not hasattr(module, "depth"):
+    return type(module)
+  return module.clone(depth=1, width=64, heads=2, mlp_dim=1, kv_heads=min(module.kv_heads, 1))
 
 
 def main():
   """Compares all names."""
   wanted = sys.argv[1:] or [name for name in names() if not lacking(name)]
-  wrong = 0
+  groups = {}
   for name in wanted:
+    groups.setdefault(made_alike(name), []).append(name)
+  equal = 0
+  for alike in groups.values():
     with tempfile.TemporaryDirectory() as folder:
       try:
-        errors = compare(name, pathlib.Path(folder))
+        largest = compare(alike[0], pathlib.Path(folder))
       except Exception as failure:  # the others go on
-        errors = (np.inf, 0.0)
-        print(name, repr(failure)[:500], flush=True)
-    if max(errors) > BOUND:
-      wrong += 1
-      print(name, *errors, flush=True)
-  print(f"{len(wanted) - wrong} of {len(wanted)} are equal")
+        largest = repr(failure)[:500]
+    if isinstance(largest, float) and largest < BOUND:
+      equal += len(alike)
+    else:
+      print(largest, *alike, flush=True)
+  print(f"{equal} of {len(wanted)} names are equal; {len(groups)} models were computed")
 
 
 if __name__ == "__main__":

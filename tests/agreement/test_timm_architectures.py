@@ -10,13 +10,32 @@ import importlib
 import pytest
 
 from vit_jax import models
+from vit_jax.extras.formats import timm
+from vit_jax.models.recognition import differences
 
 # Of timm 1.0.31.
 MADE = 280
-REFUSED = {"windows of attention": 4, "another stem of convolutions": 5, "the name": 14}
+REFUSED = {
+  "windows of attention": 4,
+  "another stem of convolutions": 5,
+  "another stem or normalisation than BiT": 14,
+}
 ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"}
-# A name for each set of parts.
-NAMES = ("test_vit3",)
+# Names that have all parts between them.
+NAMES = (
+  "aimv2_large_patch14_224",
+  "beit_base_patch16_224",
+  "deit_tiny_distilled_patch16_224",
+  "eva02_enormous_patch14_clip_224",
+  "eva02_large_patch14_clip_224",
+  "vit_base_patch16_xp_224",
+  "vit_dpwee_patch16_reg1_gap_256",
+  "vit_large_patch16_sapiens2",
+  "vit_pe_core_base_patch16_224",
+  "vit_small_patch16_18x2_224",
+  "vit_small_patch16_rope_mixed_ape_224",
+  "vit_srelpos_small_patch16_224",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,41 +56,34 @@ def activation_of(block):
 
 
 def test_every_name_is_made_of_the_same_arrays_or_refused_by_its_part(peer, monkeypatch):
-  """What arrays do not show, such as depth, activation and epsilon, is compared too."""
+  """What arrays do not show, such as depth, heads, activation and epsilon, is compared too."""
   refused = collections.Counter()
-  made = 0
+  count, made = 0, {}
   for name in peer.names():
     if what := peer.lacking(name):
       refused[what] += 1
       continue
-    made += 1
+    count += 1
     with monkeypatch.context() as patch:
-      theirs, arguments = peer.theirs_of(name, patch)
-    module = models.create(name)
-    side = 224
+      theirs, arguments = peer.theirs_of(name, patch, made)
+    ours = models.create(name)
+    state = theirs.state_dict()
+    tree = peer.in_our_tree(state, ours)
     if "resnetv2" not in name:
-      side = module.stride() * theirs.patch_embed.grid_size[0]
       block = theirs.blocks[0]
       expected = (arguments["depth"], arguments["num_heads"], epsilon_of(block))
-      assert (module.depth, module.heads, module.norm_epsilon) == expected, name
-      assert module.activation == activation_of(block), name
-    state = {key: tuple(x.shape) for key, x in theirs.state_dict().items()}
-    ours = peer.shapes_of(name, side)
-    for flat in (state, ours):
-      for key in ("head.weight", "head.bias"):
-        flat.pop(key, None)  # CLIP's have another number of outputs
-      _without_places(flat)
-    assert ours == state, name
-  assert made >= MADE
+      assert (ours.depth, ours.heads, ours.norm_epsilon) == expected, name
+      assert ours.activation == activation_of(block), name
+      ours = ours.clone(depth=1, kv_heads_from=0)
+    settings = models.settings_of(ours)
+    assert not differences(models.module_of(tree, settings), ours), name
+    again = timm.to_timm(tree, settings)
+    assert {k: x.shape for k, x in again.items()} == {k: x.shape for k, x in state.items()}, name
+  assert count >= MADE
   assert refused == REFUSED
 
 
-def _without_places(flat):
-  """Position embeddings for patches alone are as good as those with zeros for other tokens."""
-  if "pos_embed" in flat:
-    flat["pos_embed"] = flat["pos_embed"][-1]
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_outputs_are_those_of_timm_at_two_sizes(peer, tmp_path, name):
-  assert max(peer.compare(name, tmp_path)) < peer.BOUND
+def test_outputs_are_those_of_timm_at_another_size(peer, tmp_path, name):
+  """The program compares all names, at their own size too."""
+  assert peer.compare(name, tmp_path, (peer.OTHER,)) < peer.BOUND

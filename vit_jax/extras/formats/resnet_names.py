@@ -9,7 +9,7 @@ _SAME = (  # timm's names, and those of the published files
   r"bit-[sm]-r(?P<depth>50|101|152)x(?P<factor>\d)(?:-.*)?(?:\.npz)?",
 )
 _ALIKE = r".*\bbit-?(?P<depth>50|101|152)\b.*"
-_OTHERS = r"(?:.*/)?resnet(?:v2_|-)?(?P<depth>50|101|152)(?!\d).*"
+_OTHERS = r"(?:.*/)?resnet(?:v2_|-)?(?P<depth>18|34|50|101|152)(?!\d).*"
 
 
 def translate(name: str) -> Translated | None:
@@ -20,5 +20,6 @@ def translate(name: str) -> Translated | None:
   if match := re.fullmatch(_ALIKE, name):
     return Translated(f"R{match['depth']}x1", sure=False)
   if match := re.fullmatch(_OTHERS, name):
-    return Translated(f"R{match['depth']}x1", lacking="another stem or normalisation than BiT")
+    depth = max(int(match["depth"]), 50)
+    return Translated(f"R{depth}x1", lacking="another stem or normalisation than BiT")
   return None

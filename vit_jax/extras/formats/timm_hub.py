@@ -210,7 +210,7 @@ def _check_width(params: dict, width: int):
   Raises:
     ValueError: the arrays have another width.
   """
-  width_of_arrays = module_of(params).feature_width()
+  width_of_arrays = getattr(module_of(params), "width", 0)
   if width not in (0, width_of_arrays) and "Transformer" in params:
     raise ValueError(
       f"its {CONFIG} is of a model of width {width}, and its arrays are of one of width "
