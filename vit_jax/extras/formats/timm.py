@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from vit_jax.config.model import USUAL, Model
-from vit_jax.extras.formats import timm_blocks
+from vit_jax.extras.formats import meta, timm_blocks
 from vit_jax.models import relative_bias, rotary
 from vit_jax.models.recognition import UNKNOWN, module_of
 from vit_jax.process.text import listed
@@ -230,7 +230,7 @@ def from_timm(
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
-  flat = _of_one_head(_with_registers(timm_blocks.one_naming(_for_images(flat))))
+  flat = _of_one_head(_with_registers(timm_blocks.one_naming(meta.as_timm(_for_images(flat)))))
   table = nearest(_READ, flat, THEIRS)
   if lacking := table.lacking(flat, THEIRS):
     raise ValueError(
@@ -321,6 +321,8 @@ def _check_told(flat):
   Raises:
     ValueError: they are of timm's Eva, which has rotary positions of several kinds or none.
   """
+  if meta.known(flat):
+    return
   attention = ("attn.q_bias", "attn.q_proj.weight")
   of_eva = any(f"blocks.0.{name}" in flat for name in attention)
   named = any("relative_position" in name or name == timm_blocks.FREQUENCIES for name in flat)
@@ -391,7 +393,9 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
     path,
   )
   usual = dict(
-    model=Model(activation=ACTIVATION, stem_norms=stem_norms(params)),
+    model=Model(
+      **{"activation": ACTIVATION, "stem_norms": stem_norms(params)} | meta.known(list(names))
+    ),
     resampling=RESAMPLING,
     position_resizing=position_resizing(names),
   )
