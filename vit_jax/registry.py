@@ -87,6 +87,7 @@ WEIGHT_FORMATS = Registry(  # a path is offered to them in this order
   {
     "timm": "vit_jax.extras.formats.timm_hub:TIMM",
     "huggingface": "vit_jax.extras.formats.huggingface:HUGGING_FACE",
+    "open_clip": "vit_jax.extras.formats.open_clip:OPEN_CLIP",
     "npz": "vit_jax.weights.npz:NPZ",
     "msgpack": "vit_jax.weights.msgpack:MSGPACK",
     "safetensors": "vit_jax.weights.safetensors:SAFETENSORS",
@@ -161,6 +162,7 @@ CALLBACKS = Registry(
 ARRAY_NAMES = Registry(  # other libraries' names in safetensors files; the first is the one written
   {
     "timm": "vit_jax.extras.formats.timm:NAMES",
+    "open_clip": "vit_jax.extras.formats.open_clip:NAMES",
   }
 )
 

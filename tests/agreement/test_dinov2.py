@@ -61,7 +61,7 @@ def test_outputs(tmp_path, registers, caplog):
   [
     (
       dict(use_swiglu_ffn=True),
-      "use_swiglu_ffn is True and must be False: no model here has SwiGLU",
+      "use_swiglu_ffn is True in config.json, and False by the arrays",
     ),
     (dict(architectures=["Dinov2ForImageClassification"]), "architectures is .*, and .*2Model'"),
     (dict(architectures=["Dinov2Backbone"]), r"architectures is \['Dinov2Backbone'\] and must be"),

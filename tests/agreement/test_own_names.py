@@ -1,9 +1,10 @@
-"""Files of DINOv3's authors, and of DINOv2's with gated MLPs: the outputs of Transformers' models.
+"""Files of DINOv3's authors, of DINOv2's with gated MLPs, and OpenCLIP's: outputs of Transformers.
 
 The names in such files are made here from a model of Transformers with random weights. Needs torch
 and transformers (the extra `agreement`); skipped, with this reason, without them.
 """
 
+import json
 import re
 
 import numpy as np
@@ -107,3 +108,50 @@ def test_dinov2_with_gated_mlps(tmp_path):
     joined(arrays, [f"mlp.{part}_proj.{kind}" for part in ("gate", "up")], f"mlp.w12.{kind}")
   arrays = {name.replace("mlp.down_proj", "mlp.w3"): x for name, x in arrays.items()}
   compared(tmp_path / "w.safetensors", arrays, model, before=1)
+
+
+OPEN_CLIP = (
+  (r"embeddings\.class_embedding", "class_embedding"),
+  (r"embeddings\.position_embedding\.weight", "positional_embedding"),
+  (r"embeddings\.patch_embedding", "conv1"),
+  (r"pre_layrnorm", "ln_pre"),
+  (r"post_layernorm", "ln_post"),
+  (r"encoder\.layers\.", "transformer.resblocks."),
+  (r"layer_norm([12])", r"ln_\1"),
+  (r"self_attn\.out_proj", "attn.out_proj"),
+  (r"mlp\.fc1", "mlp.c_fc"),
+  (r"mlp\.fc2", "mlp.c_proj"),
+  (r"vision_model\.", ""),
+)
+
+
+@pytest.mark.parametrize("act", ["quick_gelu", "gelu"])
+def test_open_clip(tmp_path, act):
+  settings = SMALL | dict(intermediate_size=96, image_size=32, projection_dim=7, hidden_act=act)
+  config = transformers.CLIPVisionConfig(**settings)
+  model = drawn(transformers.CLIPVisionModelWithProjection(config))
+  arrays = {}
+  for name, x in model.state_dict().items():
+    for pattern, new in OPEN_CLIP:
+      name = re.sub(pattern, new, name)
+    arrays[name] = x.numpy()
+  arrays["proj"] = arrays.pop("visual_projection.weight").T
+  for kind in ("weight", "bias"):
+    joined(arrays, [f"self_attn.{part}_proj.{kind}" for part in "qkv"], f"attn.in_proj_{kind}")
+  arrays = {f"visual.{name}": np.ascontiguousarray(x) for name, x in arrays.items()}
+  text = {"logit_scale": np.ones(1, "f4"), "transformer.resblocks.0.ln_1.bias": np.ones(3, "f4")}
+  safetensors.numpy.save_file(arrays | text, tmp_path / "open_clip_model.safetensors")
+  half = dict(mean=[0.5] * 3, std=[0.5] * 3)
+  vision = dict(image_size=32, width=64, head_width=32, patch_size=8)
+  config = dict(model_cfg=dict(vision_cfg=vision, quick_gelu=act == "quick_gelu"))
+  (tmp_path / "open_clip_config.json").write_text(json.dumps(config | dict(preprocess_cfg=half)))
+  loaded = read_model(tmp_path)
+  images = families.images(32, batch=1)
+  with torch.no_grad():
+    theirs = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).image_embeds.numpy()
+  ours, _ = loaded.module.apply({"params": loaded.params}, images, train=False)
+  assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
+  if act == "gelu":
+    again = read_model(tmp_path / "open_clip_model.safetensors")
+    assert again.module == loaded.module
+    families.assert_same_bits(again.params, loaded.params)

@@ -43,6 +43,7 @@ ALLOWED = {
   },
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.extras.formats.huggingface", "vit"),
+    ("vit_jax.extras.formats.timm_blocks", "vit"),
   },
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
   "SOURCES": {

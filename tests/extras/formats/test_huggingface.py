@@ -197,7 +197,7 @@ MODEL, IMAGES = "config.json", "preprocessor_config.json"
     (MODEL, dict(hidden_act="x" * 10**6), "hidden_act is 'x{99} and must"),
     (MODEL, dict(layer_norm_eps="1e-6"), "layer_norm_eps is '1e-6'"),
     (MODEL, dict(layer_norm_eps=float("nan")), "layer_norm_eps is nan and must be above 0, at"),
-    (MODEL, dict(hidden_act="silu", layer_norm_eps=1), "hidden_act is .*; layer_norm_eps is 1 "),
+    (MODEL, dict(hidden_act="relu", layer_norm_eps=1), "hidden_act is .*; layer_norm_eps is 1 "),
     (MODEL, dict(num_channels=1), "num_channels is 1 and must be 3"),
     (MODEL, dict(problem_type="regression"), "problem_type is 'regression'"),
     (MODEL, dict(pruned_heads={"0": [0]}), "pruned_heads is"),

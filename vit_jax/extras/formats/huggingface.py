@@ -139,6 +139,8 @@ def _check_sizes(kind: ModelType, params: dict, settings: dict):
     ValueError: they differ.
   """
   module = module_of(params, Model(**_known(kind, settings)))
+  if unlike := kind.unlike(module):
+    raise ValueError(f"its arrays are of a model with {unlike[0]}, unlike {kind.plain}")
   sizes = kind.sizes(module)
   if settings["architectures"][0] in (kind.plain, kind.headed):
     sizes["architectures"] = [kind.class_of(flatten(params))]

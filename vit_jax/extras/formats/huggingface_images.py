@@ -14,14 +14,14 @@ FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5:
 # Mean and standard deviation of each channel.
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 _HALF = ([0.5] * 3, [0.5] * 3)
-_CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+CLIP_COLOURS = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
 # Defaults of Transformers' processors, by the first word of their names: size, whether a number is
 # the side of a square, filter, whether to crop the centre, mean and standard deviation.
 _USUAL = {
   "ViT": ({"height": 224, "width": 224}, True, 2, False, _HALF),
   "DeiT": ({"height": 256, "width": 256}, True, 3, True, _HALF),
-  "Bit": ({"shortest_edge": 224}, False, 3, True, _CLIP),
-  "CLIP": ({"shortest_edge": 224}, False, 3, True, _CLIP),
+  "Bit": ({"shortest_edge": 224}, False, 3, True, CLIP_COLOURS),
+  "CLIP": ({"shortest_edge": 224}, False, 3, True, CLIP_COLOURS),
   "Siglip": ({"height": 224, "width": 224}, False, 3, False, _HALF),
   "Beit": ({"height": 224, "width": 224}, True, 3, False, _HALF),
   "DINOv3ViT": ({"height": 224, "width": 224}, True, 2, False, IMAGENET),

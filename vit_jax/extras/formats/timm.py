@@ -304,9 +304,18 @@ def heads_of(flat: dict[str, np.ndarray]) -> int:
   if "blocks.0.norm1.weight" not in flat:
     return 0
   width = flat["blocks.0.norm1.weight"].size
-  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
   if "blocks.0.attn.proj.bias" not in flat:
-    heads = width // 128  # of AIMv2
+    return width // 128  # of AIMv2
+  return heads_of_width(width)
+
+
+def heads_of_width(width: int) -> int:
+  """The number of heads in models of this width.
+
+  Raises:
+    ValueError: models of this width differ.
+  """
+  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
   if not heads or width % heads:
     raise ValueError(
       f"nothing tells how many attention heads a model of width {width} has; put a config.json "

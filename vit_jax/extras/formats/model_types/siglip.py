@@ -70,7 +70,7 @@ SIGLIP_VISION = ModelType(
   plain_prefix="vision_model.",
   computed=rules(PLAIN, kinds=("siglip_vision_model",), **_SIZES),
   sizes=lambda module: sizes(module) | {"vision_use_head": module.pool == "map"},
-  fields={"pool": one_of("map")},
+  fields={"pool": one_of("map", "gap")},
   position_resizing="bicubic",
   processor="Siglip",
   left_out=TEXT,
