@@ -3,9 +3,9 @@
 A line leads to the file that holds the thing, its settings, their checks and its words:
 "package.module:NAME", where NAME is a class of settings (augmentations, evaluations, objectives,
 optimizers, added settings), another class (sources, callbacks, training views, parametrizations),
-an instance (families, formats of weights and of programs, names of arrays, storages) or a function
-(names of models). The file is imported when the thing is asked for, so that a program loads only
-what it uses, and a name can be checked without loading anything.
+an instance (families, formats of weights and of programs, model types, names of arrays, storages)
+or a function (names of models). The file is imported when the thing is asked for, so that a program
+loads only what it uses, and a name can be checked without loading anything.
 """
 
 import importlib
@@ -90,11 +90,30 @@ OPTIMIZERS = Registry(
 WEIGHT_FORMATS = Registry(  # a path is offered to them in this order
   {
     "timm": "vit_jax.extras.formats.timm_hub:TIMM",
-    "dinov2": "vit_jax.extras.formats.dinov2:DINOV2",
     "huggingface": "vit_jax.extras.formats.huggingface:HUGGING_FACE",
+    "open_clip": "vit_jax.extras.formats.open_clip:OPEN_CLIP",
     "npz": "vit_jax.weights.npz:NPZ",
     "msgpack": "vit_jax.weights.msgpack:MSGPACK",
     "safetensors": "vit_jax.weights.safetensors:SAFETENSORS",
+  }
+)
+
+# Models in the folders of Transformers, by "model_type" in config.json. The first one that has a
+# place for a model is written.
+MODEL_TYPES = Registry(
+  {
+    "vit": "vit_jax.extras.formats.model_types.vit:VIT",
+    "vit_mae": "vit_jax.extras.formats.model_types.vit:MAE",
+    "ijepa": "vit_jax.extras.formats.model_types.ijepa:IJEPA",
+    "dinov2": "vit_jax.extras.formats.model_types.dinov2:DINOV2",
+    "dinov2_with_registers": "vit_jax.extras.formats.model_types.dinov2:DINOV2_WITH_REGISTERS",
+    "deit": "vit_jax.extras.formats.model_types.deit:DEIT",
+    "beit": "vit_jax.extras.formats.model_types.beit:BEIT",
+    "dinov3_vit": "vit_jax.extras.formats.model_types.dinov3:DINOV3",
+    "clip_vision_model": "vit_jax.extras.formats.model_types.clip:CLIP_VISION",
+    "clip": "vit_jax.extras.formats.model_types.clip:CLIP",
+    "siglip_vision_model": "vit_jax.extras.formats.model_types.siglip:SIGLIP_VISION",
+    "siglip": "vit_jax.extras.formats.model_types.siglip:SIGLIP",
   }
 )
 
@@ -147,6 +166,7 @@ CALLBACKS = Registry(
 ARRAY_NAMES = Registry(  # other libraries' names in safetensors files; the first is the one written
   {
     "timm": "vit_jax.extras.formats.timm:NAMES",
+    "open_clip": "vit_jax.extras.formats.open_clip:NAMES",
   }
 )
 

@@ -61,11 +61,12 @@ def test_outputs(tmp_path, registers, caplog):
   [
     (
       dict(use_swiglu_ffn=True),
-      "use_swiglu_ffn is True and must be False: no model here has SwiGLU",
+      "use_swiglu_ffn is True in config.json, and False by the arrays",
     ),
-    (dict(architectures=["Dinov2ForImageClassification"]), "architectures is"),
+    (dict(architectures=["Dinov2ForImageClassification"]), "architectures is .*, and .*2Model'"),
+    (dict(architectures=["Dinov2Backbone"]), r"architectures is \['Dinov2Backbone'\] and must be"),
     (dict(apply_layernorm=False), "apply_layernorm is False"),
-    (dict(image_size=84), "image_size is 84 in config.json, and 56 by the position embeddings"),
+    (dict(image_size=84), "image_size is 84 in config.json, and 56 by the arrays"),
     (dict(image_size=[28, 112]), r"image_size is \[28, 112\] and must be a number"),
   ],
 )

@@ -64,14 +64,20 @@ ALLOWED = {
   },
   "WEIGHT_FORMATS": {  # folders with a file of that format
     ("vit_jax.extras.formats.huggingface", "safetensors"),
+    ("vit_jax.extras.formats.shards", "safetensors"),
     ("vit_jax.extras.formats.timm_hub", "safetensors"),
-    ("vit_jax.extras.formats.dinov2", "safetensors"),
-    ("vit_jax.extras.formats.dinov2", "huggingface"),  # folders with the same files
     ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
     ("vit_jax.models.stem", "timm"),
     ("vit_jax.extras.formats.vit_names", "timm"),
-    ("vit_jax.extras.formats.vit_names", "dinov2"),  # a word in names of models
     ("vit_jax.extras.verification.verification", "safetensors"),  # the values that it keeps
+  },
+  "MODEL_TYPES": {
+    ("vit_jax.extras.formats.huggingface", "vit"),  # of a file that names none
+    # Words in names of models.
+    *(
+      ("vit_jax.extras.formats.vit_names", name)
+      for name in ("beit", "clip", "deit", "dinov2", "siglip")
+    ),
   },
   "PROGRAM_FORMATS": set(),
   "ARRAY_NAMES": {  # kinds of normalisation, and a format of that library

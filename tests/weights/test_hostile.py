@@ -311,7 +311,7 @@ def without_class_token(path):  # transformers would draw a new one
     ("model.safetensors", without_header, r"weights \(safetensors\)"),
     ("model.safetensors", zeros, r"weights \(safetensors\)"),
     ("model.safetensors", with_another_part, "'bert' is not part of a ViT"),
-    ("model.safetensors", without_class_token, "no place for a model without class token"),
+    ("model.safetensors", without_class_token, "of a model with pool='gap', unlike ViTModel"),
   ],
 )
 def test_damaged_folders_of_hugging_face(tmp_path, file, damage, message):

@@ -56,16 +56,16 @@ class ArrayNames:
     recognised: (names) -> whether they belong to the library.
     load: (arrays by name, attention heads, whether this project wrote the file) -> our parameters;
       ValueError: this project has no such model.
-    save: (our parameters, what is known of the architecture) -> arrays by name; ValueError: the
-      library has no such model.
     card: (path, our parameters, names) -> a card with what the library's models have in common.
+    save: (our parameters, what is known of the architecture) -> arrays by name; ValueError: the
+      library has no such model; None: these names are only read.
   """
 
   name: str
   recognised: Callable[[Iterable[str]], bool]
   load: Callable[[dict, Heads, bool], dict]
-  save: Callable[[dict, Model], dict]
   card: Callable[[pathlib.Path, dict, Iterable[str]], Card]
+  save: Callable[[dict, Model], dict] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

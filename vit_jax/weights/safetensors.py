@@ -9,7 +9,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import safetensors
@@ -98,6 +98,33 @@ def load_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     return arrays.checked(_arrays(path))
 
 
+def load_raw(path: pathlib.Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
+  """Reads the arrays whose names are `wanted`, as they are stored; names keep their prefixes.
+
+  Raises:
+    ValueError: the file is not safetensors, or an array holds no floating-point numbers.
+  """
+  with arrays.reading(path, "safetensors"), _opened(path) as file:
+    names = filter(wanted, file.keys())
+    return _values(file, {name: name for name in names})
+
+
+def names_in(path: pathlib.Path) -> list[str]:
+  """The names of a file's arrays; reads none of them.
+
+  Raises:
+    ValueError: the file is not safetensors.
+  """
+  with arrays.reading(path, "safetensors"), _opened(path) as file:
+    return list(file.keys())
+
+
+def header_bytes(path: pathlib.Path) -> int:
+  """The bytes that a file says its header has, without the eight that say it."""
+  with path.open("rb") as file:
+    return int.from_bytes(file.read(8), "little")
+
+
 def is_ours(path: pathlib.Path) -> bool:
   """Whether this project wrote a file, which then says how its model computes."""
   try:
@@ -153,23 +180,27 @@ def _number(text: str) -> int:
 def _arrays(path) -> dict[str, np.ndarray]:
   """Reads the arrays of a file under their names without prefix; checks their types first."""
   with _opened(path) as file:
-    arrays.check_count(len(file.keys()))
     names = prefixes.renamed(file.keys())
-    for name in names.values():
-      kind = file.get_slice(name).get_dtype()
-      if kind not in DTYPES:
-        raise ValueError(f"{name} holds {kind}; weights are floating-point numbers")
     if words := prefixes.words(file.keys(), names):
       _log.warning(words)
-    return {name: file.get_tensor(stored) for name, stored in names.items()}
+    return _values(file, names)
+
+
+def _values(file, names: dict[str, str]) -> dict[str, np.ndarray]:
+  """The arrays {new name: name in the file}; checks their number and types before it reads one."""
+  arrays.check_count(len(names))
+  for name in names.values():
+    kind = file.get_slice(name).get_dtype()
+    if kind not in DTYPES:
+      raise ValueError(f"{name} holds {kind}; weights are floating-point numbers")
+  return {name: file.get_tensor(stored) for name, stored in names.items()}
 
 
 @contextlib.contextmanager
 def _opened(path) -> Iterator[safetensors.safe_open]:
   """Opens the file after a check of the size that it declares for its header."""
   arrays.check_bytes(path)
-  with path.open("rb") as file:
-    size = int.from_bytes(file.read(8), "little")
+  size = header_bytes(path)
   if size > MAX_HEADER:
     raise ValueError(f"its header has {size:,} bytes; the most is {MAX_HEADER:,}")
   with safetensors.safe_open(path, framework="numpy") as file:

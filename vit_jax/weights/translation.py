@@ -33,7 +33,8 @@ TO_HEADS_BIAS = Layout(lambda x: x.reshape(-1), lambda x, heads: x.reshape(heads
 FROM_HEADS = Layout(  # (heads, in, out) here, (out, heads * in) there
   lambda x: x.reshape(-1, x.shape[-1]).T, lambda x, heads: x.T.reshape(heads, -1, x.shape[0])
 )
-
+TOKEN = Layout(lambda x: x[0, 0], lambda x, heads: x[None, None])  # (1, 1, D) here, (D,) there
+TABLE = Layout(lambda x: x[0], lambda x, heads: x[None])  # (1, N, D) here, (N, D) there
 
 Row = tuple[str, str, Layout]
 # Indices of the names in a row.

@@ -47,10 +47,35 @@ def test_other_parts_of_a_trainers_model_are_left_out_and_named(tmp_path, caplog
   assert "do not begin with it: 'head.mlp.0.weight', 'queue'." in caplog.text
 
 
-def test_several_models_in_one_file_are_refused(tmp_path):
+@pytest.mark.parametrize(
+  ("average", "other"),
+  [
+    ("teacher.", "student.module."),
+    ("teacher.backbone.", "student.backbone."),
+    ("target_encoder.", "encoder."),
+    ("model_ema.", "model."),
+    ("ema.", ""),
+  ],
+)
+def test_of_several_models_the_average_is_read_and_the_others_are_named(
+  tmp_path, caplog, average, other
+):
+  params = families.params("vit")
+  raw = timm.to_timm(families.params("vit", seed=1))
+  flat = {f"{average}{name}": x for name, x in timm.to_timm(params).items()}
+  flat |= {f"{other}{name}": x for name, x in raw.items()}
+  families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
+  assert f"without their prefix {average!r}. It is a moving average; for " in caplog.text
+  if other:
+    assert f"OTHER.safetensors --model={other[:-1]}" in caplog.text
+
+
+@pytest.mark.parametrize("parts", [("base_encoder", "momentum_encoder"), ("a.ema", "b.ema")])
+def test_several_models_without_an_average_are_refused(tmp_path, parts):
   flat = timm.to_timm(families.params("vit"))
-  both = {f"{part}.{name}": x for part in ("student", "teacher") for name, x in flat.items()}
-  with pytest.raises(ValueError, match=r"holds 2 models, .* 'student\.', 'teacher\.'; keep"):
+  both = {f"{part}.{name}": x for part in parts for name, x in flat.items()}
+  message = rf"holds 2 models; for '{parts[0]}', '{parts[1]}': .* --model={parts[0]}"
+  with pytest.raises(ValueError, match=message):
     weights.load(stored(tmp_path, both, {}))
 
 

@@ -145,6 +145,38 @@ def test_the_line_runs_no_code_of_the_file(tmp_path):
   assert Settings.made == 0
 
 
+def failing(path, capsys, *arguments):
+  """What the command says when it ends with an error."""
+  with pytest.raises(SystemExit) as left:
+    convert(path, *arguments)
+  assert left.value.code
+  return capsys.readouterr().err
+
+
+def test_what_holds_no_model_is_said(tmp_path, capsys):
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  path = tmp_path / "w.pth"
+  dense = torch.eye(2)
+  for content, message in (
+    ({"epoch": 1}, "The file holds no model: no dictionary in it has the names of layers."),
+    ([{"a.weight": dense}], "The file holds no model"),
+    ({"model": {"a.bias": dense, "a.weight": dense.to_sparse()}}, "a.weight is no plain tensor"),
+  ):
+    torch.save(content, path)
+    assert message in failing(path, capsys)
+
+
+def test_one_of_several_models_in_a_converted_file_can_be_taken(tmp_path):
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  both = {"student.a.weight": torch.ones(2), "teacher.a.weight": torch.zeros(2)}
+  torch.save(both, tmp_path / "both.pth")
+  assert convert(tmp_path / "both.pth").keys() == both.keys()
+  output = tmp_path / "student.safetensors"
+  source = ["--source", str(tmp_path / "both.safetensors"), "--output", str(output)]
+  convert_pickle.main([*source, "--model=student"])
+  assert (safetensors.load_arrays(output)["a.weight"] == 1).all()
+
+
 def test_what_is_no_file_of_torch(tmp_path, capsys):
   pytest.importorskip("torch", reason="torch is not installed")
   for content in (b"", b"no pickle", b"\x80\x02.", b"\x80\x04cos\nsystem\n."):

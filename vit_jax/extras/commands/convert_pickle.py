@@ -3,6 +3,8 @@
 vit-jax convert-pickle --source deit.pth --output deit.safetensors
 vit-jax convert-pickle --source dino.pth --output student.safetensors --model student
 
+--source may also be a .safetensors file that holds several models.
+
 Needs torch. Runs no code of the file: only tensors are made, and everything else in it, such as
 settings, optimizers and modules, is replaced by a dictionary. If the file holds several models, it
 takes the moving average or the teacher, and names the others; --model takes another one.
@@ -12,7 +14,6 @@ be read.
 """
 
 import pickle
-import re
 import types
 import zipfile
 
@@ -32,8 +33,8 @@ TENSORS = {
   ("torch._utils", "_rebuild_parameter_with_state"),
   ("torch._tensor", "_rebuild_from_type_v2"),
 }
+SAFETENSORS = ".safetensors"
 DEPTH = 5  # of mappings within mappings in which models are sought
-AVERAGES = re.compile(r"(^|[._])(ema|teacher)([._]|$)")
 
 
 class Inert(dict):
@@ -79,7 +80,13 @@ def flags() -> ToolFlags:
 def read(path) -> dict:
   """The content that torch saved: tensors, and `Inert` in place of all other objects."""
   import torch
+  from safetensors.torch import load_file
 
+  from vit_jax.weights.arrays import reading
+
+  if path.suffix == SAFETENSORS:
+    with reading(path, SAFETENSORS):
+      return load_file(path)
   if is_torchscript(path):
     raise ValueError(f"{path} is a program of TorchScript, which is not run; save its state_dict.")
   reader = types.SimpleNamespace(__name__="", Unpickler=Reader, load=load)
@@ -119,10 +126,17 @@ def models(content: dict, name: str = "", depth: int = DEPTH) -> dict[str, dict]
 
 
 def arrays(content: dict) -> dict:
-  """The tensors of a state dictionary, or of a pickled module and the modules inside it."""
+  """The tensors of a state dictionary, or of a pickled module and the modules inside it.
+
+  Raises:
+    ValueError: a stand-in has the name of a parameter.
+  """
   import torch
 
   named = content | (content.get("_parameters") or {})
+  odd = [key for key, value in named.items() if isinstance(value, Inert) and is_parameter(key)]
+  if odd:
+    raise ValueError(f"{odd[0]} is no plain tensor, but quantised, sparse or of another class.")
   own = {str(key): value for key, value in named.items() if torch.is_tensor(value)}
   inside = content.get("_modules") or {}
   return own | {
@@ -133,13 +147,20 @@ def arrays(content: dict) -> dict:
   }
 
 
+def is_parameter(key) -> bool:
+  """Whether a key is the name of a layer's parameter."""
+  return str(key).endswith((".weight", ".bias"))
+
+
 def chosen(found: dict[str, dict], asked: str) -> tuple[str, dict]:
   """The model with the given name, else the average or the teacher, else the first.
 
   Raises:
     ConfigError: there is no such model.
   """
-  averages = [name for name in found if AVERAGES.search(name)]
+  from vit_jax.weights.prefixes import AVERAGE
+
+  averages = [name for name in found if AVERAGE.search(name)]
   name = asked or [*averages, *found, ""][0]
   whole = {f"{key}.{n}".strip("."): x for key, own in found.items() for n, x in own.items()}
   prefix = f"{name}." if name else ""
@@ -149,7 +170,9 @@ def chosen(found: dict[str, dict], asked: str) -> tuple[str, dict]:
     if key.startswith(prefix) and value.is_floating_point()
   }
   if not taken:
-    there = ", ".join(filter(None, found)) or "no arrays of a model"
+    if not found:
+      raise ConfigError("The file holds no model: no dictionary in it has the names of layers.")
+    there = ", ".join(found)
     raise ConfigError(f"The file has no model {name!r}; it has {there}.")
   return name, taken
 

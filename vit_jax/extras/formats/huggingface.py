@@ -1,8 +1,10 @@
-"""Weights as a folder for Hugging Face's ViTForImageClassification.
+"""Weights as a folder of Transformers: config.json, and arrays in model.safetensors or shards.
 
-Weights without a head are a ViTModel. Reading leaves out a ViTModel's pooler.
+The "model_type" in config.json leads to a line of `registry.MODEL_TYPES`. Exports write the first
+type that has a place for the model.
 """
 
+import dataclasses
 import json
 import logging
 import pathlib
@@ -12,238 +14,224 @@ from vit_jax.config import AUTO, Model
 from vit_jax.config.model import USUAL
 from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
-from vit_jax.extras.formats import pickled
-from vit_jax.models.positions import ADDED
+from vit_jax.extras.formats import huggingface_notes as notes
+from vit_jax.extras.formats import pickled, shards
+from vit_jax.extras.formats.model_type import (
+  ACTIVATIONS,
+  PROBLEM_TYPES,
+  ModelType,
+  activation_of,
+)
+from vit_jax.models.family import Network
 from vit_jax.models.recognition import module_of
-from vit_jax.process.text import listed
+from vit_jax.process.text import listed, shown
+from vit_jax.registry import MODEL_TYPES
 from vit_jax.storage.files import write_text
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import card as cards
 from vit_jax.weights import pixels, safetensors
-from vit_jax.weights.card import DEEP, RULES, Card, Rule, inferred, one_of, or_none, whole
+from vit_jax.weights.card import Card, inferred
 from vit_jax.weights.fit import fit
 from vit_jax.weights.format import WeightFormat
-from vit_jax.weights.translation import (
-  CONVOLUTION,
-  DENSE,
-  FROM_HEADS,
-  SAME,
-  Table,
-  layer,
-  norm,
-  to_heads,
-)
+from vit_jax.weights.translation import THEIRS
 
 CONFIG = "config.json"
-NOTES = "README.md"
-WEIGHTS = "model.safetensors"
-_BLOCK = "Transformer/encoderblock_{0}"
-_THEIR_BLOCK = "vit.encoder.layer.{0}"
-_ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
-NAMES = Table(
-  ("cls", "vit.embeddings.cls_token", SAME),
-  ("Transformer/posembed_input/pos_embedding", "vit.embeddings.position_embeddings", SAME),
-  *layer("embedding", "vit.embeddings.patch_embeddings.projection", CONVOLUTION),
-  *norm(f"{_BLOCK}/LayerNorm_0", f"{_THEIR_BLOCK}.layernorm_before"),
-  *to_heads(f"{_ATTENTION}/query", f"{_THEIR_BLOCK}.attention.attention.query"),
-  *to_heads(f"{_ATTENTION}/key", f"{_THEIR_BLOCK}.attention.attention.key"),
-  *to_heads(f"{_ATTENTION}/value", f"{_THEIR_BLOCK}.attention.attention.value"),
-  *layer(f"{_ATTENTION}/out", f"{_THEIR_BLOCK}.attention.output.dense", FROM_HEADS),
-  *norm(f"{_BLOCK}/LayerNorm_2", f"{_THEIR_BLOCK}.layernorm_after"),
-  *layer(f"{_BLOCK}/MlpBlock_3/Dense_0", f"{_THEIR_BLOCK}.intermediate.dense", DENSE),
-  *layer(f"{_BLOCK}/MlpBlock_3/Dense_1", f"{_THEIR_BLOCK}.output.dense", DENSE),
-  *norm("Transformer/encoder_norm", "vit.layernorm"),
-  *layer("head", "classifier", DENSE),
-)
-ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # names in a ViTModel
-NOT_OURS = ("vit.pooler.", "decoder.")  # not used for image features
-WITH_HEAD = ["ViTForImageClassification"]
-WITHOUT_HEAD = ["ViTModel"]
-MASKED = (["ViTMAEForPreTraining"], ["ViTMAEModel"])  # their encoders are ViTs
 # What other models have and ours do not, by their model_type.
 LACKING = {
-  "deit": "a distillation token",
-  "dinov2_with_registers": "register tokens",
-  "dinov3_vit": "register tokens and rotary positions",
-  "clip": "a norm before the blocks",
-  "clip_vision_model": "a norm before the blocks",
-  "beit": "its own relative position embeddings",
   "data2vec-vision": "its own relative position embeddings",
   "swin": "windows of attention",
   "swinv2": "windows of attention",
 }
-# For each of our activations, transformers' names; exports use the first.
-ACTIVATIONS = {
-  "gelu_tanh": ["gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"],
-  "gelu": ["gelu", "gelu_python"],
-}
-PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_label_classification"}
-EPSILONS = Rule(lambda x: isinstance(x, float) and 0 < x <= 1e-2, "above 0, at most 0.01")
-# For each relevant key of config.json: the values with which this project computes the same, and
-# the default for a missing key: transformers', or ours for a key of our own.
-COMPUTED = {
-  "architectures": (one_of(WITH_HEAD, WITHOUT_HEAD, *MASKED), None),
-  "model_type": (one_of("vit", "vit_mae"), "vit"),
-  "hidden_act": (one_of(*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
-  "layer_norm_eps": (EPSILONS, 1e-12),
-  "num_attention_heads": (whole(1, 10**4), 12),
-  "num_channels": (one_of(3), 3),
-  "qkv_bias": (one_of(True), True),
-  "problem_type": (one_of(*PROBLEM_TYPES.values(), None), None),
-  "pruned_heads": (one_of({}, None), None),
-  "quantization_config": (one_of(None), None),
-  "image_size": (RULES["image_size"], 224),
-  "representation": (RULES["representation"], Card.representation),
-  "average": (RULES["average"], Card.average),
-  "positions": (one_of("none", "relative", *ADDED), "none"),
-  "resampling": (or_none(RULES["resampling"]), None),
-  "position_resizing": (or_none(RULES["position_resizing"]), None),
-}
-_log = logging.getLogger(__name__)
-POSITION_RESIZING = "bicubic"  # of Transformers' models
+WHOLE = ("architectures", "model_type", "problem_type", "id2label", "quantization_config")
+OLDEST = "vit"  # the type of a file that names none
 TRAINED_ON = "vit_jax_trained_on"  # a key of our own, as "representation" and "average" are
-README = f"""# Images for this model
-
-preprocessor_config.json says how images are prepared. vit_jax trained this model. In [CASES] cases
-transformers gives other pixels than vit_jax, and so other probabilities:
-
-- {DEEP}
-- Images with transparent parts: these are white for vit_jax. transformers.pipeline, as Pillow's
-  convert('RGB'), shows the colour that is stored there, often black. Put such images on
-  white first.
-"""
-LARGE = """\
-- Images that are larger than the model's, [SIDE] pixels: Hugging Face's processors average
-  pixels (antialiasing), and vit_jax interpolates the four nearest pixels. Measured on 200 test
-  images of Fashion-MNIST (28 pixels) with a model that gets 84% right: at 28 pixels no difference;
-  enlarged to 56 to 800 pixels, with noise or without, the probability of the class differed by 0.04
-  to 0.08 in the mean, by 0.71 at most, and 5% to 10% of the images got another class. To have
-  vit_jax's pixels, to 1 of 255, resize before the processor:
-
-      import cv2, numpy
-      image = numpy.asarray(image.convert("RGB"))
-      [RESIZED]
-"""
-SQUARE = "image = cv2.resize(image, ([SIDE], [SIDE]))"
-SMALLER_SIDE = """height, width = image.shape[:2]
-      scale = [RESIZE] / min(height, width)
-      image = cv2.resize(image, (round(width * scale), round(height * scale)))"""
+_log = logging.getLogger(__name__)
 
 
-def _settings_in(folder: pathlib.Path) -> dict:
-  """The content of config.json.
+def _type_in(values: dict) -> ModelType:
+  """The model type that config.json names.
+
+  Raises:
+    ValueError: it is not known here.
+  """
+  name = values.get("model_type", OLDEST)
+  if isinstance(name, str) and name in LACKING:
+    raise ValueError(
+      f"it has {LACKING[name]} (model_type {name!r}), which no model of this project has"
+    )
+  if not isinstance(name, str) or name not in MODEL_TYPES:
+    raise ValueError(f"model_type is {shown(name)} in {CONFIG}; read are {', '.join(MODEL_TYPES)}")
+  return MODEL_TYPES[name]
+
+
+def _settings_in(folder: pathlib.Path) -> tuple[ModelType, dict]:
+  """The model type of a folder, and the settings of its image encoder.
 
   Raises:
     ValueError: the model computes something else than models of this project.
   """
   values = cards.read_json(folder / CONFIG)
-  kind = values.get("model_type")
-  if isinstance(kind, str) and kind in LACKING:
-    raise ValueError(
-      f"it has {LACKING[kind]} (model_type {kind!r}), which no model of this project has"
-    )
-  settings = cards.checked(values, COMPUTED, folder / CONFIG)
-  if settings["architectures"] in MASKED:
-    return settings | {"architectures": WITHOUT_HEAD}
-  return settings
+  kind = _type_in(values)
+  if kind.part:
+    values = _of_part(values, kind.part)
+  return kind, cards.checked(values, kind.computed, folder / CONFIG)
 
 
-def activation_of(hidden_act: str) -> str:
-  """Our activation with one of transformers' names in `ACTIVATIONS`."""
-  return next(ours for ours, theirs in ACTIVATIONS.items() if hidden_act in theirs)
+def _of_part(values: dict, part: str) -> dict:
+  """The settings of the image encoder, with those of the whole model.
+
+  Old files of the library may hold them a second time, under a key of its own, which wins.
+
+  Raises:
+    ValueError: they are missing.
+  """
+  inner = values.get(f"{part}_dict") or values.get(part, {})
+  if not isinstance(inner, dict):
+    raise ValueError(f"{part} is {shown(inner)} in {CONFIG} and must describe the image encoder")
+  others = {key: value for key, value in inner.items() if key not in WHOLE}
+  return others | {key: values[key] for key in WHOLE if key in values}
 
 
 def _load(folder: pathlib.Path) -> dict:
-  settings = _settings_in(folder)
-  if not (folder / WEIGHTS).is_file():
+  kind, settings = _settings_in(folder)
+  if not shards.are_in(folder):
     raise ValueError(
       pickled.advice_in(folder)
-      or f"it has no {WEIGHTS} (weights in several files are not read); save the model "
-      "with save_pretrained(..., safe_serialization=True, max_shard_size='100GB')"
+      or f"it has no {shards.WEIGHTS} and no {shards.INDEX}; save the model with "
+      "save_pretrained(..., safe_serialization=True)"
     )
-  flat = _within_vit(safetensors.load_arrays(folder / WEIGHTS), settings["architectures"])
-  try:
-    params = nest(NAMES.ours(flat, settings["num_attention_heads"]))
-  except KeyError as error:
-    raise ValueError(f"{error} is not part of a {WITH_HEAD[0]}") from error
-  for key, size in _sizes(params).items():
-    if settings.get(key) != size:
-      raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
-  prepared = _prepared(folder, settings)
+  flat = _without_prefix(kind, _arrays(folder, kind))
+  if lacking := kind.table().lacking(flat, THEIRS):
+    raise ValueError(f"{lacking[0]!r} is not part of a {settings['architectures'][0]}")
+  translated = kind.table().ours(flat, settings["num_attention_heads"])
+  params = nest(kind.here(translated, settings))
+  _check_sizes(kind, params, settings)
+  prepared = _prepared(folder, kind, settings)
   return pixels.folded(params, prepared.mean, prepared.deviation)
 
 
-def _prepared(folder: pathlib.Path, settings: dict) -> images.Prepared:
-  """How images are prepared; without a file about it, as usual for a ViT of this size.
+def _arrays(folder: pathlib.Path, kind: ModelType) -> dict:
+  """The arrays that features of images need; names the others."""
+  others = {name for name in shards.names_in(folder) if re.fullmatch(kind.left_out, name)}
+  if others:
+    _log.warning(
+      "Left out, because features of images do not need them: %s.", listed(sorted(others))
+    )
+  return shards.load(folder, lambda name: name not in others)
+
+
+def _without_prefix(kind: ModelType, flat: dict) -> dict:
+  """The arrays under the names of a model without a head.
+
+  Raises:
+    ValueError: two arrays get the same name.
+  """
+  named = {name.removeprefix(kind.prefix): array for name, array in flat.items()}
+  if len(named) < len(flat):
+    raise ValueError(f"it holds arrays twice, with and without {kind.prefix!r} before their names")
+  return named
+
+
+def _check_sizes(kind: ModelType, params: dict, settings: dict):
+  """Checks the sizes in config.json against those of the arrays.
+
+  Raises:
+    ValueError: they differ.
+  """
+  module = module_of(params, Model(**_known(kind, settings)))
+  if unlike := kind.unlike(module):
+    raise ValueError(f"its arrays are of a model with {unlike[0]}, unlike {kind.plain}")
+  sizes = kind.sizes(module)
+  if settings["architectures"][0] in (kind.plain, kind.headed):
+    sizes["architectures"] = [kind.class_of(flatten(params))]
+  if side := module.side_of(params):
+    sizes["image_size"] = side + settings["image_size"] % module.patch
+  for key, size in sizes.items():
+    if settings.get(key) != size:
+      raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
+
+
+def _known(kind: ModelType, settings: dict) -> dict:
+  """Fields of the model's settings that the parameters do not show."""
+  return {
+    "activation": activation_of(settings["hidden_act"]),
+    "norm_epsilon": settings["layer_norm_eps"],
+    "positions": settings["positions"],
+    **kind.known(settings),
+  }
+
+
+def _prepared(folder: pathlib.Path, kind: ModelType, settings: dict) -> images.Prepared:
+  """How images are prepared; without a file about it, as the type's processor does by default.
 
   Raises:
     ValueError: this project cannot prepare them so, or the size is not the model's.
   """
   side = settings["image_size"]
-  prepared = images.read_processor(folder, "ViT") or images.usual(side)
-  if prepared.size != side:
+  prepared = images.read_processor(folder, kind.processor) or kind.prepared(side)
+  if prepared.size != side and not kind.resizes:
     raise ValueError(
       f"{folder / images.FILE} makes images of {prepared.size} pixels, and image_size is {side} in "
       f"{CONFIG}"
     )
-  return prepared
+  return _of_patches(prepared, settings["patch_size"])
 
 
-def _within_vit(flat: dict, architectures: list[str]) -> dict:
-  """The arrays of a model without a head, named as in a model with a head.
+def _of_patches(prepared: images.Prepared, patch: int) -> images.Prepared:
+  """The preparation of the part of an image that whole patches cover, which must be all here.
 
-  Leaves out a pooler, and the decoder of a masked autoencoder.
+  The library's models ignore the other pixels, at the right and at the bottom. Here they are cut
+  off at all sides.
   """
-  if architectures == WITH_HEAD:
-    return flat
-  named = {}
-  for name, array in flat.items():
-    if name.startswith(ALONE):
-      name = f"vit.{name}"
-    named[name] = array
-  others = sorted(name for name in named if name.startswith(NOT_OURS))
-  if others:
-    _log.warning(
-      "Left out, because models of this project have no pooler or decoder: %s.", listed(others)
-    )
-  return {name: array for name, array in named.items() if name not in others}
+  rest = prepared.size % patch
+  if not rest:
+    return prepared
+  covered = prepared.size - rest
+  _log.warning(
+    "Patches of %d pixels cover %d of the %d pixels of an image: those at the top left in "
+    "Transformers, those in the centre here, %d pixels farther in.",
+    patch,
+    covered,
+    prepared.size,
+    rest // 2,
+  )
+  squeeze = prepared.squeeze or not prepared.resize
+  resize = prepared.resize or prepared.size
+  return prepared._replace(size=covered, resize=resize, squeeze=squeeze)
 
 
-def _card(folder: pathlib.Path, params: dict | None) -> Card:
-  settings = _settings_in(folder)
-  prepared = _prepared(folder, settings)
+def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
+  kind, settings = _settings_in(folder)
+  prepared = _prepared(folder, kind, settings)
   usual_resampling = ""
-  usual_position_resizing = POSITION_RESIZING
+  usual_position_resizing = kind.position_resizing
   if TRAINED_ON in settings:  # an export of ours; older ones do not say how to resize
     usual_resampling = Card.resampling
     usual_position_resizing = Card.position_resizing
   resampling = settings["resampling"] or usual_resampling
   loss = "sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax"
   return Card(
-    image_size=settings["image_size"],
+    image_size=prepared.size,
     resize=prepared.resize,
     squeeze=prepared.squeeze,
     resampling=images.resampling_of(prepared, resampling),
     position_resizing=settings["position_resizing"] or usual_position_resizing,
-    class_names=_class_names(settings),
+    class_names=_class_names(kind, settings),
     loss=loss,
-    model=Model(
-      activation=activation_of(settings["hidden_act"]),
-      norm_epsilon=settings["layer_norm_eps"],
-      positions=settings["positions"],
-    ),
+    model=Model(**_known(kind, settings)),
     representation=settings["representation"],
     trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),
     average=settings["average"],
   )
 
 
-def _class_names(settings: dict) -> tuple[str, ...]:
+def _class_names(kind: ModelType, settings: dict) -> tuple[str, ...]:
+  """The names of the classes; () for a model without a head."""
+  if settings["architectures"] != [kind.headed] or not kind.labelled:
+    return ()
   classes = settings.get("id2label")
-  if classes is None and settings["architectures"] == WITH_HEAD:
-    classes = {"0": "LABEL_0", "1": "LABEL_1"}  # transformers' own names, which it does not write
-  elif classes is None:
-    classes = {}
+  if classes is None:  # transformers' own names, which it does not write
+    classes = {"0": "LABEL_0", "1": "LABEL_1"}
   if not isinstance(classes, dict) or set(classes) != {str(i) for i in range(len(classes))}:
     raise ValueError("id2label must name the classes 0, 1, 2, ...")
   return tuple(str(classes[str(i)]) for i in range(len(classes)))
@@ -252,20 +240,19 @@ def _class_names(settings: dict) -> tuple[str, ...]:
 def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
   params = _at_size(params, card)
-  try:
-    flat = NAMES.theirs(flatten(params))
-  except KeyError as error:
-    raise _no_place(error.args[0]) from error
-  settings = _sizes(params) | _settings(params, card)
+  flat = flatten(params)
+  module = module_of(params, dataclasses.replace(card.model, family=AUTO))
+  name, kind = _type_for(module, flat)
+  settings = {"architectures": [kind.class_of(flat)], "model_type": name}
+  settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card)
   if (folder / CONFIG).exists():
-    cards.read_by_rules(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
+    _settings_in(folder)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)
-  safetensors.save_arrays(folder / WEIGHTS, flat, {})
+  safetensors.save_arrays(folder / shards.WEIGHTS, kind.written_arrays(flat), {})
   prepared = images.written(card)
-  for name, content in ((CONFIG, settings), (images.FILE, prepared)):
-    write_text(folder / name, json.dumps(content, indent=2) + "\n")
-  if _unchanged(folder / NOTES):
-    write_text(folder / NOTES, _notes_on_images(card))
+  for file, content in ((CONFIG, settings), (images.FILE, prepared)):
+    write_text(folder / file, json.dumps(content, indent=2) + "\n")
+  notes.write(folder, card)
 
 
 def _at_size(params: dict, card: Card) -> dict:
@@ -279,54 +266,24 @@ def _at_size(params: dict, card: Card) -> dict:
   return fit(params, shapes, grid, position_resizing=card.position_resizing)[0]
 
 
-def _notes_on_images(card: Card) -> str:
-  """The text for users who prepare images for the model."""
-  text = README.replace("[CASES]", "two")
-  if card.resampling == Card.resampling:
-    text = README.replace("[CASES]", "three") + LARGE
-  resized = SQUARE
-  if card.resize and not card.squeeze:
-    resized = SMALLER_SIDE
-  side = card.resize if card.squeeze else card.image_size
-  text = text.replace("[RESIZED]", resized)
-  return text.replace("[SIDE]", str(side)).replace("[RESIZE]", str(card.resize))
-
-
-def _unchanged(path: pathlib.Path) -> bool:
-  """Whether notes may be replaced: there are none, or nobody changed those of an earlier export."""
-  if not path.exists():
-    return True
-  cards = (Card(0), Card(0, resize=1), Card(0, resampling=f"pillow_{images.FILTERS[0]}"))
-  written = [_without_sizes(_notes_on_images(card)) for card in cards]
-  return _without_sizes(path.read_text(encoding="utf-8", errors="replace")) in written
-
-
-def _without_sizes(text: str) -> str:
-  return re.sub(r"\d+", "0", text)
-
-
-def _no_place(what: str) -> ValueError:
-  return ValueError(f"Hugging Face's ViTForImageClassification has no place for {what}.")
-
-
-def _sizes(params: dict) -> dict:
-  """The keys of config.json that follow from the parameters, named as in NAMES.
+def _type_for(module: Network, flat: dict) -> tuple[str, ModelType]:
+  """The first model type that has a place for a module, and its name.
 
   Raises:
-    ValueError: the class token or the position embeddings are missing.
+    ValueError: there is none; names what the nearest type lacks.
   """
-  module = module_of(params)
-  if module.pool != "class_token" or module.positions == "none":
-    raise _no_place("a model without class token or without position embeddings")
-  return {
-    "architectures": WITH_HEAD if "head" in params else WITHOUT_HEAD,
-    "hidden_size": module.width,
-    "num_hidden_layers": module.depth,
-    "num_attention_heads": module.heads,
-    "intermediate_size": module.mlp_dim,
-    "image_size": inferred(params).image_size,
-    "patch_size": module.patch,
-  }
+  found = {}
+  for name, kind in MODEL_TYPES.items():
+    if kind.written:
+      fields = kind.unlike(module)
+      found[name] = fields, [] if fields else kind.lacking(module, flat)
+  name = min(found, key=lambda name: [*map(len, found[name])])
+  fields, names = found[name]
+  kind = MODEL_TYPES[name]
+  if fields or names:
+    what = (fields or names)[0]
+    raise ValueError(f"Hugging Face's {kind.class_of(flat)} has no place for {what}.")
+  return name, kind
 
 
 def _settings(params: dict, card: Card) -> dict:
@@ -337,13 +294,10 @@ def _settings(params: dict, card: Card) -> dict:
   if not names and "head" in params:
     names = tuple(f"class {i}" for i in range(params["head"]["bias"].size))
   return {
-    "model_type": "vit",
     "hidden_act": ACTIVATIONS[model["activation"]][0],
     "layer_norm_eps": model["norm_epsilon"],
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
     "num_channels": 3,
-    "qkv_bias": True,
+    "image_size": inferred(params).image_size or card.image_size,
     "id2label": {str(i): name for i, name in enumerate(names)},
     "label2id": {name: i for i, name in enumerate(names)},
     # Tells transformers' pipelines whether to use softmax or sigmoid.

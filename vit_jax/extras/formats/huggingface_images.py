@@ -14,15 +14,19 @@ FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5:
 # Mean and standard deviation of each channel.
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 _HALF = ([0.5] * 3, [0.5] * 3)
-_CLIP = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
+CLIP_COLOURS = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
 # Defaults of Transformers' processors, by the first word of their names: size, whether a number is
 # the side of a square, filter, whether to crop the centre, mean and standard deviation.
 _USUAL = {
   "ViT": ({"height": 224, "width": 224}, True, 2, False, _HALF),
   "DeiT": ({"height": 256, "width": 256}, True, 3, True, _HALF),
-  "Bit": ({"shortest_edge": 224}, False, 3, True, _CLIP),
-  "CLIP": ({"shortest_edge": 224}, False, 3, True, _CLIP),
+  "Bit": ({"shortest_edge": 224}, False, 3, True, CLIP_COLOURS),
+  "CLIP": ({"shortest_edge": 224}, False, 3, True, CLIP_COLOURS),
+  "Siglip": ({"height": 224, "width": 224}, False, 3, False, _HALF),
+  "Beit": ({"height": 224, "width": 224}, True, 3, False, _HALF),
+  "DINOv3ViT": ({"height": 224, "width": 224}, True, 2, False, IMAGENET),
 }
+_SIDE = 224  # of the images in these defaults
 _ENDINGS = ("ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor")
 _KINDS = {f"{kind}{ending}": kind for kind in _USUAL for ending in _ENDINGS}
 # Keys that do not change pixels: the name of the processor, and the form of arrays.
@@ -73,9 +77,19 @@ def read_processor(folder: pathlib.Path, kind: str) -> Prepared | None:
   return _prepared(card.checked(given, table, path), path)
 
 
-def usual(side: int) -> Prepared:
-  """How a ViTImageProcessor prepares images for a model of this size."""
-  return Prepared(*_HALF, side, 0, False, "pillow_bilinear")
+def usual(kind: str, side: int) -> Prepared:
+  """How a processor prepares images of another size by default; the share that is cut out stays.
+
+  Args:
+    kind: a key of `_USUAL`.
+    side: of the model's images, pixels.
+  """
+  size, _, resample, crops, (mean, deviation) = _USUAL[kind]
+  resize = 0
+  if crops:
+    resize = round(next(iter(size.values())) * side / _SIDE)
+  squeeze = bool(resize) and "height" in size
+  return Prepared(mean, deviation, side, resize, squeeze, f"pillow_{FILTERS[resample]}")
 
 
 def written(card: Card) -> dict:
@@ -134,7 +148,7 @@ def _rules(kind: str) -> card.Rules:
     "default_to_square": (flag, square),
     "resample": (Rule(lambda x: type(x) is int and x in FILTERS, "from 0 to 5"), resample),
     "do_center_crop": (flag, crops),
-    "crop_size": (_IS_SIZE, 224),
+    "crop_size": (_IS_SIZE, _SIDE),
     "do_rescale": (flag, True),
     "rescale_factor": (number(1e-6, 1000), 1 / 255),
     "do_normalize": (flag, True),

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from vit_jax.config.model import USUAL, Model
-from vit_jax.extras.formats import timm_blocks
+from vit_jax.extras.formats import meta, timm_blocks
 from vit_jax.models import relative_bias, rotary, windows
 from vit_jax.models.recognition import UNKNOWN, module_of
 from vit_jax.process.text import listed
@@ -238,7 +238,7 @@ def from_timm(
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
-  flat = _of_one_head(_with_registers(timm_blocks.one_naming(_for_images(flat))))
+  flat = _of_one_head(_with_registers(timm_blocks.one_naming(meta.as_timm(_for_images(flat)))))
   table = nearest(_READ, flat, THEIRS)
   if lacking := table.lacking(flat, THEIRS):
     raise ValueError(
@@ -312,9 +312,18 @@ def heads_of(flat: dict[str, np.ndarray]) -> int:
   if "blocks.0.norm1.weight" not in flat:
     return 0
   width = flat["blocks.0.norm1.weight"].size
-  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
   if "blocks.0.attn.proj.bias" not in flat:
-    heads = width // 128  # of AIMv2
+    return width // 128  # of AIMv2
+  return heads_of_width(width)
+
+
+def heads_of_width(width: int) -> int:
+  """The number of heads in models of this width.
+
+  Raises:
+    ValueError: models of this width differ.
+  """
+  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
   if not heads or width % heads:
     raise ValueError(
       f"nothing tells how many attention heads a model of width {width} has; put a config.json "
@@ -330,7 +339,7 @@ def _check_told(flat):
     ValueError: they are of timm's Eva, which has rotary positions of several kinds or none, or of
       its VisionTransformerSAM.
   """
-  if "blocks.0.norm1.weight" not in flat or timm_blocks.FREQUENCIES in flat:
+  if "blocks.0.norm1.weight" not in flat or timm_blocks.FREQUENCIES in flat or meta.known(flat):
     return
   if any(name.endswith(".rel_pos_h") for name in flat):
     raise ValueError(_UNTOLD.format("windows of attention its model has"))
@@ -398,7 +407,9 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
     path,
   )
   usual = dict(
-    model=Model(activation=ACTIVATION, stem_norms=stem_norms(params)),
+    model=Model(
+      **{"activation": ACTIVATION, "stem_norms": stem_norms(params)} | meta.known(list(names))
+    ),
     resampling=RESAMPLING,
     position_resizing=position_resizing(names),
   )

@@ -1,0 +1,55 @@
+"""The names in Meta's own files of DINOv3 and of DINOv2 with gated MLPs, as timm's."""
+
+import re
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+_RENAMED = tuple(
+  (re.compile(pattern), name)
+  for pattern, name in (
+    (r"storage_tokens", "reg_token"),
+    (r"(.*\.mlp)\.w12\.(.*)", r"\1.fc1.\2"),  # the gate and the values in one layer
+    (r"(.*\.mlp)\.w1\.(.*)", r"\1.fc1_g.\2"),
+    (r"(.*\.mlp)\.w2\.(.*)", r"\1.fc1_x.\2"),
+    (r"(.*\.mlp)\.w3\.(.*)", r"\1.fc2.\2"),
+  )
+)
+_PERIODS = "rope_embed.periods"  # of rotary positions, which this project computes
+# The norm of small crops in training, and masks of biases, which `_biases` applies.
+_LEFT_OUT = re.compile(rf"{re.escape(_PERIODS)}|local_cls_norm\..*|.*\.bias_mask")
+_QKV = re.compile(r"(.*\.attn)\.qkv\.bias")
+_GATED = re.compile(r".*\.mlp\.w3\.weight")
+
+
+def as_timm(flat: Arrays) -> Arrays:
+  """The arrays under timm's names; those of other files stay as they are."""
+  renamed = {}
+  for name, array in flat.items():
+    if _LEFT_OUT.fullmatch(name):
+      continue
+    for pattern, usual in _RENAMED:
+      name = pattern.sub(usual, name) if pattern.fullmatch(name) else name
+    renamed |= _biases(name, array, flat)
+  return renamed
+
+
+def _biases(name: str, array: np.ndarray, flat: Arrays) -> Arrays:
+  """An array; of the biases of queries, keys and values, those that a mask of the file keeps."""
+  match = _QKV.fullmatch(name)
+  if not match or f"{name}_mask" not in flat:
+    return {name: array}
+  query, key, value = np.split(array * flat[f"{name}_mask"], 3)
+  if key.any():
+    return {name: array}
+  return {f"{match[1]}.q_bias": query, f"{match[1]}.v_bias": value}
+
+
+def known(names) -> dict:
+  """Fields of `config.Model` that arrays of these names do not show, as their authors have them."""
+  fields = {}
+  if _PERIODS in names:
+    fields |= {"rotary": "dinov3", "norm_epsilon": 1e-5}
+  if any(map(_GATED.fullmatch, names)):
+    fields["activation"] = "silu"
+  return fields

@@ -1,0 +1,1 @@
+"""The model types of Transformers, a file for each family of them."""

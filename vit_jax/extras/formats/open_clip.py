@@ -1,0 +1,183 @@
+"""Image encoders of CLIP under the names of OpenCLIP and of OpenAI, without their text encoders.
+
+A file has names that begin with "visual." (vit_jax/weights/prefixes.py). In a folder of OpenCLIP,
+open_clip_config.json says how the model computes and how its images are prepared. The projection to
+the space of texts is the head, without a bias.
+"""
+
+import dataclasses
+import logging
+import pathlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from vit_jax.config import MAX_SIDE, Model
+from vit_jax.extras.formats import timm
+from vit_jax.extras.formats.huggingface_images import CLIP_COLOURS
+from vit_jax.storage.tree import nest
+from vit_jax.weights import card, pixels, safetensors
+from vit_jax.weights.card import Card, checked, number, one_of, three, whole
+from vit_jax.weights.format import ArrayNames, WeightFormat
+from vit_jax.weights.published import POSITIONS
+from vit_jax.weights.translation import (
+  CONVOLUTION,
+  DENSE,
+  FROM_HEADS,
+  SAME,
+  TABLE,
+  THEIRS,
+  TO_HEADS,
+  TO_HEADS_BIAS,
+  TOKEN,
+  Table,
+  layer,
+  norm,
+)
+
+CONFIG = "open_clip_config.json"
+WEIGHTS = "open_clip_model.safetensors"
+_BLOCK = "Transformer/encoderblock_{0}"
+_THEIRS = "transformer.resblocks.{0}"
+_ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
+_PARTS = ("query", "key", "value")
+_TABLE = Table(
+  ("cls", "class_embedding", TOKEN),
+  (POSITIONS, "positional_embedding", TABLE),
+  ("embedding/kernel", "conv1.weight", CONVOLUTION),
+  *norm("Transformer/first_norm", "ln_pre"),
+  *norm(f"{_BLOCK}/LayerNorm_0", f"{_THEIRS}.ln_1"),
+  *((f"{_ATTENTION}/{x}/kernel", f"{_THEIRS}.attn.in_proj_weight", TO_HEADS) for x in _PARTS),
+  *((f"{_ATTENTION}/{x}/bias", f"{_THEIRS}.attn.in_proj_bias", TO_HEADS_BIAS) for x in _PARTS),
+  *layer(f"{_ATTENTION}/out", f"{_THEIRS}.attn.out_proj", FROM_HEADS),
+  (f"{_BLOCK}/LayerScale_1/scale", f"{_THEIRS}.ls_1.gamma", SAME),
+  *norm(f"{_BLOCK}/LayerNorm_2", f"{_THEIRS}.ln_2"),
+  *layer(f"{_BLOCK}/MlpBlock_3/Dense_0", f"{_THEIRS}.mlp.c_fc", DENSE),
+  *layer(f"{_BLOCK}/MlpBlock_3/Dense_1", f"{_THEIRS}.mlp.c_proj", DENSE),
+  (f"{_BLOCK}/LayerScale_3/scale", f"{_THEIRS}.ls_2.gamma", SAME),
+  *norm("Transformer/encoder_norm", "ln_post"),
+  ("head/kernel", "proj", SAME),
+)
+EPSILON = 1e-5
+POSITION_RESIZING = "bicubic_antialiased"  # of the library, when it loads weights for another size
+_SIDE = whole(1, MAX_SIDE)
+_OFF = one_of(False, None)
+_NONE = one_of(None)
+# Keys of model_cfg.vision_cfg, with the library's defaults; sizes follow from the arrays.
+VISION = {
+  "head_width": (whole(1, 2**10), 64),
+  "patch_size": (whole(1, 9999), 16),
+  "image_size": (_SIDE, 224),
+  "pos_embed_type": (one_of("learnable"), "learnable"),
+  "pool_type": (one_of("tok"), "tok"),
+  **dict.fromkeys(("timm_model_name", "act_kwargs", "norm_kwargs", "block_type"), (_NONE, None)),
+  **dict.fromkeys(("attentional_pool", "no_ln_pre", "final_ln_after_pool"), (_OFF, False)),
+  **dict.fromkeys(("qk_norm", "scaled_cosine_attn", "scale_heads"), (_OFF, False)),
+  **dict.fromkeys(("scale_attn_inner", "scale_attn", "scale_fc"), (_OFF, False)),
+}
+# Keys of preprocess_cfg.
+IMAGES = {
+  "mean": (three(number(-10, 10)), CLIP_COLOURS[0]),
+  "std": (three(number(0.001, 1000)), CLIP_COLOURS[1]),
+  "interpolation": (one_of("bicubic", "bilinear"), "bicubic"),
+  "resize_mode": (one_of("shortest", "squash"), "shortest"),
+}
+_log = logging.getLogger(__name__)
+
+
+def recognised(names: Iterable[str]) -> bool:
+  """Whether the names of a file's arrays are those of an image encoder of OpenCLIP."""
+  return {"class_embedding", "transformer.resblocks.0.ln_1.weight"} <= set(names)
+
+
+def from_open_clip(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
+  """Makes our tree from the arrays of an image encoder.
+
+  Args:
+    flat: {OpenCLIP's name: array}.
+    heads: attention heads; 0: as many as models of this width have.
+
+  Raises:
+    ValueError: the model has something that ours do not have, which the message names.
+  """
+  if lacking := _TABLE.lacking(flat, THEIRS):
+    raise ValueError(f"{lacking[0]} is no part of the image encoders of CLIP that are read here")
+  ours = _TABLE.ours(flat, heads or timm.heads_of_width(flat["class_embedding"].size))
+  if "head/kernel" in ours:
+    ours["head/bias"] = np.zeros(ours["head/kernel"].shape[-1], np.float32)
+  return nest(ours)
+
+
+def _card_of_file(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
+  """What OpenCLIP's models have in common; warns that nothing else is known about this one."""
+  _log.warning(
+    "%s has OpenCLIP's names, and nothing says how its model computes. Taken as usual: exact GELU "
+    "(OpenAI's models have another), and images as (pixel - 127.5) / 127.5. If they are not, put "
+    "OpenCLIP's %s beside it, and give the folder.",
+    path,
+    CONFIG,
+  )
+  model = Model(activation="gelu", norm_epsilon=EPSILON)
+  return dataclasses.replace(
+    card.inferred(params),
+    model=model,
+    resampling="pillow_bicubic",
+    position_resizing=POSITION_RESIZING,
+  )
+
+
+def _settings(folder: pathlib.Path) -> tuple[bool, dict, dict]:
+  """Whether the model has QuickGELU, its settings, and those of its images.
+
+  Raises:
+    ValueError: it computes something else than models of this project.
+  """
+  path = folder / CONFIG
+  content = card.read_json(path)
+  model = content.get("model_cfg")
+  images = content.get("preprocess_cfg") or {}
+  if not isinstance(model, dict) or not isinstance(images, dict):
+    raise ValueError(f"{path} does not describe a model of OpenCLIP.")
+  vision = model.get("vision_cfg")
+  if not isinstance(vision, dict):
+    raise ValueError(f"{path} does not describe an image encoder (vision_cfg).")
+  quick = checked(model, {"quick_gelu": (one_of(True, False), False)}, path)["quick_gelu"]
+  return quick, checked(vision, VISION, path), checked(images, IMAGES, path)
+
+
+def _load(folder: pathlib.Path) -> dict:
+  _, vision, images = _settings(folder)
+  if not (folder / WEIGHTS).is_file():
+    raise ValueError(f"it has no {WEIGHTS}")
+  flat = safetensors.load_arrays(folder / WEIGHTS)
+  if not recognised(flat):
+    raise ValueError(f"{WEIGHTS} holds no image encoder of CLIP")
+  params = from_open_clip(flat, flat["class_embedding"].size // vision["head_width"])
+  return pixels.folded(params, images["mean"], images["std"])
+
+
+def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
+  quick, vision, images = _settings(folder)
+  side = vision["image_size"]
+  squash = images["resize_mode"] == "squash"
+  return Card(
+    image_size=side,
+    resize=0 if squash else side,
+    resampling=f"pillow_{images['interpolation']}",
+    position_resizing=POSITION_RESIZING,
+    model=Model(activation="quick_gelu" if quick else "gelu", norm_epsilon=EPSILON),
+  )
+
+
+NAMES = ArrayNames(
+  name="OpenCLIP",
+  recognised=recognised,
+  load=lambda flat, heads, ours: from_open_clip(flat, heads.blocks),
+  card=_card_of_file,
+)
+OPEN_CLIP = WeightFormat(
+  words="a folder of OpenCLIP",
+  recognises=lambda path: (path / CONFIG).is_file(),
+  load=_load,
+  card=_card,
+)
