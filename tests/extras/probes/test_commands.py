@@ -79,7 +79,7 @@ def test_segmentation_of_made_masks(folder, capsys):
     pixels = np.uint8(np.clip(pixels + rng.integers(-20, 21, pixels.shape), 0, 255))
     Image.fromarray(pixels).save(folder / "rooms" / "images" / f"{i}.png")
     Image.fromarray(mask).save(folder / "rooms" / "masks" / f"{i}.png")
-  words = "{}/w.npz {}/rooms --probes segmentation --steps 300 --seeds 2 --output {}/rooms_out"
+  words = "{}/w.npz {}/rooms --probes segmentation --steps 200 --seeds 1 --output {}/rooms_out"
   found, _ = run(probe, folder, words, capsys)
   (one,) = found["probes"]
   assert list(one["mean"]) == ["accuracy", "miou"]
