@@ -68,6 +68,26 @@ def test_all_probes(folder, capsys, monkeypatch):
   assert "<td" in (folder / "out" / "probe.html").read_text()
 
 
+def test_segmentation_of_made_masks(folder, capsys):
+  rng = np.random.default_rng(0)
+  for name in ("images", "masks"):
+    (folder / "rooms" / name).mkdir(parents=True)
+  for i in range(20):
+    mask = np.uint8(np.kron(rng.integers(0, 2, (4, 4)), np.ones((5, 6))))
+    mask[0] = 255
+    pixels = np.array([(220, 60, 60), (50, 60, 220)])[np.minimum(mask, 1)]
+    pixels = np.uint8(np.clip(pixels + rng.integers(-20, 21, pixels.shape), 0, 255))
+    Image.fromarray(pixels).save(folder / "rooms" / "images" / f"{i}.png")
+    Image.fromarray(mask).save(folder / "rooms" / "masks" / f"{i}.png")
+  words = "{}/w.npz {}/rooms --probes segmentation --steps 200 --seeds 1 --output {}/rooms_out"
+  found, _ = run(probe, folder, words, capsys)
+  (one,) = found["probes"]
+  assert list(one["mean"]) == ["accuracy", "miou"]
+  assert one["mean"]["miou"] > 0.6
+  assert (found["classes"], found["training_images"], found["test_images"]) == (2, 18, 2)
+  assert "mIoU" in (folder / "rooms_out" / "probe.html").read_text()
+
+
 def test_the_cache_is_read_and_its_damage_is_told(folder, capsys):
   words = f"{WORDS} --probes knn"
   first, _ = run(probe, folder, words, capsys, "other")

@@ -67,8 +67,7 @@ def searched(args) -> tuple[list, str]:
       model = whole_probe.opened(args, progress, line.say)
       kept = cache.Cache(model, args.cache, args.batch_size, progress, line.say)
       found, images = search.find(kept, args.images, args.queries, args.count)
-      facts = {"weights": args.weights, "images": f"{args.images}: {len(images):,}"}
-      return found, search.page(found, images, facts)
+      return found, search.page(found, images, args.weights, args.images)
     except (RunError, ValueError, OSError) as error:
       console.leave(str(error), console.WRONG_USAGE, "search")
 

@@ -169,7 +169,7 @@ def compute(params: dict, patches: jax.Array) -> jax.Array:
     for block in inner:
       x = x + attention(block, normalize(block["before"], x))
       x = x + mlp(block, x)
-    y = params["query"] + pooled(last, params["query"], normalize(last["before"], x))
+    y = params["query"] + pooled(last, params["query"], x)
     return affine(params["head"], y + mlp(last, y))
 
 
@@ -182,17 +182,21 @@ def attention(block: dict, x: jax.Array) -> jax.Array:
 
 
 def pooled(block: dict, query: jax.Array, x: jax.Array) -> jax.Array:
-  """Attention of one query (D,) to tokens (B, N, D): (B, D).
+  """Attention of one query (D,) to the normalised tokens (B, N, D): (B, D).
 
   As there is one query, keys and values need not be computed for each token: q.(K x) = (K^T q).x,
-  and a weighted mean of V x is V times that of x. A bias of the keys changes no weight.
+  and a weighted mean of V x is V times that of x. Scale and shift of the LayerNorm move out of the
+  sums in the same way, so all probes of one depth share the rest. What adds the same number to
+  every logit, such as a bias of the keys, changes no weight.
   """
   count = heads(x.shape[-1])
   width = x.shape[-1] // count
+  scale, shift = block["before"]["scale"], block["before"]["bias"]
+  x = jax.nn.standardize(x, epsilon=EPSILON)
   q = affine(block["query"], query).reshape(count, width) / np.sqrt(width)
   key = block["key"]["kernel"].reshape(-1, count, width)
-  weights = jax.nn.softmax(jnp.einsum("bnd,hd->bhn", x, jnp.einsum("dhe,he->hd", key, q)))
-  means = jnp.einsum("bhn,bnd->bhd", weights, x)
+  weights = jax.nn.softmax(jnp.einsum("bnd,hd->bhn", x, scale * jnp.einsum("dhe,he->hd", key, q)))
+  means = scale * jnp.einsum("bhn,bnd->bhd", weights, x) + shift
   value = block["value"]["kernel"].reshape(-1, count, width)
   y = jnp.einsum("bhd,dhe->bhe", means, value).reshape(len(x), -1) + block["value"]["bias"]
   return affine(block["out"], y)

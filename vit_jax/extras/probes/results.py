@@ -16,9 +16,10 @@ from vit_jax.storage.paths import Path
 JSON = "probe.json"
 PAGE = "probe.html"
 ACCURACY = "accuracy"
+MIOU = "miou"
 # {score: (head of its column, format)}; the rest are means over seeds.
 COLUMNS = {
-  "miou": ("mIoU", ".3f"),
+  MIOU: ("mIoU", ".3f"),
   "nll": ("NLL", ".3f"),
   "brier": ("Brier", ".3f"),
   "ece": ("ECE", ".3f"),
@@ -31,8 +32,12 @@ MEANINGS = (
   "held-out tenth, or the shots, and the initial weights. NLL is the negative log-likelihood in "
   "nats, Brier the Brier score (0 to 2), ECE the expected calibration error in 15 bins. T is the "
   "temperature that suits the held-out tenth, and none if every image of it is predicted rightly; "
-  "NLL/T and ECE/T are the scores after a division by it. For segmentation, accuracy is of pixels, "
-  "and mIoU the mean intersection over union of the classes."
+  "NLL/T and ECE/T are the scores after a division by it."
+)
+OF_MASKS = (
+  "The accuracy is that of pixels, and mIoU the mean intersection over union of the classes: means "
+  "over seeds, and the standard deviation (divided by n). A seed draws the initial weights and the "
+  "order of images."
 )
 
 
@@ -134,9 +139,12 @@ def corrupted_rows(corrupted: Mapping) -> list[list[str]]:
 def page(result: Result) -> str:
   """The page; it needs no network."""
   lead = document.Lead(facts=[(name, str(value)) for name, value in result.facts.items()])
+  meanings = MEANINGS
+  if any(MIOU in each.names() for each in result.outcomes):
+    meanings = OF_MASKS
   probes = Section(
     "Probes",
-    words=[MEANINGS, *(f"Left out: {words}." for words in result.left_out)],
+    words=[meanings, *(f"Left out: {words}." for words in result.left_out)],
     tables=[table(result), choices(result.outcomes)],
   )
   features = Section("Features", words=[f"RankMe of the training features: {result.rank:.1f}"])

@@ -1,6 +1,7 @@
 """The images of a folder that are most similar to other images, by their features."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Sequence
 
@@ -90,17 +91,25 @@ def values(found: Sequence[Found]) -> list[dict]:
   ]
 
 
-def page(found: Sequence[Found], source: Source, facts: dict[str, str]) -> str:
-  """The page with the queries and their nearest images; it needs no network."""
-  lead = document.Lead(facts=list(facts.items()))
-  return document.html("Nearest images", lead, [section(each, source) for each in found])
+def page(found: Sequence[Found], source: Source, weights: str, images: str) -> str:
+  """The page with the queries and their nearest images; it needs no network.
+
+  Args:
+    found: the result of `find`.
+    source: the images.
+    weights, images: as the user named them.
+  """
+  facts = [("weights", weights), ("images", f"{images} ({len(source):,} images)")]
+  folder = os.path.join(os.path.abspath(images), "")
+  sections = [section(each, source, folder) for each in found]
+  return document.html("Nearest images", document.Lead(facts=facts), sections)
 
 
-def section(each: Found, source: Source) -> Section:
-  """A query and its nearest images."""
+def section(each: Found, source: Source, folder: str) -> Section:
+  """A query and its nearest images; names in `folder` are shown without it."""
   query = Section("Query", pictures=[picture(pathlib.Path(each.query), each.query)])
   shown = [
-    picture(source[row].image, f"{similarity:.3f} {name}")
+    picture(source[row].image, f"{similarity:.3f} {name.removeprefix(folder)}")
     for row, name, similarity in zip(each.rows, each.names, each.similarities, strict=True)
   ]
   nearest = Section("Nearest, with the cosine similarity of the features", pictures=shown)
