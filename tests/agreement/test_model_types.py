@@ -120,11 +120,15 @@ CASES = {
 
 
 def saved(name, folder):
-  """A model with random weights, in a folder as published ones are."""
+  """A model of the case with this name, as `made` makes it."""
   case = CASES[name]
-  kind, of = case.kind
-  config = getattr(transformers, f"{of}Config")(**case.settings)
-  model = getattr(transformers, kind)(config, **case.options).eval()
+  return made(*case.kind, case.settings, folder, **case.options)
+
+
+def made(kind, of, settings, folder, **options):
+  """A model with random weights, in a folder as published ones are."""
+  config = getattr(transformers, f"{of}Config")(**settings)
+  model = getattr(transformers, kind)(config, **options).eval()
   generator = torch.Generator().manual_seed(0)
   with torch.no_grad():
     for x in model.parameters():
@@ -202,6 +206,20 @@ def test_exports(name, tmp_path):
   assert before.keys() & after.keys()
   for key in before.keys() & after.keys():
     assert difference(after[key], before[key]) < 1e-5
+
+
+def test_beit_that_predicts_masked_patches(tmp_path):
+  """The library's norm of all tokens is one of its head for these."""
+  settings = SMALL | dict(use_shared_relative_position_bias=True, use_mask_token=True)
+  model = made("BeitForMaskedImageModeling", "Beit", settings | dict(vocab_size=9), tmp_path)
+  images = families.images(32, batch=1)
+  theirs = outputs(model.beit, images)["last_hidden_state"]
+  with torch.no_grad():
+    theirs = model.layernorm(torch.from_numpy(theirs)).numpy()
+  loaded = read_model(tmp_path)
+  _, features = loaded.module.apply({"params": loaded.params}, images, train=False)
+  assert difference(features["patches"], theirs[:, 1:]) < 1e-5
+  assert difference(features["pre_logits"], theirs[:, 0]) < 1e-5
 
 
 def test_every_model_type_is_tried():

@@ -8,6 +8,7 @@ them again. The gradient here keeps the probabilities, in the type of the comput
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vit_jax.models.layers import EPSILON, RMSNorm
 from vit_jax.models.parts import NO_TABLES, Parts, Tables
@@ -19,9 +20,10 @@ from vit_jax.models.rotary import (
   learned_turns,
   turned,
 )
-from vit_jax.models.windows import AXES, axis_logits
 
 HANDED_OUT = "attention_weights"  # name of the sown intermediate
+# Names of the parameters of relative positions along rows and columns.
+AXES = ("pos_embedding_rows", "pos_embedding_columns")
 HEAD_EPSILON = 1e-5  # of the norm of each head in differential attention, as in its published code
 
 
@@ -420,3 +422,28 @@ def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:
   logits = logits.reshape(*logits.shape[:2], -1)[..., tokens - 1 :]
   logits = logits[..., : tokens * (2 * tokens - 1)]
   return logits.reshape(*logits.shape[:2], tokens, 2 * tokens - 1)[..., :tokens]
+
+
+def axis_logits(
+  query: jax.Array, rows: jax.Array, columns: jax.Array, grid: tuple[int, int]
+) -> jax.Array:
+  """q r, with r the embedding of the offset in rows plus that in columns of query and key.
+
+  Source: Li et al., "MViTv2", 2022 (arXiv 2112.01526, equation 4).
+
+  Args:
+    query: (B, N, heads, D_h), the patches of the grid.
+    rows, columns: (2 rows - 1, D_h) and (2 columns - 1, D_h); offsets are query minus key, from the
+      most negative.
+    grid: rows and columns.
+
+  Returns:
+    (B, heads, N, N).
+  """
+  batch, tokens, heads, size = query.shape
+  query = query.reshape(batch, *grid, heads, size)
+  down, right = (np.arange(n)[:, None] - np.arange(n) + n - 1 for n in grid)
+  along_rows = jnp.einsum("byxhd,ykd->bhyxk", query, rows.astype(query.dtype)[down])
+  along_columns = jnp.einsum("byxhd,xkd->bhyxk", query, columns.astype(query.dtype)[right])
+  logits = along_rows[..., :, None] + along_columns[..., None, :]
+  return logits.reshape(batch, heads, tokens, tokens)

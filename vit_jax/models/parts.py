@@ -42,7 +42,7 @@ class Parts:
       al., "Three things everyone should know about Vision Transformers", 2022, arXiv 2203.09795,
       Section 3).
     window: rows and columns of the windows that attention is within; 0: it is over the image.
-    relative_axes: relative position embeddings along rows and columns; see `windows.axis_logits`.
+    relative_axes: relative position embeddings along rows and columns; see `attention.axis_logits`.
     rotary: how queries and keys are turned by their places, a key of `rotary.CONVENTIONS`.
   """
 

@@ -1,9 +1,9 @@
 """Recognises the fields of a ViT, a hybrid or an axial ViT in its parameters."""
 
+from vit_jax.models.attention import AXES
 from vit_jax.models.recognition import OneOf, UnlikeError, child_count, outputs
 from vit_jax.models.relative_bias import TABLE
 from vit_jax.models.rotary import FREQUENCIES
-from vit_jax.models.windows import AXES
 
 
 def recognise(params: dict) -> dict | None:

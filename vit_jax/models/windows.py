@@ -1,4 +1,4 @@
-"""Attention within windows of patches, and relative positions along rows and columns (SAM, ViTDet).
+"""Windows of patches for attention, and the convolutions behind the blocks (SAM, ViTDet).
 
 Source: Li et al., "Exploring plain Vision Transformer backbones for object detection", 2022 (arXiv
 2203.16527, Section 3), and Kirillov et al., "Segment anything", 2023 (arXiv 2304.02643).
@@ -7,11 +7,9 @@ Source: Li et al., "Exploring plain Vision Transformer backbones for object dete
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from vit_jax.models.layers import LayerNorm
 
-AXES = ("pos_embedding_rows", "pos_embedding_columns")  # names of the parameters
 NECK_EPSILON = 1e-6
 
 
@@ -33,31 +31,6 @@ def joined(x: jax.Array, grid: tuple[int, int], side: int) -> jax.Array:
   x = x.reshape(-1, rows, columns, side, side, width).swapaxes(2, 3)
   x = x.reshape(-1, rows * side, columns * side, width)[:, : grid[0], : grid[1]]
   return x.reshape(len(x), -1, width)
-
-
-def axis_logits(
-  query: jax.Array, rows: jax.Array, columns: jax.Array, grid: tuple[int, int]
-) -> jax.Array:
-  """q r, with r the embedding of the offset in rows plus that in columns of query and key.
-
-  Source: Li et al., "MViTv2", 2022 (arXiv 2112.01526, equation 4).
-
-  Args:
-    query: (B, N, heads, D_h), the patches of the grid.
-    rows, columns: (2 rows - 1, D_h) and (2 columns - 1, D_h); offsets are query minus key, from the
-      most negative.
-    grid: rows and columns.
-
-  Returns:
-    (B, heads, N, N).
-  """
-  batch, tokens, heads, size = query.shape
-  query = query.reshape(batch, *grid, heads, size)
-  down, right = (np.arange(n)[:, None] - np.arange(n) + n - 1 for n in grid)
-  along_rows = jnp.einsum("byxhd,ykd->bhyxk", query, rows.astype(query.dtype)[down])
-  along_columns = jnp.einsum("byxhd,xkd->bhyxk", query, columns.astype(query.dtype)[right])
-  logits = along_rows[..., :, None] + along_columns[..., None, :]
-  return logits.reshape(batch, heads, tokens, tokens)
 
 
 class Neck(nn.Module):

@@ -17,7 +17,8 @@ import numpy as np
 
 from vit_jax.config.model import USUAL, Model
 from vit_jax.extras.formats import meta, timm_blocks
-from vit_jax.models import relative_bias, rotary, windows
+from vit_jax.models import relative_bias, rotary
+from vit_jax.models.attention import AXES
 from vit_jax.models.recognition import UNKNOWN, module_of
 from vit_jax.process.text import listed
 from vit_jax.storage.tree import flatten, nest
@@ -78,8 +79,8 @@ def _block(suffix: str) -> tuple[Row, ...]:
       for ours, name in (("query", "q"), ("key", "k"))
       for i in (1, 2)
     ),
-    (f"{attention}/{windows.AXES[0]}", f"{theirs}.rel_pos_h", SAME),
-    (f"{attention}/{windows.AXES[1]}", f"{theirs}.rel_pos_w", SAME),
+    (f"{attention}/{AXES[0]}", f"{theirs}.rel_pos_h", SAME),
+    (f"{attention}/{AXES[1]}", f"{theirs}.rel_pos_w", SAME),
     (f"{attention}/{rotary.FREQUENCIES}", f"{theirs}.rope_freqs", SAME),
     *layer(f"{attention}/out", f"{theirs}.proj", FROM_HEADS),
     (f"{_BLOCK}/LayerScale_1{suffix}/scale", f"blocks.{{0}}.ls1{suffix}.gamma", SAME),
