@@ -10,6 +10,8 @@ import pathlib
 import sys
 import tempfile
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import safetensors.torch
 
@@ -53,7 +55,7 @@ def theirs_of(name: str, monkeypatch, made: dict) -> tuple[torch.nn.Module, dict
     arguments.update(options)
     of_loading = ("pretrained_", "feature_", "cache_dir")
     own = {key: x for key, x in options.items() if not key.startswith(of_loading)}
-    own = {key: x for key, x in own.items() if x is not None and key != "img_size"}
+    own.pop("img_size", None)
     if "num_kv_heads" in own:  # as in the blocks in the middle
       own["num_kv_heads"] = own["num_kv_heads"][own["depth"] // 2]
     if "depth" in own:
@@ -128,18 +130,31 @@ def images_of(side: int) -> np.ndarray:
   return np.random.default_rng(side).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
 
 
-def error(model, loaded, side: int, config: dict) -> float:
-  """The largest difference of the logits, relative to the largest logit."""
-  images = images_of(side)
-  prepared = ((images + 1) / 2 - np.float32(config["mean"])) / np.float32(config["std"])
+def error(model, loaded, side: int, config: dict, kind: type) -> float:
+  """The largest difference of the logits, relative to the largest logit, in this type of floats."""
+  images = images_of(side).astype(kind)
+  prepared = ((images + 1) / 2 - kind(config["mean"])) / kind(config["std"])
   with torch.no_grad():
     theirs = model(torch.from_numpy(prepared.transpose(0, 3, 1, 2).copy())).numpy()
-  ours, _ = loaded.module.apply({"params": loaded.params}, images, train=False)
+  with jax.enable_x64(kind is np.float64):
+    module = loaded.module.clone(dtype=jnp.dtype(kind))
+    params = jax.tree.map(kind, loaded.params)
+    ours, _ = module.apply({"params": params}, images, train=False)
   assert theirs.std() > 0.05
   return float(np.abs(np.asarray(ours) - theirs).max() / np.abs(theirs).max())
 
 
-def compare(name: str, folder: pathlib.Path, sides: tuple[int, ...] = (SIDE, OTHER)) -> float:
+def in_type(model, kind: type):
+  """The model in this type of floats."""
+  return model.double() if kind is np.float64 else model
+
+
+def compare(
+  name: str,
+  folder: pathlib.Path,
+  sides: tuple[int, ...] = (SIDE, OTHER),
+  kind: type = np.float32,
+) -> float:
   """The largest error for images of so many rows of patches; the arrays must come back.
 
   Models whose position biases are for one grid are compared at theirs alone.
@@ -159,7 +174,7 @@ def compare(name: str, folder: pathlib.Path, sides: tuple[int, ...] = (SIDE, OTH
     side = rows * read.module.stride()
     if hasattr(model, "set_input_size"):
       model.set_input_size(img_size=side)
-    errors.append(error(model, read.at_size(side), side, config))
+    errors.append(error(in_type(model, kind), read.at_size(side), side, config, kind))
   return max(errors)
 
 
@@ -177,18 +192,19 @@ def main():
   groups = {}
   for name in wanted:
     groups.setdefault(made_alike(name), []).append(name)
-  equal = 0
+  equal = dict.fromkeys((np.float32, np.float64), 0)
   for alike in groups.values():
-    with tempfile.TemporaryDirectory() as folder:
-      try:
-        largest = compare(alike[0], pathlib.Path(folder))
-      except Exception as failure:  # the others go on
-        largest = repr(failure)[:500]
-    if isinstance(largest, float) and largest < BOUND:
-      equal += len(alike)
-    else:
-      print(largest, *alike, flush=True)
-  print(f"{equal} of {len(wanted)} names are equal; {len(groups)} models were computed")
+    for kind in equal:  # in float32, rounding decides about deep sums
+      with tempfile.TemporaryDirectory() as folder:
+        try:
+          largest = compare(alike[0], pathlib.Path(folder), kind=kind)
+        except Exception as failure:  # the others go on
+          largest = repr(failure)[:500]
+      if isinstance(largest, float) and largest < BOUND:
+        equal[kind] += len(alike)
+        break
+      print(kind.__name__, largest, *alike, flush=True)
+  print(f"of {len(wanted)} names, in {len(groups)} models:", *equal.items())
 
 
 if __name__ == "__main__":
