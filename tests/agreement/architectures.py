@@ -72,7 +72,7 @@ def theirs_of(name: str, monkeypatch, made: dict) -> tuple[torch.nn.Module, dict
 
 def in_our_tree(state: dict, module) -> dict:
   """Their arrays in our tree, without memory for them."""
-  flat = {key: np.broadcast_to(np.zeros((), np.int8), x.shape) for key, x in state.items()}
+  flat = {key: np.broadcast_to(np.ones((), np.int8), x.shape) for key, x in state.items()}
   heads = Heads(getattr(module, "heads", 0), getattr(module, "pool_heads", 0))
   return timm.from_timm(flat, heads, 224 if "pos_embed" in flat else 0, ours=True)
 
@@ -81,12 +81,15 @@ def made_small(name: str):
   """timm's model with two or three narrow blocks and random parameters, none of them 0."""
   full = models.create(name)
   if not hasattr(full, "depth"):
-    return randomly(peer.small_bit(5))
+    return randomly(peer.small_resnet(5, full.resnet))
   heads = 2
   options = dict(num_classes=5, img_size=SIDE * full.stride(), depth=2)
   options |= dict(embed_dim=64, num_heads=heads, mlp_ratio=2)
-  if full.kv_heads:
-    options |= dict(depth=3, num_kv_heads=(heads, 1, heads))
+  if full.layer_scale_place == "attention":
+    fewer = 1 if full.kv_heads else heads
+    options |= dict(depth=3, num_kv_heads=(heads, fewer, heads))
+  if full.window:
+    options["depth"] = 3  # the third is the first without windows
   return randomly(peer.timm.create_model(name, **options))
 
 
@@ -105,11 +108,16 @@ def randomly(model):
 def folder_of(model, name: str, folder: pathlib.Path) -> pathlib.Path:
   """The model as timm publishes it."""
   safetensors.torch.save_file(model.state_dict(), folder / "model.safetensors")
-  side = list(getattr(model.patch_embed, "img_size", (64, 64)))
-  arguments = dict(embed_dim=64, num_heads=2, img_size=side[0])
-  images = dict(mean=[0.4, 0.45, 0.5], std=[0.2, 0.25, 0.3], input_size=[3, *side])
-  if hasattr(model.patch_embed, "backbone"):
+  embedding = getattr(model, "patch_embed", None)
+  side = SIDE * 32
+  arguments = {}
+  images = dict(mean=[0.4, 0.45, 0.5], std=[0.2, 0.25, 0.3])
+  if embedding is not None:
+    side = embedding.img_size[0]
+    arguments = dict(embed_dim=64, num_heads=2, img_size=side)
+  if embedding is None or hasattr(embedding, "backbone"):
     images |= dict(mean=[0.5] * 3, std=[0.5] * 3)
+  images["input_size"] = [3, side, side]
   config = dict(architecture=name, model_args=arguments, pretrained_cfg=images)
   (folder / "config.json").write_text(json.dumps(config))
   return folder
@@ -143,7 +151,8 @@ def compare(name: str, folder: pathlib.Path, sides: tuple[int, ...] = (SIDE, OTH
   assert {key: x.shape for key, x in back.items()} == {
     key: tuple(x.shape) for key, x in model.state_dict().items()
   }
-  if getattr(read.module, "positions", "") == "relative_table":
+  of_one_grid = getattr(read.module, "positions", "") == "relative_table"
+  if of_one_grid or getattr(read.module, "relative_axes", False):
     sides = (SIDE,)
   errors = []
   for rows in sides:
@@ -158,7 +167,7 @@ def made_alike(name: str):
   """What `made_small` leaves of a name: names with equal values are compared once."""
   module = models.create(name)
   if not hasattr(module, "depth"):
-    return type(module)
+    return module.resnet
   return module.clone(depth=1, width=64, heads=2, mlp_dim=1, kv_heads=min(module.kv_heads, 1))
 
 

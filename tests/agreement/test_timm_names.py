@@ -178,7 +178,8 @@ def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
     ("eva02_tiny_patch14_224", "nothing tells which rotary positions its model has, if any; put"),
     ("vit_small_patch16_dinov3", "nothing tells which rotary positions its model has"),
     ("vit_pe_core_tiny_patch16_384", "nothing tells which rotary positions its model has"),
-    ("samvit_base_patch16", "it has windows of attention, as SAM has"),
+    ("samvit_base_patch16", "nothing tells which windows of attention its model has"),
+    ("resnetv2_50", "it has batch normalisation"),
     ("mixer_s32_224", "is a part that neither"),
   ],
 )
@@ -209,7 +210,7 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
       "its images are 32 x 64 pixels",
     ),
     (dict(architecture="vit_base_patch16_224"), "model of width 768, and its arrays .* width 192"),
-    (dict(architecture="samvit_base_patch16"), "with windows of attention, which no model here"),
+    (dict(architecture="vit_base_mci_224"), "with another stem of convolutions, which no model"),
     (dict(model_args=dict(gated_attn=True)), "made with gated_attn"),
     (dict(model_args=dict(act_layer="relu")), "act_layer is 'relu'"),
     (dict(model_args=dict(num_heads=True)), "num_heads is True and must be a number from 1"),

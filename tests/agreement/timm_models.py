@@ -28,6 +28,20 @@ def small_bit(num_classes):
   )
 
 
+def small_resnet(num_classes, kind):
+  """timm's BiT, or its ResNet-D with GroupNorm, with one unit a stage."""
+  if kind == "bit":
+    return small_bit(num_classes)
+  return timm.models.resnetv2.ResNetV2(
+    (1, 1, 1, 1),
+    num_classes=num_classes,
+    conv_layer=timm.layers.create_conv2d,
+    norm_layer=timm.layers.GroupNormAct,
+    stem_type="deep",
+    avg_down=True,
+  )
+
+
 def small_hybrid(**options):
   """timm's hybrid with stage 4, whose ResNet standardises and normalises as the published code."""
   return PublishedStem(timm.create_model("vit_small_r26_s32_224", **options))

@@ -22,7 +22,7 @@ TRANSFORMERS = {
   "axial ViT": dict(name="Axial-ViT-B/8", pool="map", positions="2d", position_place="every_layer"),
   "later ViT": dict(
     **dict(name="ViT-B/8", pool="map_with_token", rotary="mixed", mlp="gated", activation="silu"),
-    **dict(norm="rms", mlp_norm=True, attention_norm=True, positions="relative_table"),
+    **dict(norm="rms", mlp_norm=True),
   ),
 }
 RESNETS = {

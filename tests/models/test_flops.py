@@ -15,6 +15,8 @@ SMALL = dict(depth=2, width=384, mlp_dim=1536, heads=6)
 LATER = dict(registers=3, qk_norm=True, layer_scale=True, positions="sincos2d")
 GATED = dict(mlp="gated", activation="silu", mlp_norm=True, rotary="eva02", kv_heads=2)
 GATED |= dict(pool="map_with_token", pool_heads=4, pool_mlp_dim=768, dense_bias=False)
+WINDOWS = dict(window=4, global_blocks=(1,), relative_axes=True, pool="gap", final_norm="none")
+WINDOWS |= dict(neck="convolutions", neck_dim=64)
 ADDED = dict(parallel_branches=2, differential=True, pool="distilled", first_norm="tokens")
 
 
@@ -45,6 +47,8 @@ STAGES = dict(stages=(1, 2, 1, 1))
     ("ViT-S/16", SMALL | LATER | dict(pool="map", depth=1), (32, 32)),
     ("ViT-S/16", SMALL | GATED | dict(depth=5, kv_heads_from=1), (32, 32)),
     ("ViT-S/16", SMALL | ADDED, (64, 96)),
+    ("ViT-S/16", SMALL | WINDOWS, (64, 96)),
+    ("R50x1", STAGES | dict(resnet="d"), (223, 97)),
     ("R50x1", STAGES, (64, 96)),
     ("R50x1", STAGES, (223, 97)),
     ("R50x1+ViT-B/16", dict(SMALL, stages=(1, 2, 1)), (64, 96)),

@@ -213,7 +213,7 @@ def test_what_others_call_a_model_is_the_same_model(theirs, ours, options):
     ("openai/clip-vit-large-patch14", r"a norm before the blocks.*nearest: ViT-L/14[,.]"),
     ("facebook/dinov2-giant", r"a gated MLP"),
     ("facebook/deit-base-distilled-patch16-224", r"a distillation token"),
-    ("samvit_base_patch16.sa1b", r"windows of attention.*nearest: ViT-B/16[,.]"),
+    ("vit_base_mci_224.apple_mclip", r"another stem of convolutions"),
     ("vit_small_resnet26d_224", r"another stem of convolutions"),
     ("microsoft/beit-base-patch16-224", r"relative position embeddings"),
     ("resnet50", r"another stem or normalisation than BiT.*nearest: R50x1[,.]"),

@@ -181,6 +181,10 @@ MIXES = {
     **dict(rotary="dinov3", positions="none", pool="map_of_all", pool_mlp_dim=20),
   ),
   "differential": dict(differential=True, pool="distilled"),
+  "windows": dict(
+    **dict(window=2, global_blocks=(1,), relative_axes=True, pool="gap", final_norm="none"),
+    **dict(neck="convolutions", neck_dim=12),
+  ),
 }
 made = pytest.mark.parametrize("mix", MIXES)
 

@@ -65,6 +65,7 @@ OF_HEADS = (
   *("data.image_size", "model.compute_dtype", "model.family", "model.patch", "model.depth"),
   *("model.width", "model.mlp_dim", "model.heads", "model.axial", "model.stem_width"),
   *("model.stages", "model.pool", "model.differential", "model.pool_heads"),
+  "model.window",
 )
 
 
@@ -132,6 +133,12 @@ class Model:
     "channels of the root of a hybrid's ResNet; 0: a ViT without one",
     low=0,
     high=2**12,
+  )
+  resnet: str = part(
+    "resnet",
+    "bit",
+    "kind of a ResNet: BiT's, or with a deep root and kernels as they are (ResNet-D)",
+    choices=("bit", "d"),
   )
   stages: tuple = part(
     "stages",
@@ -294,6 +301,26 @@ class Model:
   parallel_branches: int = part(
     "parallel_branches", 1, "attentions in a block that are added, then as many MLPs", low=1, high=8
   )
+  window: int = part(
+    "window",
+    0,
+    "rows and columns of windows that attention is within (SAM); 0: none",
+    low=0,
+    high=256,
+  )
+  global_blocks: tuple = part(
+    "global_blocks", (), "blocks, counted from 0, whose attention is over the whole image"
+  )
+  relative_axes: bool = part(
+    "relative_axes", False, "relative position embeddings along rows and along columns (MViTv2)"
+  )
+  neck: str = part(
+    "neck",
+    "none",
+    "layers behind the blocks: a LayerNorm, or two convolutions with LayerNorms (SAM)",
+    choices=("none", "norm", "convolutions"),
+  )
+  neck_dim: int = part("neck_dim", 0, "channels of these convolutions", low=0, high=2**15)
   rotary: str = part(
     "rotary",
     "none",
@@ -370,7 +397,7 @@ OUTSIDE = frozenset(
 # Settings of a model that cannot be read from its parameters.
 CONFIG_ONLY_FIELDS = (
   *("activation", "norm_epsilon", "norm_place", "stem_norms", "positions"),
-  *("rotary", "rotary_side"),
+  *("rotary", "rotary_side", "window", "global_blocks"),
 )
 ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)
 # The values of settings of the architecture that a model has no use for.

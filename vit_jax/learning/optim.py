@@ -59,7 +59,9 @@ def learning_rate_schedule(
   return rate
 
 
-LAST = re.compile(r"(head|pre_logits|MAPHead_0|objective|Transformer/encoder_norm)/.*")
+LAST = re.compile(
+  r"(head|pre_logits|MAPHead_0|pooled_norm|neck|objective|Transformer/encoder_norm)/.*"
+)
 
 
 def scale_by_layer(decay: float) -> optax.GradientTransformation:

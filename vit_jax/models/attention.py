@@ -19,6 +19,7 @@ from vit_jax.models.rotary import (
   learned_turns,
   turned,
 )
+from vit_jax.models.windows import AXES, axis_logits
 
 HANDED_OUT = "attention_weights"  # name of the sown intermediate
 HEAD_EPSILON = 1e-5  # of the norm of each head in differential attention, as in its published code
@@ -43,7 +44,8 @@ class Attention(nn.Module):
       2023, Section 2; biases as in timm). Not in the paper.
     norm_epsilon: of the norms.
     parts: what else differs from the paper's attention.
-    grid, before: rows and columns of patches, and tokens before them, for learned rotary positions.
+    grid, before: rows and columns of patches, and tokens before them, for learned rotary positions
+      and relative ones along rows and columns.
   """
 
   heads: int
@@ -104,6 +106,9 @@ class Attention(nn.Module):
       padding = x.shape[1] - count
       table = jnp.pad(table.astype(self.dtype), ((padding, padding), (0, 0), (0, 0)))
       bias = relative_logits(query, table)
+    if parts.relative_axes:
+      axes = [self._axis(*axis, width // self.heads) for axis in zip(AXES, self.grid, strict=True)]
+      bias = axis_logits(query[:, :count], *axes, self.grid)
     if parts.differential:
       y = self._difference(query, key, value, start)
     else:
@@ -135,6 +140,10 @@ class Attention(nn.Module):
       frequencies = self.param(FREQUENCIES, init)
       by = learned_turns(convention, frequencies, self.grid, self.before)
     return tuple(padded(x, tokens) for x in by)
+
+  def _axis(self, name: str, count: int, size: int) -> jax.Array:
+    """Relative position embeddings of the offsets along an axis, (2 count - 1, D_h)."""
+    return self.param(name, nn.initializers.zeros, (2 * count - 1, size))
 
   def _difference(self, query, key, value, start):
     """Differential attention of each head, (B, N, heads, D_h).

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.models.attention import Attention
-from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
+from vit_jax.models.convolution import StandardizedConv, as_it_is, group_norm, standardize_bit
 from vit_jax.models.layers import remat, split_by_example
 
 EPSILON = 1e-5
+# How kernels are standardised: in BiT, and not at all in ResNet-D.
+KINDS = {"bit": standardize_bit, "d": as_it_is}
 PADDING = {1: 0, 3: 1, 7: 3}  # {kernel size: pixels on each side}
 
 
@@ -23,11 +25,33 @@ class Convolution(nn.Module):
   size: int
   stride: int
   dtype: jnp.dtype
+  kind: str = "bit"
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), features)."""
-    return _conv(self.features, self.size, self.stride, self.dtype)(x)
+    return _conv(self.features, self.size, self.stride, self.dtype, self.kind)(x)
+
+
+class DeepRoot(nn.Module):
+  """Three 3 x 3 convolutions for one of 7 x 7, with GroupNorm and ReLU between (ResNet-D).
+
+  Source: He et al., "Bag of tricks for image classification with convolutional neural networks",
+  2019 (arXiv 1812.01187, Section 4.1).
+  """
+
+  features: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(B, H, W, C) -> (B, ceil(H / 2), ceil(W / 2), features)."""
+    half = self.features // 2
+    for i, (features, stride) in enumerate([(half, 2), (half, 1), (self.features, 1)], start=1):
+      if i > 1:
+        x = nn.relu(group_norm(EPSILON, self.dtype, f"norm{i - 1}")(x))
+      x = Convolution(features, 3, stride, self.dtype, "d", name=f"conv{i}")(x)
+    return x
 
 
 class PreActivated(nn.Module):
@@ -37,6 +61,7 @@ class PreActivated(nn.Module):
   size: int
   stride: int
   dtype: jnp.dtype
+  kind: str = "bit"
   projection: tuple[int, int] | None = None
 
   @nn.compact
@@ -46,8 +71,12 @@ class PreActivated(nn.Module):
     shortcut = None
     if self.projection:
       channels, stride = self.projection
-      shortcut = Convolution(channels, 1, stride, self.dtype, name="proj")(x)
-    return _conv(self.features, self.size, self.stride, self.dtype)(x), shortcut
+      shortcut = x
+      if self.kind == "d":  # a mean loses no position, as a stride would
+        shortcut = mean_pool(x, stride)
+        stride = 1
+      shortcut = Convolution(channels, 1, stride, self.dtype, self.kind, name="proj")(shortcut)
+    return _conv(self.features, self.size, self.stride, self.dtype, self.kind)(x), shortcut
 
 
 class AxialAttention(nn.Module):
@@ -70,10 +99,15 @@ class AxialAttention(nn.Module):
       lines = Attention(self.heads, self.dtype, self.attention, relative=True, name=name)(lines)
       # Swaps the axes for the next attention; after both, the order is the original one.
       x = lines.reshape(x.shape).swapaxes(1, 2)
-    window = (self.stride, self.stride)
-    return nn.avg_pool(
-      x, window_shape=window, strides=window, padding="SAME", count_include_pad=False
-    )
+    return mean_pool(x, self.stride)
+
+
+def mean_pool(x: jax.Array, stride: int) -> jax.Array:
+  """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), C), means over stride x stride."""
+  window = (stride, stride)
+  return nn.avg_pool(
+    x, window_shape=window, strides=window, padding="SAME", count_include_pad=False
+  )
 
 
 class Unit(nn.Module):
@@ -83,7 +117,7 @@ class Unit(nn.Module):
     channels: of the 3 x 3 convolution.
     stride: of the 3 x 3 convolution.
     heads: 0, or the heads of the axial attention in place of the 3 x 3 convolution.
-    dtype, attention: as in `ResNet`.
+    dtype, attention, kind: as in `ResNet`.
   """
 
   channels: int
@@ -91,6 +125,7 @@ class Unit(nn.Module):
   heads: int
   dtype: jnp.dtype
   attention: str
+  kind: str = "bit"
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -100,12 +135,13 @@ class Unit(nn.Module):
     projection = None
     if x.shape[-1] != outputs or self.stride != 1:
       projection = (outputs, self.stride)
-    y, shortcut = PreActivated(self.channels, 1, 1, self.dtype, projection, name="a")(x)
+    first = PreActivated(self.channels, 1, 1, self.dtype, self.kind, projection, name="a")
+    y, shortcut = first(x)
     if self.heads:
       y = AxialAttention(self.heads, self.stride, self.dtype, self.attention, name="b")(y)
     else:
-      y, _ = PreActivated(self.channels, 3, self.stride, self.dtype, name="b")(y)
-    y, _ = PreActivated(outputs, 1, 1, self.dtype, name="c")(y)
+      y, _ = PreActivated(self.channels, 3, self.stride, self.dtype, self.kind, name="b")(y)
+    y, _ = PreActivated(outputs, 1, 1, self.dtype, self.kind, name="c")(y)
     if shortcut is None:
       shortcut = x
     return y + shortcut
@@ -139,14 +175,19 @@ class Backbone(nn.Module):
   dtype: jnp.dtype
   attention: str
   remat: str
+  kind: str = "bit"
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, 3) -> (B, h, w, C), normalised and activated."""
-    x = Convolution(self.width, 7, 2, self.dtype, name="root_block")(x)
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))  # zeros, which can win in max pooling
-    x = nn.max_pool(x, window_shape=(3, 3), strides=(2, 2))
-    options = dict(heads=self.heads, dtype=self.dtype, attention=self.attention)
+    if self.kind == "d":
+      x = DeepRoot(self.width, self.dtype, name="root_block")(x)
+      x = nn.max_pool(x, window_shape=(3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
+    else:
+      x = Convolution(self.width, 7, 2, self.dtype, name="root_block")(x)
+      x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))  # zeros, which can win in max pooling
+      x = nn.max_pool(x, window_shape=(3, 3), strides=(2, 2))
+    options = dict(heads=self.heads, dtype=self.dtype, attention=self.attention, kind=self.kind)
     for i, units in enumerate(self.stages):
       stride = 1 if i == 0 else 2
       channels = self.width * 2**i
@@ -154,14 +195,14 @@ class Backbone(nn.Module):
     return nn.relu(group_norm(EPSILON, self.dtype, "group_norm")(x))
 
 
-def _conv(features, size, stride, dtype):
+def _conv(features, size, stride, dtype, kind):
   pad = PADDING[size]
   return StandardizedConv(
     features,
     size,
     stride,
     [(pad, pad), (pad, pad)],
-    standardize_bit,
+    KINDS[kind],
     dtype=dtype,
     name="standardized_conv2d",
   )

@@ -31,6 +31,11 @@ def standardize_stem(kernel: jax.Array) -> jax.Array:
   return centred / (jnp.sqrt(jnp.square(centred).mean(axis=(0, 1, 2))) + 1e-5)
 
 
+def as_it_is(kernel: jax.Array) -> jax.Array:
+  """The kernel, not standardised."""
+  return kernel
+
+
 def standardize_bit(kernel: jax.Array, epsilon: float = 1e-10) -> jax.Array:
   """(w - mean) / sqrt(var + epsilon) for each output channel of (h, w, in, out); used by BiT."""
   centred = kernel - kernel.mean(axis=(0, 1, 2))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.models import windows
 from vit_jax.models.attention import Attention, fitting, padded
 from vit_jax.models.branches import Branches
 from vit_jax.models.layers import EPSILON, Dropout, batch_first, remat, split_by_example
@@ -77,7 +78,12 @@ class EncoderBlock(nn.Module):
       tables = dataclasses.replace(tables, bias=bias)
 
     def attend(y, suffix):
-      y = self._attention(suffix)(y, tables=tables, start=start)
+      if side := self.parts.window:
+        within = self._attention(suffix, grid=(side, side), count=None)
+        y = windows.joined(within(windows.divided(y, self.grid, side)), self.grid, side)
+      else:
+        attention = self._attention(suffix, grid=self.grid, count=self.count)
+        y = attention(y, tables=tables, start=start)
       return Dropout(self.dropout)(y, train=train)
 
     def feed(y, suffix):
@@ -109,17 +115,17 @@ class EncoderBlock(nn.Module):
     return self.parts.norm_of(self.dtype, self.norm_epsilon, name, keep=keep)
 
   @nn.nowrap
-  def _attention(self, suffix):
+  def _attention(self, suffix, *, grid, count):
     return Attention(
       self.heads,
       self.dtype,
       self.attention,
       self.relative,
-      self.count,
+      count,
       self.qk_norm,
       self.norm_epsilon,
       self.parts,
-      self.grid,
+      grid,
       self.before,
       name=f"MultiHeadDotProductAttention_1{suffix}",
     )
@@ -206,6 +212,7 @@ class Encoder(nn.Module):
   branches: Branches = Branches()
   parts: Parts = Parts()
   kv_heads_from: int = 0
+  global_blocks: tuple[int, ...] = ()
   rotary_side: int = 0
   relative_dim: int = 0
   first_norm: str = "none"
@@ -293,9 +300,14 @@ class Encoder(nn.Module):
   def _own_options(self, i: int) -> dict:
     """The fields of block i that other blocks have otherwise."""
     ends = self.kv_heads_from
-    if not ends or ends <= i < self.depth - ends:
+    changes = {}
+    if ends and not ends <= i < self.depth - ends:
+      changes["kv_heads"] = 0
+    if i in self.global_blocks:
+      changes["window"] = 0
+    if not changes:
       return {}
-    return dict(parts=dataclasses.replace(self.parts, kv_heads=0))
+    return dict(parts=dataclasses.replace(self.parts, **changes))
 
   @nn.nowrap
   def _position(self, place: str, width: int) -> dict | None:

@@ -341,8 +341,11 @@ def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
     return NOT_IN_FLOAT32
   if program.same_bits_on_gpus():
     return NOT_WITH_SAME_BITS
-  if getattr(module, "differential", False):
-    return f"config.model.attention='cudnn' computes no differential attention; {USE_XLA}."
+  if getattr(module, "differential", False) or getattr(module, "window", 0):
+    return (
+      "config.model.attention='cudnn' computes neither differential attention nor attention in "
+      f"windows; {USE_XLA}."
+    )
   most = 256 if int(generation) >= HOPPER else 128
   for channels in sorted(head_channels(module, side)):
     if channels > most or channels % 8:

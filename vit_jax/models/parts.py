@@ -41,6 +41,8 @@ class Parts:
     parallel_branches: attentions of a block that are added, followed by as many MLPs (Touvron et
       al., "Three things everyone should know about Vision Transformers", 2022, arXiv 2203.09795,
       Section 3).
+    window: rows and columns of the windows that attention is within; 0: it is over the image.
+    relative_axes: relative position embeddings along rows and columns; see `windows.axis_logits`.
     rotary: how queries and keys are turned by their places, a key of `rotary.CONVENTIONS`.
   """
 
@@ -55,6 +57,8 @@ class Parts:
   differential: bool = False
   layout: str = "sequential"
   parallel_branches: int = 1
+  window: int = 0
+  relative_axes: bool = False
   rotary: str = "none"
 
   def norm_of(self, dtype: jnp.dtype, epsilon: float, name: str, *, keep: bool = False):

@@ -27,6 +27,8 @@ class ResNet(Network, nn.Module):
     stages: residual units in each stage.
     width: channels of the root: 64 times the width factor of the name.
     heads: 0, or the heads of the axial attention that replaces each 3 x 3 convolution.
+    resnet: "bit", or "d": a root of three convolutions, means before the projections of shortcuts,
+      and kernels that are not standardised (ResNet-D, with GroupNorm).
     num_classes: outputs of the head.
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
@@ -37,6 +39,7 @@ class ResNet(Network, nn.Module):
   stages: tuple[int, ...]
   width: int
   heads: int = 0
+  resnet: str = "bit"
   num_classes: int = 1000
   head_bias: float = MODEL.head_bias
   head_std: float = MODEL.head_std
@@ -78,6 +81,7 @@ class ResNet(Network, nn.Module):
       dtype=self.dtype,
       attention=self.attention,
       remat=self.remat,
+      kind=self.resnet,
       name="resnet",
     )(as_input(images, self.dtype))
     patches = x.reshape(x.shape[0], -1, x.shape[-1])
@@ -108,7 +112,9 @@ class ResNet(Network, nn.Module):
 
   def macs(self, height: int, width: int) -> int:
     """As `Network.macs`."""
-    macs, channels = vit_costs.resnet_macs(self.stages, self.width, self.heads, height, width)
+    macs, channels = vit_costs.resnet_macs(
+      self.stages, self.width, self.heads, height, width, deep=self.resnet == "d"
+    )
     return macs + channels * self.num_classes
 
   def why_opaque(self) -> str:
@@ -143,10 +149,12 @@ def recognise(params: dict) -> dict | None:
     return None
   backbone = params["resnet"]
   blocks = range(1, child_count(backbone, "block", first=1) + 1)
+  root = backbone["root_block"]
   middle = backbone["block1"]["unit01"]["b"]
   fields = dict(
     stages=tuple(child_count(backbone[f"block{i}"], "unit", first=1) for i in blocks),
-    width=backbone["root_block"]["standardized_conv2d"]["kernel"].shape[-1],
+    width=root.get("conv3", root)["standardized_conv2d"]["kernel"].shape[-1],
+    resnet="d" if "conv3" in root else "bit",
     num_classes=outputs(params),
   )
   if "row_attention" in middle:

@@ -28,6 +28,7 @@ from vit_jax.models.rotary import FREQUENCIES
 from vit_jax.models.stem import NORMS, stem
 from vit_jax.models.vit_costs import ViTCosts
 from vit_jax.models.vit_recognition import recognise
+from vit_jax.models.windows import Neck
 
 MODEL = config.Model()  # default settings
 
@@ -124,10 +125,15 @@ class ViT(ViTCosts, nn.Module):
       embeddings of their own in "1d" (Darcet et al., "Vision Transformers need registers", 2023).
     qk_norm: a norm of queries and keys; see `vit_jax.models.attention.Attention`.
     norm, norm_place, mlp, mlp_norm, attention_norm, qkv_bias, dense_bias, kv_heads, differential,
-      layout, parallel_branches, rotary: options of the blocks; see `vit_jax.models.parts.Parts`.
+      layout, parallel_branches, window, relative_axes, rotary: options of the blocks; see
+      `vit_jax.models.parts.Parts`.
     kv_heads_from: the first and the last so many blocks have all heads in spite of `kv_heads`.
     rotary_side: rows and columns of the grid that the places of `rotary` are scaled to; 0: no
       scaling. See `vit_jax.models.rotary.places`.
+    global_blocks: blocks, counted from 0, whose attention is over the image in spite of `window`.
+    neck: layers behind the blocks, "none", "norm" or "convolutions"; see
+      `vit_jax.models.windows.Neck`.
+    neck_dim: channels of these convolutions.
     relative_dim: hidden channels of the MLP of positions="relative_mlp".
     first_norm: a norm before the blocks, of the "patches" before they get positions, or of all
       "tokens" behind them (Radford et al., "CLIP", 2021, arXiv 2103.00020); or "none".
@@ -185,6 +191,11 @@ class ViT(ViTCosts, nn.Module):
   differential: bool = False
   layout: str = "sequential"
   parallel_branches: int = 1
+  window: int = 0
+  global_blocks: tuple[int, ...] = ()
+  relative_axes: bool = False
+  neck: str = "none"
+  neck_dim: int = 0
   rotary: str = "none"
   rotary_side: int = 0
   relative_dim: int = 0
@@ -260,13 +271,16 @@ class ViT(ViTCosts, nn.Module):
 
   @nn.compact
   def encode(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
-    """The blocks and the norms around them: tokens -> tokens of the same shape.
+    """The blocks, the norms around them and the neck: tokens -> as many tokens.
 
     Args:
       x: the result of `add_positions`.
       grid, train: as for `add_positions`.
     """
-    return self._encoder(grid)(x, train=train)
+    x = self._encoder(grid)(x, train=train)
+    if self.neck != "none":
+      x = Neck(self.neck_dim, self.dtype, name="neck")(x, grid)
+    return x
 
   @nn.compact
   def represent(self, x: jax.Array) -> jax.Array:
@@ -365,6 +379,7 @@ class ViT(ViTCosts, nn.Module):
       branches=self.branches,
       parts=self.parts,
       kv_heads_from=self.kv_heads_from,
+      global_blocks=self.global_blocks,
       rotary_side=self.rotary_side,
       relative_dim=self.relative_dim,
       first_norm=self.first_norm,

@@ -138,6 +138,7 @@ def check_parts(model, name: str):
       f"and values, given by kv_heads, in a model without scan; {name} has kv_heads={fewer}, "
       f"depth={model.depth} and scan={model.scan}."
     )
+  _check_windows(model, name)
   if model.differential:
     _check_differential(model, name)
   if model.layout == "parallel":
@@ -158,6 +159,30 @@ def check_parts(model, name: str):
   if model.pool_heads and model.width % model.pool_heads:
     raise ValueError(
       f"pool_heads={model.pool_heads} does not divide the width {model.width} of {name}."
+    )
+
+
+def _check_windows(model, name):
+  if model.global_blocks and (not model.window or model.scan):
+    raise ValueError(
+      f"global_blocks={model.global_blocks} are blocks without the windows of the others, in a "
+      f"model without scan; {name} has window={model.window} and scan={model.scan}."
+    )
+  of_map = bool(model.window) or model.relative_axes or model.neck != "none"
+  if of_map and (model.tokens_before() or model.axial or model.pool.startswith("map")):
+    raise ValueError(
+      f"window={model.window}, relative_axes={model.relative_axes} and neck={model.neck!r} need a "
+      f"map of patches alone, pooled by their mean; give {name} pool='gap' and no registers."
+    )
+  if of_map and (model.rotary != "none" or model.positions.startswith("relative")):
+    raise ValueError(
+      f"rotary={model.rotary!r} and positions={model.positions!r} do not suit windows, "
+      f"relative_axes and a neck; give {name} rotary='none' and positions='1d'."
+    )
+  if (model.neck == "convolutions") != bool(model.neck_dim):
+    raise ValueError(
+      f"neck_dim={model.neck_dim} is of neck='convolutions', and {name} has neck={model.neck!r}; "
+      "give both or neither."
     )
 
 

@@ -44,7 +44,13 @@ def attention_macs(tokens: int, width: int, *, relative: bool, keys: float = 1.0
 
 
 def resnet_macs(
-  stages: tuple[int, ...], width: int, heads: int, height: int, columns: int
+  stages: tuple[int, ...],
+  width: int,
+  heads: int,
+  height: int,
+  columns: int,
+  *,
+  deep: bool = False,
 ) -> tuple[int, int]:
   """The multiply-adds of root and stages, and the channels of the last stage's output.
 
@@ -53,8 +59,14 @@ def resnet_macs(
     width: channels of the root.
     heads: not 0 if axial attention replaces the 3 x 3 convolutions.
     height, columns: of the image, pixels.
+    deep: whether the root has three 3 x 3 convolutions for one of 7 x 7.
   """
   macs = _taps(height, 7, 2) * _taps(columns, 7, 2) * 3 * width
+  if deep:
+    half = width // 2
+    macs = _taps(height, 3, 2) * _taps(columns, 3, 2) * 3 * half
+    places = _taps(_divided(height, 2), 3, 1) * _taps(_divided(columns, 2), 3, 1)
+    macs += places * half * (half + width)
   h = _divided(_divided(height, 2), 2)  # by the root's convolution, then by its pooling
   w = _divided(_divided(columns, 2), 2)
   channels = width
@@ -149,7 +161,9 @@ class ViTCosts(Network, Maskable, Inspectable):
 
   def feature_width(self) -> int:
     """As `Network.feature_width`."""
-    return self.width * (2 if self.pool == "distilled" else 1)
+    if self.pool == "distilled":
+      return 2 * self.width
+    return self.neck_dim or self.width
 
   def macs(self, height: int, width: int) -> int:
     """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
@@ -184,8 +198,27 @@ class ViTCosts(Network, Maskable, Inspectable):
     blocks = sum(
       count * self.block_macs(i, tokens) for i in range(self.depth) for count, tokens in lines
     )
+    blocks += self._windows_and_neck(rows, columns)
     embedding = rows * columns * self.patch**2 * channels * self.width
     return stem + embedding + blocks
+
+  def _windows_and_neck(self, rows: int, columns: int) -> int:
+    """What attention in windows, relative axes and a neck add to blocks over the whole image."""
+    tokens = rows * columns
+    neck = self.width * self.neck_dim * tokens
+    neck += self.neck_dim**2 * _taps(rows, 3, 1) * _taps(columns, 3, 1)
+    usual = attention_macs(tokens, self.width, relative=False)
+    macs = 0
+    for i in range(self.depth):
+      places = (1, rows, columns)
+      if self.window and i not in self.global_blocks:
+        count = _divided(rows, self.window) * _divided(columns, self.window)
+        places = (count, self.window, self.window)
+      count, down, right = places
+      patches = down * right
+      macs += count * attention_macs(patches, self.width, relative=False) - usual
+      macs += count * patches * (down + right) * self.width * self.relative_axes
+    return macs + neck
 
   def block_macs(self, i: int, tokens: int) -> int:
     """Multiply-adds of block i: its attentions, and for each MLP 2 T D M, or 3 if it is gated."""
@@ -202,6 +235,8 @@ class ViTCosts(Network, Maskable, Inspectable):
 
   def why_not_masked(self) -> str:
     """Names a layer that would stay untrained, if there is one."""
+    if self.neck != "none":
+      return "its patches are those of its neck; give a ViT, such as --config.model.name=ViT-B/16."
     if self.pool.startswith("map"):
       return "it would not train the attention pooling; use --config.model.pool=class_token or gap."
     if self.representation_layer:
@@ -213,6 +248,8 @@ class ViTCosts(Network, Maskable, Inspectable):
 
   def why_opaque(self) -> str:
     """As `Network.why_opaque`."""
+    if self.window:
+      return "its attention is within windows, which makes no map over the image."
     if self.differential:
       return "the maps of differential attention are differences, which are no shares of a whole."
     if self.depth:

@@ -3,6 +3,7 @@
 from vit_jax.models.recognition import OneOf, UnlikeError, child_count, outputs
 from vit_jax.models.relative_bias import TABLE
 from vit_jax.models.rotary import FREQUENCIES
+from vit_jax.models.windows import AXES
 
 
 def recognise(params: dict) -> dict | None:
@@ -41,7 +42,7 @@ def recognise(params: dict) -> dict | None:
     fields["stages"] = tuple(child_count(params[f"block{i}"], "unit", first=1) for i in stages)
     fields["stem_width"] = params["conv_root"]["kernel"].shape[-1]
   fields |= _of_attention(attention) | _of_block(block, mlp, axial=axial)
-  fields |= _of_pooling(params, fields) | _of_norms(params)
+  fields |= _of_pooling(params, fields) | _of_norms(params) | _of_neck(params)
   return fields | _key_heads(encoder, depth, heads) | _positions(encoder, first, attention)
 
 
@@ -61,6 +62,7 @@ def _of_attention(attention: dict) -> dict:
     dense_bias="bias" in attention["out"],
     attention_norm="LayerNorm_heads" in attention,
     differential="lambda_key_1" in attention,
+    relative_axes=AXES[0] in attention,
   )
   if FREQUENCIES in attention:
     fields["rotary"] = "mixed"
@@ -94,6 +96,16 @@ def _of_norms(params: dict) -> dict:
   if "pooled_norm" in params:
     final = "pooled"
   return dict(first_norm=first, final_norm=final)
+
+
+def _of_neck(params: dict) -> dict:
+  """The fields for the layers behind the blocks."""
+  neck = params.get("neck")
+  if neck is None:
+    return dict(neck="none", neck_dim=0)
+  if "Conv_0" not in neck:
+    return dict(neck="norm", neck_dim=0)
+  return dict(neck="convolutions", neck_dim=neck["Conv_0"]["kernel"].shape[-1])
 
 
 def _of_pooling(params: dict, fields: dict) -> dict:

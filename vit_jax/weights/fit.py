@@ -103,8 +103,11 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
-RELATIVE = ("pos_embedding_relative", "pos_embedding_bias")
-POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative|_bias)?")
+RELATIVE = (
+  *("pos_embedding_relative", "pos_embedding_bias"),
+  *("pos_embedding_rows", "pos_embedding_columns"),
+)
+POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative|_bias|_rows|_columns)?")
 NAMED = 5  # the most parameters that the message names
 TABLE = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"

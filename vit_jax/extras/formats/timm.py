@@ -17,7 +17,7 @@ import numpy as np
 
 from vit_jax.config.model import USUAL, Model
 from vit_jax.extras.formats import meta, timm_blocks
-from vit_jax.models import relative_bias, rotary
+from vit_jax.models import relative_bias, rotary, windows
 from vit_jax.models.recognition import UNKNOWN, module_of
 from vit_jax.process.text import listed
 from vit_jax.storage.tree import flatten, nest
@@ -78,6 +78,8 @@ def _block(suffix: str) -> tuple[Row, ...]:
       for ours, name in (("query", "q"), ("key", "k"))
       for i in (1, 2)
     ),
+    (f"{attention}/{windows.AXES[0]}", f"{theirs}.rel_pos_h", SAME),
+    (f"{attention}/{windows.AXES[1]}", f"{theirs}.rel_pos_w", SAME),
     (f"{attention}/{rotary.FREQUENCIES}", f"{theirs}.rope_freqs", SAME),
     *layer(f"{attention}/out", f"{theirs}.proj", FROM_HEADS),
     (f"{_BLOCK}/LayerScale_1{suffix}/scale", f"blocks.{{0}}.ls1{suffix}.gamma", SAME),
@@ -113,6 +115,10 @@ _VIT = Table(
   *_relative("Transformer", "shared_rel_pos", "rel_pos_bias"),
   *norm("Transformer/encoder_norm", "norm"),
   *norm("pooled_norm", "fc_norm"),
+  ("neck/Conv_0/kernel", "neck.0.weight", CONVOLUTION),
+  *norm("neck/LayerNorm_0", "neck.1"),
+  ("neck/Conv_1/kernel", "neck.2.weight", CONVOLUTION),
+  *norm("neck/LayerNorm_1", "neck.3"),
   ("MAPHead_0/probe", "attn_pool.latent", SAME),
   *to_heads(f"{_POOLED}/query", "attn_pool.q"),
   *to_heads(f"{_POOLED}/key", "attn_pool.kv"),
@@ -153,6 +159,8 @@ _BIT = Table(
   ),
   (f"{_BIT_UNIT}/a/proj/{_CONV}", "stages.{0}.blocks.{0}.downsample.conv.weight", CONVOLUTION),
   *norm("resnet/group_norm", "norm"),
+  *((f"resnet/root_block/conv{i}/{_CONV}", f"stem.conv{i}.weight", CONVOLUTION) for i in (1, 2, 3)),
+  *(row for i in (1, 2) for row in norm(f"resnet/root_block/norm{i}", f"stem.norm{i}")),
   ("head/kernel", "head.fc.weight", AS_CONVOLUTION),
   ("head/bias", "head.fc.bias", SAME),
 )
@@ -167,11 +175,11 @@ MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # What timm's models have and ours do not, by the names of the parameters.
 _LACKING = {
-  r".*\.rel_pos_[hw]": "windows of attention, as SAM has",
   r".*\.attn\.gate\..*": "a gate of its attention",
   r"patch_embed\.backbone\.([0-9]+|layer[0-9]|conv1)\..*": "another stem of convolutions",
-  r"stem\.(conv|norm)[123]\..*": "a ResNet's deep stem",
+  r".*\.running_(mean|var)": "batch normalisation",
 }
+_UNTOLD = "nothing tells which {}; put timm's config.json beside the file"
 _TWO_HEADS = ("head", "head_dist")
 _TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # only used to train with masks
 _REGISTERS = "register_tokens"  # in files of DINOv2 itself
@@ -328,22 +336,19 @@ def _check_told(flat):
   """Refuses arrays of models whose names alone tell how they compute.
 
   Raises:
-    ValueError: they are of timm's Eva, which has rotary positions of several kinds or none.
+    ValueError: they are of timm's Eva, which has rotary positions of several kinds or none, or of
+      its VisionTransformerSAM.
   """
-  if meta.known(flat):
+  if "blocks.0.norm1.weight" not in flat or timm_blocks.FREQUENCIES in flat or meta.known(flat):
     return
-  attention = ("attn.q_bias", "attn.q_proj.weight")
-  of_eva = any(f"blocks.0.{name}" in flat for name in attention)
-  named = any("relative_position" in name or name == timm_blocks.FREQUENCIES for name in flat)
-  without = "pos_embed" not in flat and not any("rel_pos" in name for name in flat)
-  perception = "norm_pre.weight" in flat and (
-    "norm.weight" not in flat or "attn_pool.q.weight" in flat
-  )
-  if "blocks.0.norm1.weight" in flat and (of_eva or without or perception) and not named:
-    raise ValueError(
-      "nothing tells which rotary positions its model has, if any; put timm's config.json beside "
-      "the file"
-    )
+  if any(name.endswith(".rel_pos_h") for name in flat):
+    raise ValueError(_UNTOLD.format("windows of attention its model has"))
+  relative = any("relative_position_bias" in name or "rel_pos.mlp" in name for name in flat)
+  of_eva = any(f"blocks.0.attn.{name}" in flat for name in ("q_bias", "q_proj.weight"))
+  of_perception = "norm.weight" not in flat or "attn_pool.q.weight" in flat
+  of_perception &= "norm_pre.weight" in flat
+  if not relative and (of_eva or of_perception or "pos_embed" not in flat):
+    raise ValueError(_UNTOLD.format("rotary positions its model has, if any"))
 
 
 def _for_images(flat):

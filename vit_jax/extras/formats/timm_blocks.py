@@ -6,6 +6,7 @@ separate projections (`attn.q_proj`, `attn.k_proj`, `attn.v_proj`) and a separat
 (`mlp.fc1_g`); in a second branch of a block, `_branch1` follows the name of each part.
 """
 
+import math
 import re
 
 import numpy as np
@@ -67,9 +68,12 @@ def one_naming(flat: Arrays) -> Arrays:
     ValueError: two names mean the same array, or an array cannot be divided.
   """
   renamed = {}
+  of_sam = "neck.weight" in flat or "neck.0.weight" in flat
   for name, array in flat.items():
     if _COMPUTED.fullmatch(name):
       continue
+    if of_sam:
+      name, array = _one_name(name, array)
     for pattern, usual in _READ:
       name = pattern.sub(usual, name) if pattern.fullmatch(name) else name
     if name in renamed:
@@ -82,6 +86,17 @@ def one_naming(flat: Arrays) -> Arrays:
         raise ValueError(f"two arrays mean {piece}")
       divided[piece] = value
   return divided
+
+
+def _one_name(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
+  """An array of timm's VisionTransformerSAM, outside its blocks, as of its VisionTransformer."""
+  if name.startswith("head.fc."):
+    return name.replace(".fc", ""), array
+  if name in ("neck.weight", "neck.bias"):
+    return name.replace("neck", "neck.1"), array
+  if name == "pos_embed" and array.ndim == 4:
+    return name, array.reshape(1, -1, array.shape[-1])
+  return name, array
 
 
 def _pieces(name: str, array: np.ndarray, flat: Arrays) -> list[tuple[str, np.ndarray]]:
@@ -142,8 +157,23 @@ def of_class(flat: Arrays, model: ViT) -> Arrays:
   if any(OWN_FREQUENCIES in block for block in blocks.values()):
     own = [blocks[f"blocks.{i}"].pop(OWN_FREQUENCIES) for i in range(len(blocks))]
     others[FREQUENCIES] = np.stack(own, axis=1)
+  if model.relative_axes:
+    others = _of_sam(others, model)
   for block, arrays in blocks.items():
     others |= {f"{block}.{name}": array for name, array in _of_class(arrays, model).items()}
+  return others
+
+
+def _of_sam(others: Arrays, model: ViT) -> Arrays:
+  """The inverse of `_one_name`."""
+  pairs = [(r"head\.(.*)", r"head.fc.\1")]
+  if model.neck == "norm":
+    pairs.append((r"neck\.1\.(.*)", r"neck.\1"))
+  others = _named_by(others, pairs)
+  if "pos_embed" in others:
+    table = others["pos_embed"]
+    side = math.isqrt(table.shape[1])
+    others["pos_embed"] = table.reshape(1, side, side, -1)
   return others
 
 

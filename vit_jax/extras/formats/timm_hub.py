@@ -7,6 +7,7 @@ pixels are not this project's, they are folded into the patch embedding.
 import functools
 import math
 import pathlib
+import re
 
 from vit_jax import models
 from vit_jax.config import AUTO, MAX_SIDE, Model, model_names
@@ -53,8 +54,9 @@ _POOLS = {
   "map_of_all": "map",
   "map_with_token": "map",
 }
+_OF_ONE_GRID = re.compile(r".*\.(relative_position_bias_table|rel_pos_[hw])")
 # Settings that only the name of an architecture tells.
-_BY_NAME = ("norm_epsilon", "norm_place", "rotary", "rotary_side")
+_BY_NAME = ("norm_epsilon", "norm_place", "rotary", "rotary_side", "window", "global_blocks")
 _A_NAME = Rule(lambda x: isinstance(x, str), "a name")
 _SIDE = whole(1, MAX_SIDE)
 _SIZE = Rule(
@@ -166,7 +168,7 @@ def _load(path: pathlib.Path) -> dict:
 
 def _has_positions(names) -> bool:
   """Whether arrays are for images of one size."""
-  return "pos_embed" in names or any("relative_position_bias_table" in name for name in names)
+  return "pos_embed" in names or any(_OF_ONE_GRID.fullmatch(x) for x in names)
 
 
 def _side_of_positions(images: dict, arguments: dict) -> int:

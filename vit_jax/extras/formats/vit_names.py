@@ -86,10 +86,12 @@ _KINDS = {
   "vit_pe_core": dict(pool="map_with_token", pool_heads=8) | _PERCEPTION,
   "vit_pe_lang": dict(pool="gap_beside_token", final_norm="none") | _PERCEPTION,
   "vit_pe_spatial": dict(pool="gap_beside_token", final_norm="none") | _PERCEPTION,
+  "samvit": {},
   "vit_relpos": dict(pool="gap", positions="relative_mlp", relative_dim=128) | _scaled(1e-6),
   "vit_srelpos": dict(pool="gap", positions="relative_mlp", position_place="every_layer_shared")
   | _scaled(1e-6),
 }
+_SAM = dict(pool="gap", final_norm="none", norm_epsilon=1e-5, window=14, relative_axes=True)
 # What the words after the patch say, and those before it, with _ behind them; {}: it is below.
 _WORDS = {
   "gap": dict(pool="gap"),
@@ -183,6 +185,11 @@ _ALSO = (
   (r"vit_giant_patch16_sapiens2", _GIANT | dict(kv_heads=12, kv_heads_from=8)),
   (r"vit_5b_patch16_sapiens2", dict(kv_heads=16, kv_heads_from=8)),
   # Others.
+  (r"samvit_.*", _SAM | dict(neck="convolutions", neck_dim=256)),
+  (r"samvit_base_.*", dict(global_blocks=(2, 5, 8, 11))),
+  (r"samvit_large_.*", dict(global_blocks=(5, 11, 17, 23))),
+  (r"samvit_huge_.*", dict(global_blocks=(7, 15, 23, 31))),
+  (r"samvit_base_patch16_224", dict(positions="none", neck="norm", neck_dim=0)),
   (r"beit_base_.*", _scaled(0.1)),
   (r"beit_large_.*", _scaled(1e-5)),
   (r"aimv2_large_.*", dict(heads=8, mlp_dim=2816)),
