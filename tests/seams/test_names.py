@@ -65,6 +65,7 @@ ALLOWED = {
   "WEIGHT_FORMATS": {  # folders with a file of that format
     ("vit_jax.extras.formats.huggingface", "safetensors"),
     ("vit_jax.extras.formats.shards", "safetensors"),
+    ("vit_jax.extras.formats.open_clip", "safetensors"),
     ("vit_jax.extras.formats.timm_hub", "safetensors"),
     ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
     ("vit_jax.models.stem", "timm"),
@@ -84,6 +85,7 @@ ALLOWED = {
     ("vit_jax.config.model", "timm"),
     ("vit_jax.models.stem", "timm"),
     ("vit_jax.extras.formats.vit_names", "timm"),
+    ("vit_jax.extras.formats.open_clip", "timm"),  # heads of models of a width
   },
   "CALLBACKS": {  # the setting
     ("vit_jax.extras.loggers.logger", "report"),
