@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.extras.probes import made
 from vit_jax.extras.commands import predict, probe, search
-from vit_jax.extras.probes import corrupted, corruptions
+from vit_jax.extras.probes import corrupted, corruptions, logistic
 from vit_jax.inference import load
 
 
@@ -44,6 +44,7 @@ def test_all_probes(folder, capsys, monkeypatch):
   few = {name: corruptions.CORRUPTIONS[name] for name in ("contrast", "pixelate")}
   monkeypatch.setattr(corrupted, "CORRUPTIONS", few)
   monkeypatch.setattr(corrupted, "SEVERITIES", (1, 5))
+  monkeypatch.setattr(logistic, "STRENGTHS", (0.01, 1.0))
   probes = "--probes knn logistic linear cross_attention few_shot"
   found, said = run(probe, folder, f"{WORDS} {probes} --corruptions", capsys)
   by_name = {each["name"]: each for each in found["probes"]}
@@ -143,10 +144,11 @@ def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   words = f"--source {folder}/w.npz --images {folder}/photos --features --batch-size 7 --output"
   predict.main([*words.split(), str(tmp_path / "f.npz"), "--layers", "2", "--patches"])
   assert "Features of 36 images, (2, 16, 32) each" in capsys.readouterr().out
-  stored = np.load(tmp_path / "f.npz")
-  files = stored["names"].tolist()
+  with np.load(tmp_path / "f.npz") as stored:
+    files = stored["names"].tolist()
+    features = stored["features"]
   expected = load(folder / "w.npz").features(files, layers=2, patches=True)
-  np.testing.assert_allclose(stored["features"], expected, atol=1e-5)
+  np.testing.assert_allclose(features, expected, atol=1e-5)
   (tmp_path / "bad.png").write_bytes(b"no")
   with pytest.raises(SystemExit) as left:
     predict.main([*words.split(), str(tmp_path / "f.npz"), "--images", str(tmp_path / "bad.png")])

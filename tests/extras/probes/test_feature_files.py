@@ -21,7 +21,8 @@ def test_both_formats(tmp_path, count, shape, monkeypatch):
   wanted = [array for _, array in rows(count, shape)]
   for name in ("a.npz", "a.parquet"):
     assert feature_files.write(tmp_path / name, rows(count, shape), shape, facts) == count
-  stored = np.load(tmp_path / "a.npz")
+  with np.load(tmp_path / "a.npz") as archive:
+    stored = dict(archive)
   assert stored["features"].shape == (count, *shape)
   assert stored["features"].tolist() == [array.tolist() for array in wanted]
   assert stored["names"].tolist() == [f"{i} \\udce4" for i in range(count)]

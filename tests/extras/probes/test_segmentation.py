@@ -49,6 +49,19 @@ def test_a_linear_probe_learns_made_masks():
   assert found["miou"] > 0.6
 
 
+def test_running_statistics_after_a_step():
+  rng = np.random.default_rng(0)
+  x = rng.standard_normal((3, 16, 8)).astype(np.float32)
+  state = segmentation.initial(8, 3, 0)
+  schedule = segmentation.optimizer(10)
+  moments = schedule.init(state["params"])
+  large = np.zeros((3, SIDE, SIDE), np.uint8)
+  state, _ = segmentation.step(schedule, GRID, state, moments, x, large)
+  flat = np.float64(x.reshape(-1, 8))
+  np.testing.assert_allclose(state["mean"], 0.1 * flat.mean(axis=0), atol=1e-6)
+  np.testing.assert_allclose(state["var"], 0.9 + 0.1 * flat.var(axis=0, ddof=1), atol=1e-6)
+
+
 def test_the_batch_norm_is_folded_into_the_convolution():
   rng = np.random.default_rng(0)
   state = segmentation.initial(8, 3, 0)

@@ -24,10 +24,11 @@ Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 
 """
 
 import dataclasses
+import os
 import pathlib
 import sys
 
-from vit_jax.config import RunError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, source, whole
 from vit_jax.extras.probes.request import (
   CACHE,
@@ -42,6 +43,7 @@ from vit_jax.extras.probes.request import (
 from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
+from vit_jax.registry import SOURCES
 
 STEPS_HELP = f"default: {STEPS:,} of linear, {SEGMENTATION_STEPS:,} of segmentation"
 
@@ -79,6 +81,17 @@ def add_of_features(command: ToolFlags):
   command.add_average()
 
 
+def check_images(word: str):
+  """Refuses a path that is not there, before slow imports.
+
+  Raises:
+    ConfigError: it is neither a path, nor perhaps a source or a pattern.
+  """
+  plain = word not in SOURCES and not {*":*?[{"} & {*word}
+  if plain and not os.path.exists(os.path.expanduser(word)):
+    raise ConfigError(f"DIR: {word!r} does not exist; give a folder with images, or a source.")
+
+
 def default_folder(weights: str, images: str) -> pathlib.Path:
   """probes/WEIGHTS-DIR, of the last parts of both names."""
   parts = [pathlib.PurePath(word.rstrip("/")).name or "root" for word in (weights, images)]
@@ -90,6 +103,7 @@ def main(arguments: list[str] | None = None):
   """Probes; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("probe"):
+    check_images(args.images)
     output = folder(args.output or default_folder(args.weights, args.images), "--output")
     result = probed(args)
     from vit_jax.extras.probes import results

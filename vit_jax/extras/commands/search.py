@@ -13,9 +13,9 @@ Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 
 import pathlib
 import sys
 
-from vit_jax.config import RunError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, source, whole
-from vit_jax.extras.commands.probe import add_of_features
+from vit_jax.extras.commands.probe import add_of_features, check_images
 from vit_jax.extras.probes.request import FOLDER
 from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
@@ -42,6 +42,8 @@ def main(arguments: list[str] | None = None):
   """Searches; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("search"):
+    check_images(args.images)
+    check_files(args.queries)
     folder(args.output.parent, "--output")
     found, page = searched(args)
     from vit_jax.extras.probes import search
@@ -63,7 +65,6 @@ def searched(args) -> tuple[list, str]:
     from vit_jax.extras.probes import cache, search, whole_probe
 
     try:
-      check_files(args.queries)
       model = whole_probe.opened(args, progress, line.say)
       kept = cache.Cache(model, args.cache, args.batch_size, progress, line.say)
       found, images = search.find(kept, args.images, args.queries, args.count)
@@ -73,11 +74,11 @@ def searched(args) -> tuple[list, str]:
 
 
 def check_files(queries: list[pathlib.Path]):
-  """Checks that the queries are there, before slow work.
+  """Checks that the queries are there, before slow imports.
 
   Raises:
-    ValueError: one is not.
+    ConfigError: one is not.
   """
   for query in queries:
     if not query.is_file():
-      raise ValueError(f"{str(query)!r} is no file; give images as QUERY.")
+      raise ConfigError(f"{str(query)!r} is no file; give images as QUERY.")
