@@ -132,7 +132,7 @@ def test_the_size_of_images_comes_with_a_name_that_tells_it(name, side):
   assert recipe_file.replaced(c.Config(), given).data.image_size == 112
 
 
-@pytest.mark.parametrize("name", ["ViT-B/16", "vit_base_patch16_clip_224", "nothing", ""])
+@pytest.mark.parametrize("name", ["ViT-B/16", "vit_base_mci_224", "nothing", ""])
 def test_other_names_are_left_to_the_checks_of_the_model(name):
   texts = {"model.name": name, "seed": "1"}
   assert recipe_file.in_our_names(texts) == texts
