@@ -83,7 +83,7 @@ def made_small(name: str):
   """timm's model with two or three narrow blocks and random parameters, none of them 0."""
   full = models.create(name)
   if not hasattr(full, "depth"):
-    return randomly(peer.small_resnet(5, full.resnet))
+    return randomly(peer.small_resnet(5, full.unit_kind))
   heads = 2
   options = dict(num_classes=5, img_size=SIDE * full.stride(), depth=2)
   options |= dict(embed_dim=64, num_heads=heads, mlp_ratio=2)
@@ -182,7 +182,7 @@ def made_alike(name: str):
   """What `made_small` leaves of a name: names with equal values are compared once."""
   module = models.create(name)
   if not hasattr(module, "depth"):
-    return module.resnet
+    return module.unit_kind
   return module.clone(depth=1, width=64, heads=2, mlp_dim=1, kv_heads=min(module.kv_heads, 1))
 
 

@@ -179,7 +179,6 @@ def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
     ("vit_small_patch16_dinov3", "nothing tells which rotary positions its model has"),
     ("vit_pe_core_tiny_patch16_384", "nothing tells which rotary positions its model has"),
     ("samvit_base_patch16", "nothing tells which windows of attention its model has"),
-    ("resnetv2_50", "it has batch normalisation"),
     ("mixer_s32_224", "is a part that neither"),
   ],
 )

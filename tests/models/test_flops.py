@@ -48,7 +48,7 @@ STAGES = dict(stages=(1, 2, 1, 1))
     ("ViT-S/16", SMALL | GATED | dict(depth=5, kv_heads_from=1), (32, 32)),
     ("ViT-S/16", SMALL | ADDED, (64, 96)),
     ("ViT-S/16", SMALL | WINDOWS, (64, 96)),
-    ("R50x1", STAGES | dict(resnet="d"), (223, 97)),
+    ("R50x1", STAGES | dict(unit_kind="d"), (223, 97)),
     ("R50x1", STAGES, (64, 96)),
     ("R50x1", STAGES, (223, 97)),
     ("R50x1+ViT-B/16", dict(SMALL, stages=(1, 2, 1)), (64, 96)),

@@ -137,8 +137,8 @@ class Model:
     low=0,
     high=2**12,
   )
-  resnet: str = part(
-    "resnet",
+  unit_kind: str = part(
+    "unit_kind",
     "bit",
     "kind of a ResNet: BiT's, or with a deep root and kernels as they are (ResNet-D)",
     choices=("bit", "d"),

@@ -27,8 +27,8 @@ class ResNet(Network, nn.Module):
     stages: residual units in each stage.
     width: channels of the root: 64 times the width factor of the name.
     heads: 0, or the heads of the axial attention that replaces each 3 x 3 convolution.
-    resnet: "bit", or "d": a root of three convolutions, means before the projections of shortcuts,
-      and kernels that are not standardised (ResNet-D, with GroupNorm).
+    unit_kind: "bit", or "d": a root of three convolutions, means before the projections of
+      shortcuts, and kernels that are not standardised (ResNet-D, with GroupNorm).
     num_classes: outputs of the head.
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
@@ -39,7 +39,7 @@ class ResNet(Network, nn.Module):
   stages: tuple[int, ...]
   width: int
   heads: int = 0
-  resnet: str = "bit"
+  unit_kind: str = "bit"
   num_classes: int = 1000
   head_bias: float = MODEL.head_bias
   head_std: float = MODEL.head_std
@@ -81,7 +81,7 @@ class ResNet(Network, nn.Module):
       dtype=self.dtype,
       attention=self.attention,
       remat=self.remat,
-      kind=self.resnet,
+      kind=self.unit_kind,
       name="resnet",
     )(as_input(images, self.dtype))
     patches = x.reshape(x.shape[0], -1, x.shape[-1])
@@ -113,7 +113,7 @@ class ResNet(Network, nn.Module):
   def macs(self, height: int, width: int) -> int:
     """As `Network.macs`."""
     macs, channels = vit_costs.resnet_macs(
-      self.stages, self.width, self.heads, height, width, deep=self.resnet == "d"
+      self.stages, self.width, self.heads, height, width, deep=self.unit_kind == "d"
     )
     return macs + channels * self.num_classes
 
@@ -154,7 +154,7 @@ def recognise(params: dict) -> dict | None:
   fields = dict(
     stages=tuple(child_count(backbone[f"block{i}"], "unit", first=1) for i in blocks),
     width=root.get("conv3", root)["standardized_conv2d"]["kernel"].shape[-1],
-    resnet="d" if "conv3" in root else "bit",
+    unit_kind="d" if "conv3" in root else "bit",
     num_classes=outputs(params),
   )
   if "row_attention" in middle:

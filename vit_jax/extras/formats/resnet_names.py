@@ -19,7 +19,7 @@ def translate(name: str) -> Translated | None:
     if match := re.fullmatch(pattern, name):
       return Translated("R{depth}x{factor}".format(**match.groupdict()))
   if re.fullmatch(_DEEP, name):
-    return Translated("R50x1", dict(resnet="d"))
+    return Translated("R50x1", dict(unit_kind="d"))
   if match := re.fullmatch(_ALIKE, name):
     return Translated(f"R{match['depth']}x1", sure=False)
   if match := re.fullmatch(_OTHERS, name):

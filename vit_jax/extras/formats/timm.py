@@ -178,7 +178,6 @@ _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 _LACKING = {
   r".*\.attn\.gate\..*": "a gate of its attention",
   r"patch_embed\.backbone\.([0-9]+|layer[0-9]|conv1)\..*": "another stem of convolutions",
-  r".*\.running_(mean|var)": "batch normalisation",
 }
 _UNTOLD = "nothing tells which {}; put timm's config.json beside the file"
 _TWO_HEADS = ("head", "head_dist")
@@ -340,7 +339,9 @@ def _check_told(flat):
     ValueError: they are of timm's Eva, which has rotary positions of several kinds or none, or of
       its VisionTransformerSAM.
   """
-  if "blocks.0.norm1.weight" not in flat or timm_blocks.FREQUENCIES in flat or meta.known(flat):
+  if "blocks.0.attn.proj.weight" not in flat or timm_blocks.FREQUENCIES in flat:
+    return
+  if meta.known(flat):
     return
   if any(name.endswith(".rel_pos_h") for name in flat):
     raise ValueError(_UNTOLD.format("windows of attention its model has"))

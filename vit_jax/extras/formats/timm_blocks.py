@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from vit_jax.models.vit import ViT
+from vit_jax.models import Network
 
 Arrays = dict[str, np.ndarray]
 
@@ -145,7 +145,7 @@ def _equal(name: str, array: np.ndarray, count: int) -> list[np.ndarray]:
   return np.split(array, count)
 
 
-def of_class(flat: Arrays, model: ViT) -> Arrays:
+def of_class(flat: Arrays, model: Network) -> Arrays:
   """The arrays under the names of timm's class for this model; the inverse of `one_naming`."""
   blocks = {}
   others = {}
@@ -164,7 +164,7 @@ def of_class(flat: Arrays, model: ViT) -> Arrays:
   return others
 
 
-def _of_sam(others: Arrays, model: ViT) -> Arrays:
+def _of_sam(others: Arrays, model: Network) -> Arrays:
   """The inverse of `_one_name`."""
   pairs = [(r"head\.(.*)", r"head.fc.\1")]
   if model.neck == "norm":
@@ -177,7 +177,7 @@ def _of_sam(others: Arrays, model: ViT) -> Arrays:
   return others
 
 
-def _of_class(block: Arrays, model: ViT) -> Arrays:
+def _of_class(block: Arrays, model: Network) -> Arrays:
   """One block under the names of its class."""
   # timm's Eva and Beit, whose attention has rotary positions or no bias of keys.
   eva = model.rotary != "none" or model.qkv_bias == "no_key"
@@ -201,7 +201,7 @@ def _of_class(block: Arrays, model: ViT) -> Arrays:
   return block
 
 
-def _separate_gate(model: ViT) -> bool:
+def _separate_gate(model: Network) -> bool:
   """Whether timm's class for this model has a layer for the gate of its MLP."""
   of_dinov3 = model.rotary == "dinov3" and model.norm == "layer"
   return model.mlp_norm or not model.dense_bias or of_dinov3
@@ -221,7 +221,7 @@ def _like(names, pattern: str) -> list[str]:
   return [name for name in names if re.fullmatch(pattern, name)]
 
 
-def _joined_in_parallel(block: Arrays, model: ViT) -> Arrays:
+def _joined_in_parallel(block: Arrays, model: Network) -> Arrays:
   """The joined layers of a parallel block."""
   parts = ["mlp.fc1", *(f"attn.{projection}" for projection in _PROJECTIONS)]
   block = dict(block)

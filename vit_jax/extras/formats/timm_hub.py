@@ -221,7 +221,7 @@ def _check_width(params: dict, width: int):
 
 
 def _stated_pools(settings: dict, images: dict, arguments: dict) -> tuple[str, list[str]]:
-  """Our name of the architecture's pooling, and timm's names in its config, the decisive first."""
+  """Our name of the architecture's pooling, and timm's names of it in its config."""
   stated = [values["global_pool"] for values in (arguments, settings, images)]
   usual = _usual(settings["architecture"], "pool", AUTO)
   return usual, [pool for pool in stated if pool is not None]
@@ -233,7 +233,7 @@ def _pool(params: dict, usual: str, stated: list[str]) -> str:
   Args:
     params: its parameters.
     usual: our name of the pooling in its architecture, or AUTO.
-    stated: timm's names of its pooling; the first one counts.
+    stated: timm's names of its pooling, which must agree.
 
   Returns:
     Our name; AUTO for a model that has no choice.
@@ -241,14 +241,15 @@ def _pool(params: dict, usual: str, stated: list[str]) -> str:
   Raises:
     ValueError: none of ours with such parameters pools so.
   """
-  kinds = [usual, *(pool for pool, theirs in _POOLS.items() if stated[:1] == [theirs])]
+  kinds = [usual, *(pool for pool, theirs in _POOLS.items() if theirs in stated)]
   found = [getattr(module_of(params, Model(pool=kind)), "pool", AUTO) for kind in kinds]
   for kind in found:
-    if not stated or _POOLS.get(kind, "avg") == stated[0]:
+    if all(pool == _POOLS.get(kind, "avg") for pool in stated):
       return kind
+  theirs = _POOLS.get(found[0], "avg")
+  other = next(pool for pool in stated if pool != theirs)
   raise ValueError(
-    f"it pools by {stated[0]!r} (global_pool), and models here with such parameters by "
-    f"{_POOLS.get(found[0], 'avg')!r}"
+    f"it pools by {other!r} (global_pool), and models here with such parameters by {theirs!r}"
   )
 
 
