@@ -56,25 +56,27 @@ def alone(kind, of, settings, patches, **others):
 
 PRE = dict(add_pooling_layer=False)
 OWN = dict(sides=(32,))  # biases by offset are not resized
+SAME = dict(sides=(32,))  # another case has the same encoder
 CASES = {
   "vit": alone("ViTForImageClassification", "ViT", SMALL | FIVE, 1),
-  "vit alone": alone("ViTModel", "ViT", SMALL, 1, options=PRE),
+  "vit alone": alone("ViTModel", "ViT", SMALL, 1, options=PRE, **SAME),
   "mae": Case(("ViTMAEModel", "ViTMAE"), SMALL | dict(mask_ratio=0.0), 1, "ViTModel"),
   "deit alone": alone("DeiTModel", "DeiT", SMALL, 2, options=PRE),
-  "deit": alone("DeiTForImageClassificationWithTeacher", "DeiT", SMALL | FIVE, None),
+  "deit": alone("DeiTForImageClassificationWithTeacher", "DeiT", SMALL | FIVE, None, **SAME),
   "deit, one head": Case(
     ("DeiTForImageClassification", "DeiT"),
     SMALL | FIVE,
     None,
     "DeiTForImageClassificationWithTeacher",
+    **SAME,
   ),
   "ijepa": alone("IJepaForImageClassification", "IJepa", SMALL | FIVE, 0),
-  "ijepa alone": alone("IJepaModel", "IJepa", SMALL, 0),
+  "ijepa alone": alone("IJepaModel", "IJepa", SMALL, 0, **SAME),
   "dinov2": alone("Dinov2Model", "Dinov2", DINOV2, 1),
   "dinov2, giant": alone("Dinov2Model", "Dinov2", DINOV2 | dict(use_swiglu_ffn=True), 1),
   "dinov2 with a head": alone("Dinov2ForImageClassification", "Dinov2", DINOV2 | FIVE, None),
   "dinov2 with registers": alone("Dinov2WithRegistersModel", "Dinov2WithRegisters", DINOV2, 5),
-  "dinov3": alone("DINOv3ViTModel", "DINOv3ViT", SMALL | dict(num_register_tokens=2), 3),
+  "dinov3": alone("DINOv3ViTModel", "DINOv3ViT", SMALL | dict(num_register_tokens=4), 5),
   "dinov3, gated": alone(
     "DINOv3ViTModel",
     "DINOv3ViT",
@@ -84,7 +86,7 @@ CASES = {
   "clip": alone(
     "CLIPVisionModelWithProjection", "CLIPVision", SMALL | dict(projection_dim=7), None
   ),
-  "clip alone": alone("CLIPVisionModel", "CLIPVision", SMALL, None),
+  "clip alone": alone("CLIPVisionModel", "CLIPVision", SMALL, None, **SAME),
   "clip with text": Case(
     ("CLIPModel", "CLIP"),
     BOTH | SEVEN,
@@ -92,7 +94,7 @@ CASES = {
     "CLIPVisionModelWithProjection",
   ),
   "siglip": alone("SiglipVisionModel", "SiglipVision", SMALL, 0),
-  "siglip with text": Case(("SiglipModel", "Siglip"), BOTH, 0, "SiglipVisionModel"),
+  "siglip with text": Case(("SiglipModel", "Siglip"), BOTH, 0, "SiglipVisionModel", **SAME),
   "siglip with a head": Case(
     ("SiglipForImageClassification", "Siglip"), BOTH | FIVE, 0, "IJepaForImageClassification"
   ),
