@@ -112,7 +112,7 @@ def reachable(start):
 
 
 def test_a_run_needs_few_modules():
-  assert len(reachable("vit_jax.launch")) <= 115
+  assert len(reachable("vit_jax.launch")) <= 110
 
 
 TRACED = """

@@ -44,7 +44,6 @@ ALLOWED = {
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.extras.formats.huggingface", "vit"),
     ("vit_jax.extras.formats.timm_blocks", "vit"),
-    ("vit_jax.config.model", "resnet"),  # the setting for the ResNet of a hybrid
   },
   "PARAMETRIZATIONS": {("vit_jax.extras.settings", "lora")},  # the setting
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
@@ -93,10 +92,7 @@ ALLOWED = {
     ("vit_jax.extras.report.messages", "report"),
     *(("vit_jax.extras.settings", name) for name in ("report", "wandb", "mlflow", "trackio")),
   },
-  "MODEL_NAMES": {
-    ("vit_jax.extras.formats.huggingface", "vit"),  # names of parameters
-    ("vit_jax.config.model", "resnet"),
-  },
+  "MODEL_NAMES": {("vit_jax.extras.formats.huggingface", "vit")},  # names of parameters
   "SETTINGS": set(),
   "TRAINING_VIEWS": set(),
 }
