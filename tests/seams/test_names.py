@@ -43,7 +43,6 @@ ALLOWED = {
   },
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.extras.formats.huggingface", "vit"),
-    ("vit_jax.extras.formats.timm_blocks", "vit"),
   },
   "PARAMETRIZATIONS": {("vit_jax.extras.settings", "lora")},  # the setting
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
