@@ -42,7 +42,7 @@ WEIGHTS = {
   "v.npz": (OTHER, models.expanded(Model("ViT-S/32", layer_scale=True, activation="gelu"))),
 }
 KNOWN = dict(images=5000, side=64, labels=Labels("abc"), devices=8, parts=(2, ""))
-KNOWN |= dict(device=jax.devices("cpu")[0], attention="cudnn")
+KNOWN |= dict(device=jax.devices("cpu")[0], attention="cudnn", class_shares=[0.5, 0.25, 0.25])
 GPU = types.SimpleNamespace(platform="gpu")
 BASES = (
   "train.py:digits",
@@ -127,13 +127,24 @@ REPLACED = {
   "model.num_classes": "model.num_classes=7",
   "model.remat": "model.remat=dots",
   "model.attention": "model.attention=xla",
+  "model.pool_heads": "model.pool_heads=4",
+  "model.window": "model.window=2",
+  "model.differential": "model.differential=true",
+  "lora": "lora.rank=2",
 }
-HYBRID = "model.name=R50x1+ViT-B/16"  # a name of models that have these settings
-OF_STEM = "model.stem_width", "model.stages"
+HYBRID = "model.name=R50x1+ViT-B/16"
+# Settings that only some models have, and what gives such a model.
+NEEDED = {
+  "model.stem_width": HYBRID,
+  "model.stages": HYBRID,
+  "model.pool_heads": "model.pool=map",
+  "model.window": "model.pool=gap",
+  "model.differential": "model.attention=xla",
+}
 
 
 def word_of(recipe, key):
-  return (REPLACED[key], HYBRID) if key in OF_STEM else (REPLACED[key],)
+  return (REPLACED[key], NEEDED[key]) if key in NEEDED else (REPLACED[key],)
 
 
 def test_every_setting_that_a_rule_reads_is_replaced():
@@ -251,6 +262,7 @@ data.crop_area=(0.05,1.0) data.train_resize_ratio={448 / 384} data.evaluate_resi
 data.evaluate_squeeze=false
 """
 FOR_100 = "schedule.warmup.steps=20 evaluate_every.steps=10 log_every.steps=1"
+WEIGHTS_OF_CLASSES = f"({2 / 3},{4 / 3},{4 / 3})"
 # (recipe, settings that are replaced, facts that are otherwise, what follows)
 FOLLOWS = [
   (SCRATCH, "", {}, FOR_DIGITS),
@@ -269,6 +281,7 @@ FOLLOWS = [
   (SCRATCH, "duration.steps=6", {}, FOR_6),
   (SCRATCH, "batch_size=1200", {}, "optimizer.ema=0.98 log_every.steps=5"),
   (SCRATCH, "optimizer.kind=sgd", {}, "optimizer.ema=0.0"),
+  (SCRATCH, "objective.class_weights=auto", {}, f"objective.class_weights={WEIGHTS_OF_CLASSES}"),
   (SCRATCH, "model.name=ViT-S/20", {}, "model.depth=12 data.image_size=60"),
   (SCRATCH, "model.patch=9", {}, "model.depth=4 data.image_size=63"),
   (SCRATCH, "data.image_size=128", {}, "model.name=ViT-Ti/16 model.patch=16"),
@@ -368,7 +381,7 @@ def test_what_the_command_line_gives_is_never_changed(recipe, key):
   else:
     (field,) = (field for field in dataclasses.fields(group) if field.name == name)
     words = [f"{key}={value}" for value in GIVEN.get(key) or values_of(field)]
-  beside = ["data.image_size=224", *([HYBRID] if key in OF_STEM else [])]
+  beside = ["data.image_size=224", *([NEEDED[key]] if key in NEEDED else [])]
   for word in words:
     asks = asked(recipe, *(other for other in beside if not other.startswith(key)), word)
     given = value_of(asks, key)

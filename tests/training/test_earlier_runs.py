@@ -64,7 +64,7 @@ PARTS += ("qkv_bias", "dense_bias", "patch_bias", "kv_heads", "kv_heads_from", "
 PARTS += ("layout", "parallel_branches", "rotary", "rotary_side", "relative_dim", "pool_heads")
 PARTS += ("pool_mlp_dim", "layer_scale_place", "window", "global_blocks", "relative_axes")
 PARTS += ("neck", "neck_dim", "unit_kind")
-NAMED |= {f"model.{key}": USUAL[key] for key in PARTS}
+NAMED |= json.loads(json.dumps({f"model.{key}": USUAL[key] for key in PARTS}))
 
 
 def unpacked(name, folder):
@@ -113,7 +113,7 @@ def in_json(config):
   return by_key(json.loads(json.dumps(c.to_dict(config))))
 
 
-def expected(settings, attention="xla", **changes):
+def expected(settings, attention="heads_first", **changes):
   """The recorded values; what was derived, and the name, is all that may be otherwise."""
   values = by_key(settings)
   assert all(not values[key] for key in STOOD_FOR)

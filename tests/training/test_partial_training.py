@@ -162,7 +162,15 @@ DIGITS = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   evaluate_every=c.Duration(),
-  model=c.Model(name="ViT-Ti/4", depth=2, width=16, mlp_dim=32, heads=2, num_classes=10),
+  model=c.Model(
+    name="ViT-Ti/4",
+    depth=2,
+    width=16,
+    mlp_dim=32,
+    heads=2,
+    num_classes=10,
+    attention="heads_first",
+  ),
   optimizer=SGD(trainable=LAST, ema=0.75),
   schedule=c.Schedule(learning_rate=0.3),
   data=c.Data(

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from vit_jax.config.model import USUAL, Model
+from vit_jax.config.model import FIXED_POSITIONS, USUAL, Model
 from vit_jax.extras.formats import meta, timm_blocks
 from vit_jax.models import relative_bias, rotary
 from vit_jax.models.attention import AXES
@@ -203,7 +203,11 @@ def to_timm(params: dict, known: Model = UNKNOWN) -> dict[str, np.ndarray]:
   Raises:
     ValueError: timm's models have no place for a parameter, which the message names.
   """
-  flat = _of_two_heads(_of_patches_alone(flatten(params)))
+  flat = _of_two_heads(flatten(params))
+  if known.positions in FIXED_POSITIONS:
+    known = dataclasses.replace(known, positions="1d")  # written as a table, as timm's models have
+  else:
+    flat = _of_patches_alone(flat)
   try:
     theirs = nearest(_TABLES, flat, OURS).theirs(flat)
   except KeyError as error:
