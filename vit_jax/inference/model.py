@@ -251,6 +251,11 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
   if read.card:
     described = read.card.model
   module = models.module_of(read.params, described)
+  if not read.card and getattr(module, "final_norm", "") == "none":
+    raise ValueError(
+      "Transformer/encoder_norm/scale is missing, and no model card says that the model has no "
+      "norm behind its blocks."
+    )
   if not read.card and getattr(module, "positions", "") == "none":
     _log.warning(
       "The weights have no position embeddings, and nothing says whether their model adds fixed "

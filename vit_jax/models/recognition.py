@@ -124,17 +124,10 @@ def _module(family: Family, known: Model, found: dict) -> Network:
   found = {key: _chosen(x, getattr(known, key, AUTO)) for key, x in found.items()}
   if known.family == AUTO:
     given = _unseen(known)
-    if known.final_norm != "none" and _lacks_a_norm(found):
-      raise UnlikeError("Transformer/encoder_norm/scale is missing")
   else:
     given = _agreeing(known, found)
   fields = {field.name for field in dataclasses.fields(family.module)}
   return family.module(**{key: x for key, x in given.items() if key in fields} | found)
-
-
-def _lacks_a_norm(found: dict) -> bool:
-  """Whether the norm behind the blocks is missing; the known models without it have another one."""
-  return {found.get(key) for key in ("final_norm", "first_norm", "neck")} == {"none"}
 
 
 def _chosen(found, known):
