@@ -63,7 +63,7 @@ def own_names(model, rules):
   return arrays
 
 
-def compared(path, arrays, model, before):
+def assert_equal_features(path, arrays, model, before):
   safetensors.numpy.save_file({n: np.ascontiguousarray(x) for n, x in arrays.items()}, path)
   loaded = read_model(path)
   images = families.images(32, batch=1)
@@ -96,7 +96,7 @@ def test_dinov3(tmp_path):
     joined(arrays, parts, f"attn.qkv.{kind}")
   others = {"rope_embed.periods": np.ones(8, np.float32)}
   others |= {f"local_cls_norm.{kind}": np.ones(64, np.float32) for kind in ("weight", "bias")}
-  compared(tmp_path / "w.safetensors", arrays | masks | others, model, before=3)
+  assert_equal_features(tmp_path / "w.safetensors", arrays | masks | others, model, before=3)
 
 
 def test_dinov2_with_gated_mlps(tmp_path):
@@ -107,7 +107,7 @@ def test_dinov2_with_gated_mlps(tmp_path):
     joined(arrays, [f"attention.{part}_proj.{kind}" for part in "qkv"], f"attn.qkv.{kind}")
     joined(arrays, [f"mlp.{part}_proj.{kind}" for part in ("gate", "up")], f"mlp.w12.{kind}")
   arrays = {name.replace("mlp.down_proj", "mlp.w3"): x for name, x in arrays.items()}
-  compared(tmp_path / "w.safetensors", arrays, model, before=1)
+  assert_equal_features(tmp_path / "w.safetensors", arrays, model, before=1)
 
 
 OPEN_CLIP = (

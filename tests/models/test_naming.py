@@ -211,7 +211,7 @@ def test_what_others_call_a_model_is_the_same_model(theirs, ours, options):
   ("theirs", "message"),
   [
     ("openai/clip-vit-large-patch14", r"a norm before the blocks.*nearest: ViT-L/14[,.]"),
-    ("facebook/dinov2-giant", r"a gated MLP"),
+    ("facebook/dinov2-giant", r"a gated MLP.*, which only its weights give; name them by config"),
     ("facebook/deit-base-distilled-patch16-224", r"a distillation token"),
     ("vit_base_mci_224.apple_mclip", r"another stem of convolutions"),
     ("vit_small_resnet26d_224", r"another stem of convolutions"),

@@ -421,7 +421,7 @@ class Translated:
     name: our name of the same architecture, or of the nearest one.
     options: the settings of config.model that the architecture has otherwise than `name` says.
     image_size: side of the images that the name tells, pixels; 0: it tells none.
-    lacking: a component of that architecture which no model of this project has; "": none.
+    lacking: a component that our names do not give, and whether weights can; "": none.
     sure: whether the name is known, not just similar to a known one.
   """
 

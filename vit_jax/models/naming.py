@@ -168,7 +168,7 @@ def _unknown(name: str) -> ValueError:
   if meaning := translated(name):
     near = [meaning.name, *near]
     if meaning.lacking:
-      wrong = f"has {meaning.lacking}, which no model here has"
+      wrong = f"has {meaning.lacking}"
   nearest = list(dict.fromkeys(near or names()))[:5]
   return ValueError(f"name={shown(name)} {wrong}; nearest: {', '.join(nearest)}.")
 

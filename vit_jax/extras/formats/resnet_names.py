@@ -24,5 +24,6 @@ def translate(name: str) -> Translated | None:
     return Translated(f"R{match['depth']}x1", sure=False)
   if match := re.fullmatch(_OTHERS, name):
     depth = max(int(match["depth"]), 50)
-    return Translated(f"R{depth}x1", lacking="another stem or normalisation than BiT")
+    lacking = "another stem or normalisation than BiT, which no model here has"
+    return Translated(f"R{depth}x1", lacking=lacking)
   return None

@@ -125,9 +125,7 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
     )
   meaning = translated(settings["architecture"])
   if meaning and meaning.lacking:
-    raise ValueError(
-      f"it is a {settings['architecture']}, with {meaning.lacking}, which no model here has"
-    )
+    raise ValueError(f"it is a {settings['architecture']}, with {meaning.lacking}")
   return (
     checked(settings, COMPUTED, file),
     checked(images, IMAGES, file),
