@@ -59,6 +59,7 @@ OWN = dict(sides=(32,))  # biases by offset are not resized
 SAME = dict(sides=(32,))  # another case has the same encoder
 CASES = {
   "vit": alone("ViTForImageClassification", "ViT", SMALL | FIVE, 1),
+  "vit, grey": alone("ViTModel", "ViT", SMALL | dict(num_channels=1), 1, options=PRE, **SAME),
   "vit alone": alone("ViTModel", "ViT", SMALL, 1, options=PRE, **SAME),
   "mae": Case(("ViTMAEModel", "ViTMAE"), SMALL | dict(mask_ratio=0.0), 1, "ViTModel"),
   "deit alone": alone("DeiTModel", "DeiT", SMALL, 2, options=PRE),
@@ -178,7 +179,7 @@ def test_outputs_at_two_sizes(name, tmp_path, record_property):
   loaded = read_model(tmp_path)
   found = []
   for side in CASES[name].sides:
-    images = families.images(side, batch=1)
+    images = families.images(side, batch=1)[..., : loaded.card.channels]
     theirs = outputs(model, images)
     ours = loaded.at_size(side)
     # Without compilation, as all models have layers of the same few shapes.
@@ -203,7 +204,7 @@ def test_exports(name, tmp_path):
   families.assert_same_bits(weights.load(tmp_path / "ours"), read.params)
   kind = getattr(transformers, CASES[name].exported)
   again = kind.from_pretrained(tmp_path / "ours", **CASES[name].options).eval()
-  images = families.images(32, batch=1)
+  images = families.images(32, batch=1)[..., : read.card.channels]
   before, after = outputs(model, images), outputs(again, images)
   assert before.keys() & after.keys()
   for key in before.keys() & after.keys():

@@ -21,8 +21,10 @@ def recognise(params: dict) -> dict | None:
   if width % heads:
     raise UnlikeError(f"{heads} heads do not divide the width {width}")
   depth = child_count(encoder, "encoderblock_")
+  root = params.get("conv_root", params["embedding"])["kernel"]
   fields = dict(
     patch=patch,
+    channels=root.shape[2],
     depth=depth,
     width=width,
     mlp_dim=mlp["Dense_0"]["kernel"].shape[-1],
