@@ -243,7 +243,7 @@ def as_channels(image: bytes | np.ndarray, channels: int, *, max_pixels: int) ->
   if image.dtype != np.uint8 or image.ndim not in (2, 3) or not known:
     raise BadImage(
       f"Pixels are {image.dtype} {image.shape}; they must be uint8 (H, W), (H, W, 1) or (H, W, "
-      f"{channels})."
+      f"{channels}), with the model's channels (config.model.channels)."
     )
   check_size(*image.shape[:2], max_pixels=max_pixels)
   if there == channels:
