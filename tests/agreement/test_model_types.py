@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.weights import families
-from vit_jax import weights
+from vit_jax import models, weights
 from vit_jax.inference.model import read_model
+from vit_jax.models.recognition import differences
 from vit_jax.registry import MODEL_TYPES
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
@@ -223,6 +224,24 @@ def test_beit_that_predicts_masked_patches(tmp_path):
   _, features = loaded.module.apply({"params": loaded.params}, images, train=False)
   assert difference(features["patches"], theirs[:, 1:]) < 1e-5
   assert difference(features["pre_logits"], theirs[:, 0]) < 1e-5
+
+
+@pytest.mark.parametrize(
+  ("name", "case"),
+  [
+    ("facebook/deit-base-distilled-patch16-224", "deit"),
+    ("facebook/dinov2-giant", "dinov2, giant"),
+    ("facebook/dinov3-vits16-pretrain-lvd1689m", "dinov3"),
+    ("openai/clip-vit-base-patch32", "clip"),
+    ("microsoft/beit-large-patch16-384", "beit"),
+  ],
+)
+def test_a_name_of_the_hub_says_what_its_folder_says(name, case, tmp_path):
+  """All but the sizes, which are small here."""
+  saved(case, tmp_path)
+  loaded = read_model(tmp_path).module
+  sizes = {key: getattr(loaded, key) for key in ("patch", "depth", "width", "mlp_dim", "heads")}
+  assert not differences(models.create(name, **sizes), loaded)
 
 
 def test_every_model_type_is_tried():
