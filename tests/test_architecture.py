@@ -210,7 +210,7 @@ OF_THIS_MACHINE = (
   "vit_jax.extras.experiments.studies.loading",
   "vit_jax.process.program",  # its code
   *("vit_jax.extras.benchmarks", "vit_jax.extras.compiled"),  # of this machine and its compilers
-  *("vit_jax.inference.predict", "vit_jax.extras.inspection.gallery"),  # images that the user names
+  "vit_jax.extras.inspection.gallery",  # images that the user names
   # Formats of weights, which libraries read: vit_jax.weights.source brings them here.
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),
   "vit_jax.extras.formats",

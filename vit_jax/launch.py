@@ -346,4 +346,4 @@ def reader_of(config: Config) -> Reader:
   """
   split = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, **split)
-  return Reader(config.data, mesh, **split)
+  return Reader(config.data, mesh, channels=config.model.channels, **split)

@@ -30,7 +30,8 @@ from vit_jax.config.as_recipe import as_recipe
 from vit_jax.process.errors import Miscomputed
 from vit_jax.process.text import one_line, quoted
 from vit_jax.storage import files
-from vit_jax.storage.paths import Path, local_path, path_of
+from vit_jax.storage.paths import Path, is_url, local_path, path_of
+from vit_jax.storage.workdir import CHECKPOINTS
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -72,6 +73,22 @@ def folder_of(recipe: str) -> Path:
   return folder
 
 
+def check_init_from(init_from: str, folder: Path):
+  """Checks that the weights of a new run on this machine exist, before slow imports.
+
+  A run with checkpoints goes on without them.
+
+  Raises:
+    ConfigError: they do not.
+  """
+  if not init_from or is_url(folder) or files.exists(folder / CHECKPOINTS):
+    return
+  try:
+    files.check_weights(init_from)
+  except ConfigError as error:
+    raise ConfigError(f"config.init_from={init_from}: {error}") from error
+
+
 def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   """Writes the settings of a command line as a recipe.
 
@@ -103,6 +120,7 @@ def main(command: command_line.CommandLine):
       write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
     folder = folder_of(command.recipe)
+    check_init_from(command.config.init_from, folder)
     shown = progress.of_process(progress.is_first(_PROCESS.value))
     with program.said_of_devices(), shown:
       shown.doing("loading libraries")

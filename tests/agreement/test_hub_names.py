@@ -42,3 +42,32 @@ def test_a_name_is_the_model_of_its_configuration(name, kind, pool):
     layer_scale_init=getattr(config, "layerscale_value", 1e-4),
   )
   assert models.create(name) == expected
+
+
+@pytest.mark.parametrize(
+  ("name", "kind", "settings"),
+  [
+    ("facebook/deit-base-distilled-patch16-224", "DeiT", {}),
+    ("openai/clip-vit-base-patch32", "CLIPVision", {}),
+    ("microsoft/beit-base-patch16-224", "Beit", {}),
+    ("facebook/dinov3-vits16-pretrain-lvd1689m", "DINOv3ViT", {}),
+    (
+      "facebook/dinov2-giant",
+      "Dinov2",
+      dict(hidden_size=1536, num_hidden_layers=40, num_attention_heads=24, patch_size=14),
+    ),
+  ],
+)
+def test_the_sizes_of_a_name(name, kind, settings):
+  """The other fields are tested with small models (test_model_types.py)."""
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  config = getattr(transformers, f"{kind}Config")(**settings)
+  module = models.create(name)
+  hidden = getattr(config, "intermediate_size", None) or 4096  # SwiGLU of DINOv2's giant
+  assert (module.patch, module.depth, module.width) == (
+    config.patch_size,
+    config.num_hidden_layers,
+    config.hidden_size,
+  )
+  assert (module.heads, module.mlp_dim) == (config.num_attention_heads, hidden)
+  assert module.norm_epsilon == getattr(config, "layer_norm_eps", 1e-6)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tests.weights import families
-from vit_jax import weights
+from vit_jax import models, weights
 from vit_jax.inference.model import read_model
+from vit_jax.models.recognition import differences
 from vit_jax.registry import MODEL_TYPES
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
@@ -59,6 +60,7 @@ OWN = dict(sides=(32,))  # biases by offset are not resized
 SAME = dict(sides=(32,))  # another case has the same encoder
 CASES = {
   "vit": alone("ViTForImageClassification", "ViT", SMALL | FIVE, 1),
+  "vit, grey": alone("ViTModel", "ViT", SMALL | dict(num_channels=1), 1, options=PRE, **SAME),
   "vit alone": alone("ViTModel", "ViT", SMALL, 1, options=PRE, **SAME),
   "mae": Case(("ViTMAEModel", "ViTMAE"), SMALL | dict(mask_ratio=0.0), 1, "ViTModel"),
   "deit alone": alone("DeiTModel", "DeiT", SMALL, 2, options=PRE),
@@ -178,7 +180,7 @@ def test_outputs_at_two_sizes(name, tmp_path, record_property):
   loaded = read_model(tmp_path)
   found = []
   for side in CASES[name].sides:
-    images = families.images(side, batch=1)
+    images = families.images(side, batch=1)[..., : loaded.card.channels]
     theirs = outputs(model, images)
     ours = loaded.at_size(side)
     # Without compilation, as all models have layers of the same few shapes.
@@ -203,7 +205,7 @@ def test_exports(name, tmp_path):
   families.assert_same_bits(weights.load(tmp_path / "ours"), read.params)
   kind = getattr(transformers, CASES[name].exported)
   again = kind.from_pretrained(tmp_path / "ours", **CASES[name].options).eval()
-  images = families.images(32, batch=1)
+  images = families.images(32, batch=1)[..., : read.card.channels]
   before, after = outputs(model, images), outputs(again, images)
   assert before.keys() & after.keys()
   for key in before.keys() & after.keys():
@@ -222,6 +224,24 @@ def test_beit_that_predicts_masked_patches(tmp_path):
   _, features = loaded.module.apply({"params": loaded.params}, images, train=False)
   assert difference(features["patches"], theirs[:, 1:]) < 1e-5
   assert difference(features["pre_logits"], theirs[:, 0]) < 1e-5
+
+
+@pytest.mark.parametrize(
+  ("name", "case"),
+  [
+    ("facebook/deit-base-distilled-patch16-224", "deit"),
+    ("facebook/dinov2-giant", "dinov2, giant"),
+    ("facebook/dinov3-vits16-pretrain-lvd1689m", "dinov3"),
+    ("openai/clip-vit-base-patch32", "clip"),
+    ("microsoft/beit-large-patch16-384", "beit"),
+  ],
+)
+def test_a_name_of_the_hub_says_what_its_folder_says(name, case, tmp_path):
+  """All but the sizes, which are small here."""
+  saved(case, tmp_path)
+  loaded = read_model(tmp_path).module
+  sizes = {key: getattr(loaded, key) for key in ("patch", "depth", "width", "mlp_dim", "heads")}
+  assert not differences(models.create(name, **sizes), loaded)
 
 
 def test_every_model_type_is_tried():

@@ -20,6 +20,7 @@ from vit_jax.inference.model import of_weights, read_model
 from vit_jax.models.recognition import differences
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
+from vit_jax.weights.fit import for_channels
 from vit_jax.weights.format import Heads
 
 BOUND = 1e-5
@@ -197,7 +198,7 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
     (dict(global_pool="map"), "pools by 'map' .*, and models here with such parameters by 'token'"),
     (dict(model_args=dict(global_pool="")), "pools by ''"),
     (dict(pretrained_cfg=dict(global_pool="max")), "pools by 'max'"),
-    (dict(model_args=dict(in_chans=1)), "in_chans is 1"),
+    (dict(model_args=dict(in_chans=1)), "model of channels 1, and its arrays .* channels 3"),
     (dict(model_args=dict(img_size=[32, 48])), "its images are 32 x 48 pixels"),
     (dict(model_args=dict(img_size=[32])), r"img_size is \[32\] and must be a number of pixels"),
     (dict(pretrained_cfg=dict(input_size=[3, 64, 32])), "its images are 64 x 32 pixels"),
@@ -215,7 +216,10 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
     (dict(model_args=dict(num_heads=True)), "num_heads is True and must be a number from 1"),
     (dict(pretrained_cfg=dict(crop_mode="border")), "crop_mode is 'border'"),
     (dict(pretrained_cfg=dict(interpolation="random")), "interpolation is 'random'"),
-    (dict(pretrained_cfg=dict(std=[0, 1, 1])), r"std is \[0, 1, 1\] and must be three numbers"),
+    (
+      dict(pretrained_cfg=dict(std=[0, 1, 1])),
+      r"std is \[0, 1, 1\] and must be a number for each channel",
+    ),
     (dict(pretrained_cfg=dict(mean=[float("nan")] * 3)), r"mean is \[nan, nan, nan\]"),
     (dict(pretrained_cfg=7), "does not describe a model of timm"),
   ],
@@ -316,3 +320,60 @@ def test_fixed_positions_are_a_table_for_timm_and_fixed_again_for_us(
   assert loaded.module == module
   families.assert_same_bits(loaded.params, params)
   assert loaded.at_size(24).module == module
+
+
+@pytest.mark.parametrize("channels", [1, 4, 13])
+def test_other_channels(peer, tmp_path, channels):
+  """A folder with a mean for each channel; and weights for RGB, changed as timm changes them."""
+  model = peer.timm.models.VisionTransformer(num_classes=5, in_chans=channels, **SMALL)
+  model = randomly(peer, model)
+  rng = np.random.default_rng(0)
+  mean, deviation = (rng.uniform(0.2, 0.6, channels).astype(np.float32) for _ in range(2))
+  theirs = dict(mean=mean.tolist(), std=deviation.tolist(), input_size=[channels, 16, 16])
+  config = dict(
+    architecture="vit_tiny_patch16_224",
+    model_args=dict(num_heads=2, embed_dim=32, in_chans=channels),
+    pretrained_cfg=theirs,
+  )
+  stored(model, tmp_path).rename(tmp_path / "model.safetensors")
+  (tmp_path / "config.json").write_text(json.dumps(config))
+  loaded = read_model(tmp_path).at_size()
+  assert (loaded.module.channels, loaded.card.channels) == (channels, channels)
+  images = rng.uniform(-1, 1, (2, 16, 16, channels)).astype(np.float32)
+  ours, _ = modules.run(loaded.module, loaded.params, images)
+  expected = logits(peer, model, ((images + 1) / 2 - mean) / deviation)
+  np.testing.assert_allclose(ours, expected, atol=BOUND, rtol=0)
+  written = timm.to_timm(loaded.params)["patch_embed.proj.weight"]
+  assert written.shape == tuple(model.patch_embed.proj.weight.shape)
+
+  kernel = rng.normal(size=(4, 4, 3, 32)).astype(np.float32)
+  as_theirs = peer.torch.from_numpy(kernel.transpose(3, 2, 0, 1).copy())
+  changed = peer.timm.models.adapt_input_conv(channels, as_theirs).numpy()
+  np.testing.assert_allclose(
+    for_channels(kernel, channels).transpose(3, 2, 0, 1), changed, atol=1e-6
+  )
+
+
+@pytest.mark.parametrize(
+  ("options", "message"),
+  [
+    (dict(patch_size=(4, 2)), "patches of 4 x 2 pixels, and models here have square ones"),
+    (dict(img_size=(16, 20)), "21 position embeddings are of no square grid of patches"),
+  ],
+)
+def test_rectangles_are_refused_by_name(peer, tmp_path, options, message):
+  model = peer.timm.models.VisionTransformer(num_classes=5, **SMALL | options)
+  stored(model, tmp_path)
+  config = dict(architecture="vit_tiny_patch16_224", model_args=dict(num_heads=2, embed_dim=32))
+  (tmp_path / "config.json").write_text(json.dumps(config))
+  with pytest.raises(ValueError, match=message):
+    weights.read(tmp_path)
+
+
+def test_a_mean_of_other_channels_is_refused(peer, tmp_path):
+  model = peer.timm.models.VisionTransformer(num_classes=5, in_chans=1, **SMALL)
+  stored(model, tmp_path)
+  config = dict(architecture="vit_tiny_patch16_224", model_args=dict(num_heads=2, embed_dim=32))
+  (tmp_path / "config.json").write_text(json.dumps(config))
+  with pytest.raises(ValueError, match=r"its images have 1 channels, and its mean .* of others"):
+    weights.read(tmp_path)

@@ -210,12 +210,15 @@ def test_what_others_call_a_model_is_the_same_model(theirs, ours, options):
 @pytest.mark.parametrize(
   ("theirs", "message"),
   [
-    ("openai/clip-vit-large-patch14", r"a norm before the blocks.*nearest: ViT-L/14[,.]"),
-    ("facebook/dinov2-giant", r"a gated MLP.*, which only its weights give; name them by config"),
-    ("facebook/deit-base-distilled-patch16-224", r"a distillation token"),
+    (
+      "laion/CLIP-ViT-L-14-laion2B-s32B-b82K",
+      r"a norm before the blocks.*, which only its weights",
+    ),
+    ("facebook/dinov3-convnext-tiny-pretrain-lvd1689m", r"convolutions for blocks"),
+    ("facebook/data2vec-vision-base-ft1k", r"weights in a form that this project does not read"),
     ("vit_base_mci_224.apple_mclip", r"another stem of convolutions"),
     ("vit_small_resnet26d_224", r"another stem of convolutions"),
-    ("microsoft/beit-base-patch16-224", r"relative position embeddings"),
+    ("microsoft/beit-base-patch16-224-pt22k", r"relative position embeddings"),
     ("resnet50", r"another stem or normalisation than BiT.*nearest: R50x1[,.]"),
   ],
 )

@@ -13,10 +13,11 @@ import vit_jax
 from tests.data.test_image_files import soon
 from tests.weights import families
 from vit_jax import weights
+from vit_jax.data.patterns import find_images
 from vit_jax.extras.commands import predict as tool
 from vit_jax.inference import predict as predictions
 from vit_jax.inference.model import of_weights
-from vit_jax.inference.predict import find_images, predict
+from vit_jax.inference.predict import predict
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 

@@ -63,7 +63,7 @@ PARTS = ("norm", "norm_place", "first_norm", "final_norm", "mlp", "mlp_norm", "a
 PARTS += ("qkv_bias", "dense_bias", "patch_bias", "kv_heads", "kv_heads_from", "differential")
 PARTS += ("layout", "parallel_branches", "rotary", "rotary_side", "relative_dim", "pool_heads")
 PARTS += ("pool_mlp_dim", "layer_scale_place", "window", "global_blocks", "relative_axes")
-PARTS += ("neck", "neck_dim", "unit_kind")
+PARTS += ("neck", "neck_dim", "unit_kind", "channels")
 NAMED |= json.loads(json.dumps({f"model.{key}": USUAL[key] for key in PARTS}))
 
 

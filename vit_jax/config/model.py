@@ -284,6 +284,13 @@ class Model:
   )
   dense_bias: bool = part("dense_bias", True, "biases of a block's other dense layers")
   patch_bias: bool = part("patch_bias", True, "bias of the patch embedding")
+  channels: int = part(
+    "channels",
+    3,
+    "channels of the images: 1 (grey), 3 (RGB), 4 (RGBA), or those of .npy files",
+    low=1,
+    high=1024,
+  )
   kv_heads: int = part(
     "kv_heads", 0, "heads of keys and values; 0: as many as heads", low=0, high=2**10
   )

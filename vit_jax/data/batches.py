@@ -39,6 +39,7 @@ class Reader:
     accumulation: number of microbatches of a step; an evaluation batch has the size of one, or of
       the set if that is smaller.
     objective: decides what a training batch holds.
+    channels: of the images, as the model takes them.
   """
 
   settings: Data
@@ -46,18 +47,22 @@ class Reader:
   batch_size: int
   accumulation: int
   objective: ObjectiveSettings = ObjectiveSettings()
+  channels: int = images.RGB
 
   def layout(self, source: Source) -> Layout:
     """The layout of a training batch of these examples."""
     views = self.objective.views(self.settings)
     crops = {}
     for name, view in views.items():
-      crops[name] = Crop(train_transform(view.data), view.data.image_size, view.count)
+      transform = train_transform(view.data, self.channels)
+      crops[name] = Crop(transform, view.data.image_size, view.count, self.channels)
     fields = self.objective.fields(self.settings)
     squares = sum(view.count or 1 for view in views.values())
     if squares <= 1:
       return Layout.of(source, crops, fields)
-    decode = functools.partial(images.as_rgb, max_pixels=self.settings.max_pixels)
+    decode = functools.partial(
+      images.as_channels, channels=self.channels, max_pixels=self.settings.max_pixels
+    )
     return Layout.of(source, crops, fields, decode)
 
   def training(
@@ -107,7 +112,8 @@ class Reader:
       yield prefetch_to_device(batches, sharding, ahead=self.settings.ahead)
 
   def _once(self, source, fields, **how):
-    crop = Crop(evaluation_transform(self.settings, **how), self.settings.image_size)
+    transform = evaluation_transform(self.settings, channels=self.channels, **how)
+    crop = Crop(transform, self.settings.image_size, channels=self.channels)
     return pipeline.evaluate_batches(
       source,
       layout=Layout.of(source, {"image": crop}, fields or {}),
@@ -129,10 +135,11 @@ class Reader:
     return dict(host=host, hosts=hosts, threads=self.settings.threads)
 
 
-def evaluation_transform(data: Data, *, resize: int, squeeze: bool):
+def evaluation_transform(data: Data, *, resize: int, squeeze: bool, channels: int = images.RGB):
   """The function that prepares an evaluation image: image -> Cut."""
   return functools.partial(
     images.evaluation_cut,
+    channels=channels,
     size=data.image_size,
     resize=resize,
     squeeze=squeeze,
@@ -141,19 +148,20 @@ def evaluation_transform(data: Data, *, resize: int, squeeze: bool):
   )
 
 
-def train_transform(data: Data):
+def train_transform(data: Data, channels: int = images.RGB):
   """The function that prepares a training image: (image, rng=generator) -> Cut."""
-  crop = train_crop(data)
+  crop = train_crop(data, channels)
   if not data.augment:
     return crop
   return functools.partial(augmented, crop=crop, steps=data.augment)
 
 
-def train_crop(data: Data):
+def train_crop(data: Data, channels: int = images.RGB):
   """The function that crops and flips a training image: (image, rng=generator) -> Cut."""
   common = dict(
     size=data.image_size,
     flip=data.flip,
+    channels=channels,
     max_pixels=data.max_pixels,
     resampling=data.resampled(),
   )

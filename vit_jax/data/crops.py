@@ -121,7 +121,7 @@ class Cut(NamedTuple):
   where the box reaches beyond them; then the box is resized to the square.
 
   Attributes:
-    pixels: the square, (S, S, 3) uint8.
+    pixels: the square, (S, S, C) uint8.
     image: rows and columns of the upright image.
     grid: rows and columns of the resized image.
     box: the box, in pixels of the grid; it may reach beyond the grid.
@@ -215,7 +215,7 @@ def filter_of(resampling: str) -> str:
 
 
 def resized(pixels: np.ndarray, *, height: int, width: int, resampling: str) -> np.ndarray:
-  """Resizes pixels (H, W, 3) uint8 to (height, width, 3)."""
+  """Resizes pixels (H, W, C) uint8 to (height, width, C), each channel alone."""
   if pixels.shape[:2] == (height, width):
     return np.ascontiguousarray(pixels)
   if filter_of(resampling):
@@ -256,7 +256,21 @@ def margin(length: int, size: int, *, resampling: str) -> int:
 
 def _filtered(pixels, *, height, width, resampling, box=None) -> np.ndarray:
   kind = Image.Resampling[filter_of(resampling).upper()]
-  return np.asarray(Image.fromarray(pixels).resize((width, height), kind, box=box))
+
+  def one(pixels):
+    return np.asarray(Image.fromarray(pixels).resize((width, height), kind, box=box))
+
+  return _by_channels(one, pixels)
+
+
+def _by_channels(function: Callable, pixels: np.ndarray) -> np.ndarray:
+  """`function` of RGB pixels; of others, of each channel (H, W) alone.
+
+  Pillow would weight colours by the fourth channel, and has no modes of more.
+  """
+  if pixels.shape[2] == 3:
+    return function(pixels)
+  return np.stack([function(channel) for channel in np.moveaxis(pixels, 2, 0)], axis=-1)
 
 
 def _as_published(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:
@@ -265,5 +279,8 @@ def _as_published(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:
   For 8-bit pixels OpenCV uses low-precision weights, and the results are darker by 0.12 levels on
   average. For 16-bit pixels it computes in float32 and rounds without bias.
   """
-  exact = cv2.resize(pixels.astype(np.uint16), (width, height), interpolation=cv2.INTER_LINEAR)
-  return exact.astype(np.uint8)
+
+  def one(pixels):
+    return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
+
+  return _by_channels(one, pixels.astype(np.uint16)).astype(np.uint8)

@@ -28,8 +28,10 @@ SUFFIXES = {
   ".pnm": "PPM",
 }
 LIST = ", ".join(SUFFIXES)
+ARRAYS = ".npy"  # images only in a folder without others: beside them it may hold anything
 MAX_BYTES = 2**30  # largest image file; larger ones are not read
 
+_ARRAY = f"with the suffix {ARRAYS!r}"
 _SHOWN = 6  # reasons in a message
 _SUFFIX_SHOWN = 12  # characters of a suffix in a message
 
@@ -91,6 +93,7 @@ def find(folder: Path) -> Listing:
     OSError: a folder cannot be read.
   """
   found = {}
+  arrays = {}
   left_out = LeftOut()
   known = set()
   pending = [(False, "")]  # (whether it is below a link, path): links are read last
@@ -110,8 +113,15 @@ def find(folder: Path) -> Listing:
         heapq.heappush(pending, (linked or entry.is_symlink(), name))
       elif kind == "image":
         found[name] = getattr(entry, "stamp", None)
+      elif kind == _ARRAY:
+        arrays[name] = getattr(entry, "stamp", None)
       else:
         left_out.add(kind, name)
+  if found:
+    for name in arrays:
+      left_out.add(_ARRAY, name)
+  else:
+    found = arrays
   names = sorted(found)
   return Listing(names, [found[name] for name in names], left_out)
 

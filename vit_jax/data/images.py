@@ -4,15 +4,17 @@ The format of a file is found by its content, never by its name. Everything beco
 and palette images are expanded, transparency becomes white, 16 bits are scaled to 8, CMYK is
 converted, and the Exif orientation is applied.
 
-In all functions `image` is an encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3); an
-image of more than `max_pixels` pixels is refused; `resampling` is as in `crops.resized`;
-and results are uint8 RGB. `BadImage` is raised as by `decode`.
+In all functions `image` is an encoded file, or uint8 pixels (H, W) or (H, W, channels); an image of
+more than `max_pixels` pixels is refused; `resampling` is as in `crops.resized`; and results are
+uint8, RGB unless `channels` is another number (`as_channels`). `BadImage` is raised as by `decode`.
 """
 
+import io
 import math
 
 import cv2
 import numpy as np
+from PIL import Image
 
 from vit_jax.data import crops, jpeg, orientation, pillow
 from vit_jax.data.crops import (
@@ -28,6 +30,9 @@ from vit_jax.data.crops import (
 from vit_jax.data.jpeg import BadImage as BadImage
 from vit_jax.data.pillow import check_size
 
+RGB = 3  # channels
+RGBA = 4
+_NPY = b"\x93NUMPY"
 _MAX_RESIZED = 2**26  # pixels; if a very thin image would have more, only its middle is resized
 
 # Our own threads decode one image each; OpenCV's threads would compete with them for the cores.
@@ -60,6 +65,7 @@ def train_image(
   max_pixels: int,
   draw: crops.Draw = crops.inception,
   resampling: str = PUBLISHED,
+  channels: int = RGB,
 ) -> Cut:
   """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
 
@@ -71,13 +77,15 @@ def train_image(
     flip: whether to flip at all.
     draw: the rule that draws the crop, one of `crops.RULES`.
   """
-  fast_size = isinstance(image, bytes) and _fast_size(image, max_pixels=max_pixels)
+  fast_size = None
+  if isinstance(image, bytes) and channels == RGB:
+    fast_size = _fast_size(image, max_pixels=max_pixels)
   if fast_size and _orientation(image) == 1:  # decode only what the crop needs
     height, width = fast_size
     box = draw(rng, height=height, width=width, area=area, aspect=aspect)
     pixels, box_in_pixels = _decode_for(image, box=box, height=height, width=width, size=size)
   else:
-    pixels = as_rgb(image, max_pixels=max_pixels)
+    pixels = as_channels(image, channels, max_pixels=max_pixels)
     height, width = pixels.shape[:2]
     box = draw(rng, height=height, width=width, area=area, aspect=aspect)
     box_in_pixels = box
@@ -95,6 +103,7 @@ def train_square(
   flip: bool,
   max_pixels: int,
   resampling: str = PUBLISHED,
+  channels: int = RGB,
 ) -> Cut:
   """Resizes the image to a square, cuts out a random smaller square, flips with probability 0.5.
 
@@ -104,7 +113,7 @@ def train_square(
 
   Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
   """
-  whole = as_rgb(image, max_pixels=max_pixels)
+  whole = as_channels(image, channels, max_pixels=max_pixels)
   pixels = resized(whole, height=resize, width=resize, resampling=resampling)
   top, left = (int((resize - size + 1) * rng.random()) for _ in range(2))
   box = Box(top, left, size, size)
@@ -122,6 +131,7 @@ def train_padded(
   flip: bool,
   max_pixels: int,
   resampling: str = PUBLISHED,
+  channels: int = RGB,
 ) -> Cut:
   """The simple random crop: a random square of the image whose smaller side is resized to `size`.
 
@@ -131,13 +141,15 @@ def train_padded(
 
   Source: Touvron et al., "DeiT III: Revenge of the ViT", 2022, Section 3; its code pads 4 pixels.
   """
-  whole = as_rgb(image, max_pixels=max_pixels)
+  whole = as_channels(image, channels, max_pixels=max_pixels)
   pixels = _smaller_side(whole, side=size, size=size, resampling=resampling)
   height, width = smaller_side_to(size, *whole.shape[:2], resampling=resampling)
   # `pixels` may be only the middle of the resized image: its place there.
   middle_top = (height - pixels.shape[0]) // 2
   middle_left = (width - pixels.shape[1]) // 2
+  rows, columns = (side + 2 * pad for side in pixels.shape[:2])
   pixels = cv2.copyMakeBorder(pixels, pad, pad, pad, pad, cv2.BORDER_REFLECT_101)
+  pixels = pixels.reshape(rows, columns, channels)  # OpenCV drops an axis of one channel
   top, left = (int((side - size + 1) * rng.random()) for side in pixels.shape[:2])
   out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
   box = Box(middle_top + top - pad, middle_left + left - pad, size, size)
@@ -146,7 +158,7 @@ def train_padded(
 
 
 def evaluate_image(image: bytes | np.ndarray, **how) -> np.ndarray:
-  """The pixels, (S, S, 3), of `evaluation_cut`, with its arguments."""
+  """The pixels, (S, S, channels), of `evaluation_cut`, with its arguments."""
   return evaluation_cut(image, **how).pixels
 
 
@@ -158,6 +170,7 @@ def evaluation_cut(
   max_pixels: int,
   squeeze: bool = False,
   resampling: str = PUBLISHED,
+  channels: int = RGB,
 ) -> Cut:
   """Prepares an image for evaluation, with exact decoding and no randomness.
 
@@ -174,7 +187,7 @@ def evaluation_cut(
     raise ValueError(
       f"resize={resize} is smaller than the central crop size={size}; make it 0 or at least {size}."
     )
-  whole = as_rgb(image, max_pixels=max_pixels)
+  whole = as_channels(image, channels, max_pixels=max_pixels)
   if resize == 0 or squeeze:
     grid = (resize or size, resize or size)
     pixels = resized(whole, height=grid[0], width=grid[1], resampling=resampling)
@@ -207,22 +220,90 @@ def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarr
 
 
 def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
-  """Decodes a file, or checks pixels and converts grey to RGB: (H, W, 3) uint8.
+  """As `as_channels`, for RGB."""
+  return as_channels(image, RGB, max_pixels=max_pixels)
+
+
+def as_channels(image: bytes | np.ndarray, channels: int, *, max_pixels: int) -> np.ndarray:
+  """Decodes a file, or checks pixels: (H, W, channels) uint8.
+
+  Grey, RGB and RGBA become one another: grey is the luma of ITU-R BT.601, as in Pillow, and a file
+  without transparency is opaque. Other numbers of channels are read from arrays alone, in memory or
+  in files of NumPy (.npy).
 
   Raises:
     BadImage: also if the pixels have another type or shape.
   """
+  if isinstance(image, bytes) and image.startswith(_NPY):
+    image = _array_in(image)
   if isinstance(image, bytes):
-    return decode(image, max_pixels=max_pixels)
-  channels = image.shape[2] if image.ndim == 3 else 1
-  if image.dtype != np.uint8 or image.ndim not in (2, 3) or channels not in (1, 3):
+    return _decoded(image, channels, max_pixels=max_pixels)
+  there = image.shape[2] if image.ndim == 3 else 1
+  known = there == channels or (there in (1, RGB) and channels in (1, RGB, RGBA))
+  if image.dtype != np.uint8 or image.ndim not in (2, 3) or not known:
     raise BadImage(
-      f"Pixels are {image.dtype} {image.shape}; they must be uint8 (H, W), (H, W, 1) or (H, W, 3)."
+      f"Pixels are {image.dtype} {image.shape}; they must be uint8 (H, W), (H, W, 1) or (H, W, "
+      f"{channels}), with the model's channels (config.model.channels)."
     )
   check_size(*image.shape[:2], max_pixels=max_pixels)
+  if there == channels:
+    return image.reshape(*image.shape[:2], channels)
+  if there == 1:
+    image = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+  return _of_rgb(image, channels)
+
+
+def size_of(image: bytes | np.ndarray, *, max_pixels: int) -> tuple[int, int]:
+  """Rows and columns of an upright image of any channels."""
+  if isinstance(image, bytes) and image.startswith(_NPY):
+    image = _array_in(image)
+  if isinstance(image, bytes):
+    image = as_rgb(image, max_pixels=max_pixels)
+  return image.shape[:2]
+
+
+def _decoded(data: bytes, channels: int, *, max_pixels: int) -> np.ndarray:
+  """The pixels of a file that is no array."""
+  if channels == RGBA:
+    return pillow.decode(data, max_pixels=max_pixels, transparency=True)
+  if channels not in (1, RGB):
+    raise BadImage(
+      f"It is no .npy file, and images of {channels} channels are read from these alone; save the "
+      f"pixels with numpy.save, as uint8 (H, W, {channels})."
+    )
+  return _of_rgb(decode(data, max_pixels=max_pixels), channels)
+
+
+def _of_rgb(pixels: np.ndarray, channels: int) -> np.ndarray:
+  """RGB as grey (1), as RGB (3) or, opaque, as RGBA (4)."""
   if channels == 1:
-    return cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
-  return image
+    return np.asarray(Image.fromarray(pixels).convert("L"))[..., None]
+  if channels == RGBA:
+    return np.pad(pixels, ((0, 0), (0, 0), (0, 1)), constant_values=255)
+  return pixels
+
+
+def _array_in(data: bytes) -> np.ndarray:
+  """The array in a .npy file, a view of its bytes.
+
+  Raises:
+    BadImage: it is damaged, or does not hold bytes in the usual order.
+  """
+  stream = io.BytesIO(data)
+  try:
+    read = _HEADERS[np.lib.format.read_magic(stream)]
+    shape, fortran, dtype = read(stream)
+    if dtype != np.uint8 or fortran:
+      raise BadImage(f"It is a .npy file of {dtype}; save uint8 pixels (H, W, channels), C order.")
+    return np.frombuffer(data, np.uint8, offset=stream.tell()).reshape(shape)
+  except (ValueError, KeyError) as error:
+    raise BadImage(f"It is a .npy file that cannot be read: {error}") from error
+
+
+_HEADERS = {
+  (1, 0): np.lib.format.read_array_header_1_0,
+  (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
@@ -270,7 +351,9 @@ def _heads(rng: np.random.Generator) -> bool:
 
 def _turned(pixels: np.ndarray, flipped: bool) -> np.ndarray:
   """Flips the pixels left to right if `flipped`."""
-  return cv2.flip(pixels, 1) if flipped else pixels
+  if not flipped:
+    return pixels
+  return cv2.flip(pixels, 1).reshape(pixels.shape)  # OpenCV drops an axis of one channel
 
 
 def _smaller_side(pixels: np.ndarray, *, side: int, size: int, resampling: str) -> np.ndarray:

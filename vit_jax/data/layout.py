@@ -25,11 +25,13 @@ class Crop(NamedTuple):
     cut: (image, rng=generator) -> Cut; without random draws, (image) -> Cut.
     side: side of the squares in pixels.
     count: squares of an example, each with its own draws; 0: one square, without an axis for them.
+    channels: of the squares.
   """
 
   cut: Callable[..., Cut]
   side: int
   count: int = 0
+  channels: int = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Layout:
     """All arrays of a batch except the mask; labels are (B,) int32, or (B, classes) indicators."""
     fields = {}
     for name, crop in self.crops.items():
-      shape = (crop.side, crop.side, 3)
+      shape = (crop.side, crop.side, crop.channels)
       if crop.count:
         shape = (crop.count, *shape)
       fields[name] = Field(shape, "uint8")

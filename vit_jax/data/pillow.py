@@ -45,6 +45,7 @@ _NO_WHITE = (
 # TIFF tags.
 _BITS = 258
 _PHOTOMETRIC = 262
+_SAMPLES = 277
 _PLANAR = 284
 _TILE_SIDES = (323, 322)
 _SAMPLE_FORMAT = 339
@@ -62,8 +63,8 @@ Image.MAX_IMAGE_PIXELS = None
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # as with OpenCV: our own threads decode one image each
 
 
-def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
-  """(H, W, 3) uint8 RGB, upright.
+def decode(data: bytes, *, max_pixels: int, transparency: bool = False) -> np.ndarray:
+  """(H, W, 3) uint8 RGB, upright; with `transparency` (H, W, 4), where 255 is opaque.
 
   Raises:
     BadImage: the file has another format, is broken or truncated, or has more than `max_pixels`
@@ -71,7 +72,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
   """
   try:
     _check_beginning(data)
-    decode = functools.partial(_decoded, max_pixels=max_pixels)
+    decode = functools.partial(_decoded, max_pixels=max_pixels, transparency=transparency)
     if jpeg.is_jpeg(data):
       data = jpeg.mended(data, decode)
     return decode(data)
@@ -83,7 +84,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
     raise BadImage(f"Not a {_NAMES} that can be decoded: {error}") from error
 
 
-def _decoded(data: bytes, *, max_pixels: int) -> np.ndarray:
+def _decoded(data: bytes, *, max_pixels: int, transparency: bool) -> np.ndarray:
   """As `decode`, with Pillow's own errors."""
   with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
     check_size(image.height, image.width, max_pixels=max_pixels)
@@ -94,10 +95,10 @@ def _decoded(data: bytes, *, max_pixels: int) -> np.ndarray:
       _check_tags(image, bits)
     _scale_key(image, bits)
     image.load()
-    return orientation.upright(_as_rgb8(image, bits), _orientation(image))
+    return _upright(image, bits, transparency)
 
 
-def of_opened(image: Image.Image) -> np.ndarray:
+def of_opened(image: Image.Image, *, transparency: bool = False) -> np.ndarray:
   """As `decode`, for an image that Pillow has opened or made.
 
   Raises:
@@ -110,7 +111,14 @@ def of_opened(image: Image.Image) -> np.ndarray:
   if image.format:  # empty if the image was not opened from a file
     bits = _bits(image)
     _scale_key(image, bits)
-  return orientation.upright(_as_rgb8(image, bits), _orientation(image))
+  return _upright(image, bits, transparency)
+
+
+def _upright(image: Image.Image, bits: int, transparency: bool) -> np.ndarray:
+  converted = _as_rgb8
+  if transparency:
+    converted = _as_rgba8
+  return orientation.upright(converted(image, bits), _orientation(image))
 
 
 def check_size(height: int, width: int, *, max_pixels: int) -> None:
@@ -232,6 +240,23 @@ def _as_rgb8(image: Image.Image, bits: int) -> np.ndarray:
     rgba = image.convert("RGBA")
     image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
   return np.asarray(image.convert("RGB"))
+
+
+def _as_rgba8(image: Image.Image, bits: int) -> np.ndarray:
+  """(H, W, 4) uint8, in the stored orientation.
+
+  Raises:
+    BadImage: it is a TIFF with a fourth channel other than transparency, which Pillow leaves out.
+  """
+  if image.format == "TIFF" and image.tag_v2.get(_SAMPLES, 1) > len(image.getbands()):
+    raise BadImage(
+      "It is a TIFF with a channel beside RGB that is not transparency; save the pixels with "
+      "numpy.save, as uint8 (H, W, 4)."
+    )
+  pixels = _as_rgb8(image, bits)
+  if image.has_transparency_data and not image.mode.startswith("I"):
+    return np.asarray(image.convert("RGBA"))
+  return np.pad(pixels, ((0, 0), (0, 0), (0, 1)), constant_values=255)
 
 
 def _grey8(image: Image.Image, bits: int) -> np.ndarray:

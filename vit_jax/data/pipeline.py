@@ -115,10 +115,12 @@ class DecodedCache(SourceView):
   Args:
     source: the examples.
     needed: names of the fields to keep with an image; all others are dropped.
+    channels: of the images, as the model takes them.
   """
 
-  def __init__(self, source: Source, needed: Iterable[str] = ()):
+  def __init__(self, source: Source, needed: Iterable[str] = (), channels: int = images.RGB):
     super().__init__(source)
+    self._channels = channels
     self.fields = {name: source.fields[name] for name in needed}
     self._examples: dict[int, Example] = {}
     self._bytes = 0  # a race of threads may lose some, which does not matter
@@ -135,7 +137,7 @@ class DecodedCache(SourceView):
     if isinstance(example.image, bytes) and jpeg.is_jpeg(example.image):
       return example
     try:
-      pixels = images.as_rgb(example.image, max_pixels=_MOST_PIXELS).view()
+      pixels = images.as_channels(example.image, self._channels, max_pixels=_MOST_PIXELS).view()
     except images.BadImage:  # too large, or broken
       return example
     pixels.flags.writeable = False  # an augmentation that wrote to it would change later epochs

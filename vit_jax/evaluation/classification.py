@@ -167,7 +167,8 @@ class LabelledSet(Evaluator):
       note = lacking(source.class_names, kept)
 
     def image(row: int) -> np.ndarray:
-      return batches_of.evaluation_transform(data, **how)(source[row].image).pixels
+      prepare = batches_of.evaluation_transform(data, channels=context.reader.channels, **how)
+      return prepare(source[row].image).pixels
 
     write = functools.partial(write_details, source=source, kept=kept, image=image)
     return Result(metrics, write, note=note, dataset=dataset)

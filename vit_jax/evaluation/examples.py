@@ -94,7 +94,12 @@ def grid(images: np.ndarray, columns: int) -> np.ndarray:
 
 
 def png(picture: np.ndarray) -> bytes:
-  """A picture (H, W, 3) uint8 as the bytes of a PNG file."""
+  """A picture (H, W, C) uint8 as the bytes of a PNG file; of more than 4 channels, the first 3."""
   stream = io.BytesIO()
+  channels = picture.shape[2]
+  if channels < 3:
+    picture = picture[..., 0]
+  elif channels > 4:
+    picture = picture[..., :3]
   Image.fromarray(picture).save(stream, format="PNG")
   return stream.getvalue()

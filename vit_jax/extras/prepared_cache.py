@@ -49,6 +49,11 @@ class PreparedCache(TrainingView):
     Raises:
       ConfigError: names the setting.
     """
+    if config.model.channels != images.RGB:
+      raise ConfigError(
+        f"config.data.cache={shown(config.data.cache)} holds RGB images, and config.model.channels="
+        f"{config.model.channels}; leave the cache out."
+      )
     for name, view in config.objective.views(config.data).items():
       with checks.blaming_view(config, name, view.data):
         _check_side(view.data)

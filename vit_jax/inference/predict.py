@@ -3,12 +3,10 @@
 import concurrent.futures
 import dataclasses
 import functools
-import glob
 import itertools
 import json
 import logging
 import os
-import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
@@ -19,7 +17,7 @@ from PIL import Image
 from vit_jax.config import Data
 from vit_jax.data import image_files, pillow
 from vit_jax.data.batches import normalize
-from vit_jax.data.images import BadImage, evaluate_image
+from vit_jax.data.images import RGBA, BadImage, evaluate_image
 from vit_jax.inference import layers as blocks
 from vit_jax.process import text
 from vit_jax.process.text import printable
@@ -46,55 +44,6 @@ class Prediction:
   name: str
   classes: tuple[tuple[str, float], ...]
   error: str = ""
-
-
-def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
-  """The files that patterns name: single files, all images below directories, matches of globs.
-
-  The files come in the order of the patterns, sorted within each pattern, each file once. The log
-  counts the files of directories that are not images.
-
-  Raises:
-    ValueError: a pattern matches nothing.
-  """
-  paths = {}
-  for pattern in patterns:
-    for path in _images_of(pattern):
-      paths.setdefault(os.path.abspath(path), path)
-  return list(paths.values())
-
-
-def _images_of(pattern: str) -> list[pathlib.Path]:
-  if pattern and not os.path.lexists(pattern):
-    pattern = str(local_path(pattern))
-  path = pathlib.Path(pattern)
-  if pattern and path.is_dir():
-    return _images_below(path)
-  if os.path.lexists(pattern):
-    return [path]
-  if not glob.has_magic(pattern):
-    raise ValueError(f"{pattern!r} does not exist; give images, directories, or globs in quotes.")
-  matches = [pathlib.Path(match) for match in glob.glob(pattern, recursive=True)]
-  paths = [path for path in matches if not path.is_dir()]
-  for folder in (path for path in matches if path.is_dir()):
-    paths += [folder / name for name in image_files.find(folder).names]
-  paths = sorted(set(paths))
-  if not paths:
-    raise ValueError(f"{pattern!r} matches no file; give images, directories, or globs in quotes.")
-  return paths
-
-
-def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
-  listing = image_files.find(folder)
-  others = listing.left_out.in_words()
-  if not listing.names:
-    message = f"{str(folder)!r} holds no {image_files.LIST} files."
-    if others:
-      message += f" Left out: {others}."
-    raise ValueError(message)
-  if others:
-    _log.warning("Left out of %r: %s.", str(folder), others)
-  return sorted(folder / name for name in listing.names)
 
 
 def predict(
@@ -180,7 +129,7 @@ def features(
 def feature_shape(model, layers: int, patches: bool) -> tuple[int, ...]:
   """The shape of the features of one image; arguments as for `features`."""
   side = model.card.image_size
-  pixels = jax.ShapeDtypeStruct((1, side, side, 3), np.uint8)
+  pixels = jax.ShapeDtypeStruct((1, side, side, model.card.channels), np.uint8)
   compute = functools.partial(feature_arrays, model, model.params, layers=layers, patches=patches)
   return jax.eval_shape(compute, pixels).shape[1:]
 
@@ -217,7 +166,7 @@ def each_features(
 def feature_arrays(
   model, params: dict, pixels: np.ndarray, *, layers: int, patches: bool
 ) -> jax.Array:
-  """The features of pixels (N, S, S, 3) uint8; arguments as for `LoadedModel.features`."""
+  """The features of pixels (N, S, S, C) uint8; arguments as for `LoadedModel.features`."""
   seen = blocks.seen(model.module, params, pixels, max(layers, 1))
   if patches and layers:
     return seen["patches"]
@@ -272,8 +221,8 @@ def computed(
 
   Args:
     items: what `read` reads.
-    read: an item -> pixels (S, S, 3) uint8, or why there are none.
-    compute: pixels (batch, S, S, 3) -> tree of arrays (batch, ...); always called with batches of
+    read: an item -> pixels (S, S, C) uint8, or why there are none.
+    compute: pixels (batch, S, S, C) -> tree of arrays (batch, ...); always called with batches of
       one size, so that it is compiled once.
     batch_size: items at a time, at most.
     done: called with the number of items after each batch.
@@ -296,7 +245,7 @@ def computed(
 
 @functools.partial(jax.jit, static_argnums=0)
 def _run(module, params, pixels):
-  """Logits and features of pixels (N, H, W, 3) uint8; compiled once for each module and size."""
+  """Logits and features of pixels (N, H, W, C) uint8; compiled once for each module and size."""
   return module.apply({"params": params}, normalize(pixels, module.dtype), train=False)
 
 
@@ -308,20 +257,21 @@ def name_of(image, place: int) -> str:
 
 
 def read_image(image, **preparation) -> np.ndarray | str:
-  """An image prepared as in an evaluation, (S, S, 3) uint8; or why it cannot be read.
+  """An image prepared as in an evaluation, (S, S, C) uint8; or why it cannot be read.
 
   Args:
-    image: the path of a file, a Pillow image, or uint8 pixels (H, W) or (H, W, 3).
+    image: the path of a file, a Pillow image, or uint8 pixels (H, W) or (H, W, C).
     **preparation: the other arguments of `evaluate_image`.
   """
+  transparency = preparation.get("channels") == RGBA
   try:
-    return evaluate_image(encoded_or_pixels(image), **preparation)
+    return evaluate_image(encoded_or_pixels(image, transparency=transparency), **preparation)
   except (BadImage, OSError) as error:
     return str(error)
 
 
-def encoded_or_pixels(image) -> bytes | np.ndarray:
-  """The bytes of a file, or the pixels of an image that is in memory.
+def encoded_or_pixels(image, *, transparency: bool = False) -> bytes | np.ndarray:
+  """The bytes of a file, or the pixels of an image that is in memory; as for `pillow.decode`.
 
   Raises:
     BadImage: it is no image, or has pixels other than uint8.
@@ -330,7 +280,7 @@ def encoded_or_pixels(image) -> bytes | np.ndarray:
   if isinstance(image, (str, os.PathLike)):
     return files.read_bytes(local_path(image), most=image_files.MAX_BYTES)
   if isinstance(image, Image.Image):
-    return pillow.of_opened(image)
+    return pillow.of_opened(image, transparency=transparency)
   if isinstance(image, np.ndarray) and image.dtype == np.uint8:
     return image
   kind = type(image).__name__

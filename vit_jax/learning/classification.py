@@ -138,7 +138,7 @@ class Classification(Objective):
 
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters."""
-    images = jnp.zeros((1, image_size, image_size, 3))
+    images = jnp.zeros((1, image_size, image_size, self.model.channels))
     return self.model.init(key, images, train=False)["params"]
 
   def prepare(self, batch: dict, key: "jax.Array") -> dict:

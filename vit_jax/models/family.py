@@ -44,7 +44,7 @@ class Family:
 class Network:
   """Base class of all models: the interface that the other packages use.
 
-  A module is called with images (B, H, W, 3), floats in [-1, 1], and `train`. It returns logits
+  A module is called with images (B, H, W, C), floats in [-1, 1], and `train`. It returns logits
   (B, num_classes), float32, and features: "patches" (B, N, D), its output at each place of the
   image, and "pre_logits" (B, D), the input of its head. `features`, with the same arguments, gives
   the features alone, and needs no "head" among the parameters. Required are its fields
@@ -52,9 +52,11 @@ class Network:
 
   Attributes:
     sharding: rules that split its parameters over devices; see `vit_jax.devices.mesh`.
+    channels: of the images; a field of modules that take others than RGB.
   """
 
   sharding = ALL_LARGEST
+  channels = 3
 
   def check(self, name: str):
     """Checks that fields do not contradict each other; `name` is for the message.
@@ -110,7 +112,7 @@ class Network:
     def init(images):
       return self.init(jax.random.key(0), images, train=False)
 
-    images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
+    images = jax.ShapeDtypeStruct((1, side, side, self.channels), jnp.float32)
     return jax.eval_shape(init, images)["params"]
 
   def macs(self, height: int, width: int) -> int:

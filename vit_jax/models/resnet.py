@@ -29,6 +29,7 @@ class ResNet(Network, nn.Module):
     heads: 0, or the heads of the axial attention that replaces each 3 x 3 convolution.
     unit_kind: "bit", or "d": a root of three convolutions, means before the projections of
       shortcuts, and kernels that are not standardised (ResNet-D, with GroupNorm).
+    channels: of the images.
     num_classes: outputs of the head.
     head_bias, head_std: initial value of the head's bias; standard deviation of its kernel.
     dtype: type of the computation; parameters are float32.
@@ -40,6 +41,7 @@ class ResNet(Network, nn.Module):
   width: int
   heads: int = 0
   unit_kind: str = "bit"
+  channels: int = 3
   num_classes: int = 1000
   head_bias: float = MODEL.head_bias
   head_std: float = MODEL.head_std
@@ -52,7 +54,7 @@ class ResNet(Network, nn.Module):
     """Classifies images.
 
     Args:
-      images: (B, H, W, 3) in [-1, 1], of any size; with axial attention always of the same size,
+      images: (B, H, W, C) in [-1, 1], of any size; with axial attention always of the same size,
         as the relative embeddings are for that size.
       train: changes nothing: there is no dropout.
 
@@ -113,7 +115,13 @@ class ResNet(Network, nn.Module):
   def macs(self, height: int, width: int) -> int:
     """As `Network.macs`."""
     macs, channels = vit_costs.resnet_macs(
-      self.stages, self.width, self.heads, height, width, deep=self.unit_kind == "d"
+      self.stages,
+      self.width,
+      self.heads,
+      height,
+      width,
+      deep=self.unit_kind == "d",
+      channels=self.channels,
     )
     return macs + channels * self.num_classes
 
@@ -155,6 +163,7 @@ def recognise(params: dict) -> dict | None:
     stages=tuple(child_count(backbone[f"block{i}"], "unit", first=1) for i in blocks),
     width=root.get("conv3", root)["standardized_conv2d"]["kernel"].shape[-1],
     unit_kind="d" if "conv3" in root else "bit",
+    channels=root.get("conv1", root)["standardized_conv2d"]["kernel"].shape[2],
     num_classes=outputs(params),
   )
   if "row_attention" in middle:

@@ -140,6 +140,7 @@ class ViT(ViTCosts, nn.Module):
     final_norm: a norm of the "tokens" behind the blocks, as in the paper; of the "pooled" vector,
       as in BEiT; or "none".
     patch_bias: whether the patch embedding has a bias.
+    channels: of the images.
     pool_heads, pool_mlp_dim: of attention pooling; 0: those of the blocks.
     layer_scale: a learned factor for each channel of the outputs of attention and MLP.
     layer_scale_place: of "both", or of "attention" alone.
@@ -186,6 +187,7 @@ class ViT(ViTCosts, nn.Module):
   qkv_bias: str = "all"
   dense_bias: bool = True
   patch_bias: bool = True
+  channels: int = 3
   kv_heads: int = 0
   kv_heads_from: int = 0
   differential: bool = False
@@ -215,7 +217,7 @@ class ViT(ViTCosts, nn.Module):
     `model.apply(variables, images, method=function)`.
 
     Args:
-      images: (B, H, W, 3) in [-1, 1]; H and W divisible by `patch`.
+      images: (B, H, W, channels) in [-1, 1]; H and W divisible by `patch`.
       train: whether to use dropout, which needs an rng named "dropout".
 
     Returns:
@@ -241,7 +243,7 @@ class ViT(ViTCosts, nn.Module):
 
   @nn.compact
   def embed(self, images: jax.Array) -> jax.Array:
-    """Patch embedding (equation 1) of the images or a hybrid's map: (B, H, W, 3) -> (B, N, D)."""
+    """Patch embedding (equation 1) of the images or a hybrid's map: (B, H, W, C) -> (B, N, D)."""
     x = as_input(images, self.dtype)
     if self.stem_width:
       norms = NORMS[self.stem_norms]

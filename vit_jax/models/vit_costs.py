@@ -52,6 +52,7 @@ def resnet_macs(
   columns: int,
   *,
   deep: bool = False,
+  channels: int = 3,
 ) -> tuple[int, int]:
   """The multiply-adds of root and stages, and the channels of the last stage's output.
 
@@ -61,11 +62,12 @@ def resnet_macs(
     heads: not 0 if axial attention replaces the 3 x 3 convolutions.
     height, columns: of the image, pixels.
     deep: whether the root has three 3 x 3 convolutions for one of 7 x 7.
+    channels: of the image.
   """
-  macs = _taps(height, 7, 2) * _taps(columns, 7, 2) * 3 * width
+  macs = _taps(height, 7, 2) * _taps(columns, 7, 2) * channels * width
   if deep:
     half = width // 2
-    macs = _taps(height, 3, 2) * _taps(columns, 3, 2) * 3 * half
+    macs = _taps(height, 3, 2) * _taps(columns, 3, 2) * channels * half
     places = _taps(_divided(height, 2), 3, 1) * _taps(_divided(columns, 2), 3, 1)
     macs += places * half * (half + width)
   h = _divided(_divided(height, 2), 2)  # by the root's convolution, then by its pooling
@@ -183,13 +185,15 @@ class ViTCosts(Network, Maskable, Inspectable):
     """Multiply-adds up to the output of the encoder.
 
     They are the sum of the stem, the patch embedding, N P^2 C D with C the channels of the image
-    (3) or of the stem's map, and the blocks. The MLP of positions="relative_mlp" is computed once
-    for a batch, and is left out.
+    or of the stem's map, and the blocks. The MLP of positions="relative_mlp" is computed once for a
+    batch, and is left out.
     """
     stem = 0
-    channels = 3
+    channels = self.channels
     if self.stem_width:
-      stem, channels = resnet_macs(self.stages, self.stem_width, 0, height, width)
+      stem, channels = resnet_macs(
+        self.stages, self.stem_width, 0, height, width, channels=channels
+      )
     rows, columns = self.grid(height, width)
 
     if self.axial:
@@ -251,6 +255,8 @@ class ViTCosts(Network, Maskable, Inspectable):
     """As `Network.why_opaque`."""
     if self.window:
       return "its attention is within windows, which makes no map over the image."
+    if self.channels != 3:
+      return f"its images have {self.channels} channels, and pictures show those of RGB images."
     if self.differential:
       return "the maps of differential attention are differences, which are no shares of a whole."
     if self.depth:

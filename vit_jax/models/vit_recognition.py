@@ -16,13 +16,17 @@ def recognise(params: dict) -> dict | None:
   block = first["row"] if axial else first
   attention = block["MultiHeadDotProductAttention_1"]
   mlp = block["MlpBlock_3"]
-  patch, _, _, width = params["embedding"]["kernel"].shape
+  patch, across, _, width = params["embedding"]["kernel"].shape
+  if patch != across:
+    raise UnlikeError(f"patches of {patch} x {across} pixels, and models here have square ones")
   _, heads, _ = attention["query"]["kernel"].shape
   if width % heads:
     raise UnlikeError(f"{heads} heads do not divide the width {width}")
   depth = child_count(encoder, "encoderblock_")
+  root = params.get("conv_root", params["embedding"])["kernel"]
   fields = dict(
     patch=patch,
+    channels=root.shape[2],
     depth=depth,
     width=width,
     mlp_dim=mlp["Dense_0"]["kernel"].shape[-1],

@@ -35,6 +35,7 @@ from vit_jax.storage.base import (
 )
 from vit_jax.storage.paths import HERE, Path, UrlPath, inside, path_of
 
+NO_WEIGHTS = "{} does not exist; give weights, a folder of them, or a workdir."
 COPIES = 8  # files of a folder that are copied at once
 
 
@@ -52,6 +53,20 @@ def _kind(path: Path) -> str:
 def exists(path: Path) -> bool:
   """Whether something is at a path, even a broken link."""
   return _kind(path) != NOTHING
+
+
+def check_weights(text: str):
+  """Checks that weights on this machine exist, before the libraries that read them are loaded.
+
+  Raises:
+    ConfigError: they do not; or as `path_of`.
+  """
+  path = path_of(text)
+  if isinstance(path, UrlPath):
+    return
+  with contextlib.suppress(OSError):  # reading it says why
+    if not exists(path):
+      raise ConfigError(NO_WEIGHTS.format(path))
 
 
 def is_file(path: Path) -> bool:

@@ -19,7 +19,7 @@ from vit_jax.config import (
 )
 from vit_jax.config.fields import switched_on
 from vit_jax.config.resolve import left, with_value
-from vit_jax.data import crops, sources
+from vit_jax.data import crops, images, sources
 from vit_jax.devices import mesh
 from vit_jax.evaluation import catalogue, evaluated_model
 from vit_jax.learning import objective as objectives
@@ -71,6 +71,7 @@ def check(asked: Config, config: Config):
   check_repeats(config.batch_size, config.data.repeats)
   crops.check_resampling(config.data)
   check_views(config)
+  check_channels(config)
   for view in switched_on(TRAINING_VIEWS, config):
     view.check(config)
   check_schedule(config.schedule)
@@ -108,6 +109,18 @@ def check_views(config: Config):
   for name, view in config.objective.views(config.data).items():
     with blaming_view(config, name, view.data):
       check_crops(view.data)
+
+
+def check_channels(config: Config):
+  """Refuses steps for RGB images where the model takes others."""
+  channels = config.model.channels
+  for view in config.objective.views(config.data).values():
+    if channels != images.RGB and view.data.augment:
+      kinds = ", ".join(step.kind for step in view.data.augment)
+      raise ConfigError(
+        f"config.data.augment ({kinds}) changes RGB images, and config.model.channels={channels}; "
+        "leave one out."
+      )
 
 
 @contextlib.contextmanager

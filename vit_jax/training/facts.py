@@ -199,7 +199,7 @@ def median_side(source: Source, *, max_pixels: int) -> int:
   def sides() -> Iterator[int]:
     for index in range(0, len(source), max(1, len(source) // SAMPLE)):
       try:
-        yield min(images.as_rgb(source[index].image, max_pixels=max_pixels).shape[:2])
+        yield min(images.size_of(source[index].image, max_pixels=max_pixels))
       except images.BadImage:
         continue
 

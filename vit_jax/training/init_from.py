@@ -76,7 +76,7 @@ def read_initial(
   source = source or weights_of(config)
   try:
     model = inference.of_weights(source, settings)
-    model.check_is(settings)
+    model.check_is(dataclasses.replace(settings, channels=model.module.channels))
     order = AS_IT_IS
     if config.objective.trains_head and not config.new_head:
       check_head(model.read.params)

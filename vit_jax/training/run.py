@@ -187,7 +187,13 @@ def make(
     resume_point=position,
     steps=steps,
     mesh=mesh,
-    reader=Reader(config.data, mesh, objective=config.objective, **batching),
+    reader=Reader(
+      config.data,
+      mesh,
+      objective=config.objective,
+      channels=objective.model.channels,
+      **batching,
+    ),
     model=objective.model,
     objective=objective,
     optimizer=optimizer,
@@ -303,7 +309,7 @@ def open_data(
     train = view.view(train, config.data)
   if not labelled:
     train = sources.Unlabelled(train)
-  train = DecodedCache(train, config.objective.fields(config.data))
+  train = DecodedCache(train, config.objective.fields(config.data), config.model.channels)
   all_datasets = (*training.datasets, *evaluations.datasets)
   return OpenedData(train, evaluations, parts, earlier, current, all_datasets, opener.progress)
 

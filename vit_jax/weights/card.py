@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 
 from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Data, Model
-from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS
+from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
 from vit_jax.config.parsing import build
 from vit_jax.data import crops
 from vit_jax.data import datasets as opened
@@ -63,6 +63,15 @@ def three(rule: Rule) -> Rule:
   return Rule(test, f"three numbers, each {rule.words}")
 
 
+def of_channels(rule: Rule) -> Rule:
+  """The rule that a value is a list of values that each follow `rule`, one for each channel."""
+
+  def test(x) -> bool:
+    return isinstance(x, list) and 0 < len(x) <= 1024 and all(map(rule.test, x))
+
+  return Rule(test, f"a number for each channel, each {rule.words}")
+
+
 def or_none(rule: Rule) -> Rule:
   """The rule that a value follows `rule`, or is None."""
   return Rule(lambda x: x is None or rule.test(x), f"{rule.words}, or null")
@@ -107,6 +116,7 @@ def read_by_rules(path: pathlib.Path, rules: Rules) -> dict:
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
+OTHER_PIXELS = "(pixel - 127.5) / 127.5"  # of other channels than RGB
 DEEP = (
   "Grey images of 16 bits: this project divides their samples by 256. Pillow's convert('RGB'), "
   "which Hugging Face's processors and torchvision's loaders use, clips them at 255, so that "
@@ -150,9 +160,17 @@ class Card:
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
 
+  @property
+  def channels(self) -> int:
+    """The channels of the images."""
+    if self.model.channels == AUTO:
+      return USUAL["channels"]
+    return self.model.channels
+
   def preparation(self) -> dict:
     """The arguments of `images.evaluate_image` that prepare an image."""
     return dict(
+      channels=self.channels,
       size=self.image_size,
       resize=self.resize,
       squeeze=self.squeeze,
@@ -177,7 +195,7 @@ def preparation_in_words(card: Card) -> str:
 
 
 RULES = {
-  "pixels": one_of(PIXELS),
+  "pixels": one_of(PIXELS, OTHER_PIXELS),
   "loss": one_of(*LOSSES),
   "representation": one_of(*REPRESENTATIONS),
   "average": Rule(lambda x: isinstance(x, bool), "true or false"),
@@ -207,7 +225,10 @@ def values_of(card: Card) -> dict:
   plain = dataclasses.asdict(dataclasses.replace(card, trained_on=()))
   architecture = {key: getattr(card.model, key) for key in ARCHITECTURE}
   model = {key: x for key, x in architecture.items() if x != AUTO}
-  return plain | datasets | {"model": model, "pixels": PIXELS, "note": DEEP}
+  pixels = PIXELS
+  if card.channels != USUAL["channels"]:
+    pixels = OTHER_PIXELS
+  return plain | datasets | {"model": model, "pixels": pixels, "note": DEEP}
 
 
 def read_beside(weights: pathlib.Path, params: dict | None = None) -> Card | None:

@@ -31,6 +31,8 @@ from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.card import Card
 
+KERNEL = "embedding/kernel"  # (P, P, channels, D)
+RGB = 3
 PUBLISHED = POSITION_RESIZING[0]
 OFFSET = 0.1  # patches
 
@@ -137,7 +139,8 @@ def fit(
   """Fits loaded parameters to a model.
 
   Position embeddings of another grid are resized. The head, with its representation layer, and the
-  parameters under "objective" are new if their shapes do not match. All others must match.
+  parameters under "objective" are new if their shapes do not match. A patch embedding of RGB images
+  is changed for other channels (`for_channels`). All others must match.
 
   Args:
     params: the loaded tree, blocks unstacked.
@@ -174,6 +177,9 @@ def fit(
     elif array.shape == target.shape:
       fitted[name], row = _taken(name, array, outputs)
       rows.append(row)
+    elif name == KERNEL:
+      fitted[name] = for_channels(array, target.shape[2])
+      rows.append(Row(name, "resized", f"{RGB} -> {target.shape[2]} channels, as timm does"))
     else:
       fitted[name], detail = _resized(params, name, array, target, grid, position_resizing)
       rows.append(Row(name, "resized", detail))
@@ -205,7 +211,7 @@ def _misfit(name: str, array, target) -> str:
   """Why an array, None if it is missing, cannot be used; "" if it fits or can be resized."""
   if array is None:
     return f"{name} {target.shape} is missing"
-  if array.shape == target.shape:
+  if array.shape == target.shape or _has_other_channels(name, array, target):
     return ""
   if TABLE.fullmatch(name) and _without_places(array.shape) == _without_places(target.shape):
     return ""
@@ -213,6 +219,25 @@ def _misfit(name: str, array, target) -> str:
   if name.endswith(RELATIVE):
     fixed = " (relative position embeddings are not resized)"
   return f"{name} is {array.shape} and must be {target.shape}{fixed}"
+
+
+def _has_other_channels(name: str, array, target) -> bool:
+  """Whether a kernel is for RGB patches, and the wanted one for the same of other channels."""
+  rgb = *target.shape[:-2], RGB, target.shape[-1]
+  return name == KERNEL and array.shape == rgb
+
+
+def for_channels(kernel: np.ndarray, channels: int) -> np.ndarray:
+  """A kernel of RGB patches (P, P, 3, D) for another number of channels.
+
+  For one channel, the sum over the colours: of a grey image, the outputs stay the same. For others,
+  the colours are repeated, and scaled by 3 / channels.
+
+  Source: `adapt_input_conv` of timm; here of pixels from -1 to 1.
+  """
+  if channels == 1:
+    return kernel.sum(axis=2, keepdims=True)
+  return kernel[:, :, np.arange(channels) % RGB] * np.float32(RGB / channels)
 
 
 def _without_places(shape: tuple[int, ...]) -> tuple:

@@ -13,19 +13,27 @@ def folded(params: dict, mean: Sequence[float], deviation: Sequence[float]) -> d
 
   Args:
     params: of a model that takes (pixel - mean) / deviation, for pixels from 0 to 1.
-    mean, deviation: of each colour.
+    mean, deviation: of each channel; one number is for all.
 
   Raises:
-    ValueError: the model begins with something other than a patch embedding of colours.
+    ValueError: the model begins with something other than a patch embedding of these channels.
   """
   mean, deviation = (np.asarray(values, float) for values in (mean, deviation))
   if (mean == 0.5).all() and (deviation == 0.5).all():
     return params
-  kernel = np.asarray(params.get("embedding", {}).get("kernel", 0), float)  # (P, P, 3, D)
-  if kernel.ndim != 4 or kernel.shape[2] != 3:
+  kernel = np.asarray(params.get("embedding", {}).get("kernel", 0), float)  # (P, P, C, D)
+  if kernel.ndim != 4 or "conv_root" in params:
     raise ValueError(
       f"its pixels have mean {mean} and std {deviation}; with a ResNet they must be 0.5"
     )
+  channels = kernel.shape[2]
+  if not {len(mean), len(deviation)} <= {1, channels}:
+    raise ValueError(
+      f"its images have {channels} channels, and its mean {mean} and std {deviation} are "
+      "of others; give one number for each channel"
+    )
+  deviation = np.broadcast_to(deviation, channels)
+  mean = np.broadcast_to(mean, channels)
   shift = np.einsum("hwcd,c->d", kernel, (0.5 - mean) / deviation)
   kernel = kernel * (0.5 / deviation)[:, None]
   embedding = {"kernel": np.float32(kernel)}

@@ -140,7 +140,7 @@ def _format_of(place: pathlib.Path, path: Path) -> WeightFormat:
     ConfigError: nothing is there, or it is of no known format.
   """
   if not files.exists(place):
-    raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
+    raise ConfigError(files.NO_WEIGHTS.format(path))
   form = _recognised(place)
   if form is None:
     for other in _formats().values():

@@ -102,3 +102,43 @@ def test_a_run_by_name_in_an_empty_folder(tmp_path):
   _, command, *words = shlex.split(line)
   assert shutil.which(command)
   assert words[:3] == ["export", "--source", "workdirs/vit_digits"]
+
+
+MISSING = [
+  "probe none.npz photos",
+  "probe w.npz none",
+  "search none.npz photos q.jpg",
+  "search w.npz photos q.jpg",
+  "predict --source none.npz --images photos",
+  "predict --source w.npz --images none.png",
+  "export --source none.npz --output o.npz",
+  "visualize filters --source none.npz --output o",
+  "visualize attention --source w.npz --images none.png --output o",
+]
+EACH = """
+import sys
+from vit_jax.extras.commands import main
+for line in sys.argv.pop(1).splitlines():
+  sys.argv[1:] = line.split()
+  try:
+    main.run()
+  except SystemExit as left:
+    print(left.code, "jax" in sys.modules)
+"""
+
+
+def test_a_path_that_is_not_there_is_told_before_slow_imports():
+  pathlib.Path("w.npz").touch()
+  pathlib.Path("photos").mkdir()
+  # JAX is imported to check variables of its own, so there are none.
+  clean = {key: x for key, x in environment().items() if not key.startswith(("JAX_", "XLA_"))}
+  result = subprocess.run(
+    [sys.executable, "-c", EACH, "\n".join(MISSING)],
+    capture_output=True,
+    text=True,
+    env=clean,
+  )
+  assert result.stdout.splitlines() == ["2 False"] * len(MISSING), result.stderr
+  told = result.stderr.splitlines()
+  assert len(told) == len(MISSING)
+  assert all("does not exist" in line or "is no file" in line for line in told)

@@ -170,7 +170,7 @@ def plain(block, query, x):
   q = affine("query", query).reshape(count, -1)
   k, v = (affine(name, x).reshape(*x.shape[:2], count, -1) for name in ("key", "value"))
   weights = special.softmax(np.einsum("hd,bnhd->bhn", q, k) / np.sqrt(q.shape[-1]), axis=-1)
-  return affine("out", np.einsum("bhn,bnhd->bhd", weights, v).reshape(len(x), -1))
+  return np.einsum("bhn,bnhd->bhd", weights, v).reshape(len(x), -1)
 
 
 def shaken(tree, seed=0):

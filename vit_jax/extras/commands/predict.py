@@ -16,6 +16,7 @@ import sys
 
 from vit_jax.config import Data, RunError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.data.patterns import find_images
 from vit_jax.process import console
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
@@ -99,12 +100,11 @@ def opened(args, line: Line, progress: Progress) -> tuple[list, object]:
   Raises:
     ValueError, OSError, RunError: they cannot be used.
   """
+  paths = find_images(args.images)
   progress.doing("loading libraries")
   from vit_jax.inference.model import read_model
-  from vit_jax.inference.predict import find_images
   from vit_jax.weights.card import parameters_in_words
 
-  paths = find_images(args.images)
   progress.doing(f"reading {args.source}")
   model = read_model(args.source, average=args.average)
   if not (args.image_size or model.card.image_size):

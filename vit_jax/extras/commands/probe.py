@@ -81,15 +81,19 @@ def add_of_features(command: ToolFlags):
   command.add_average()
 
 
-def check_images(word: str):
+def check_images(word: str, flag: str = "DIR"):
   """Refuses a path that is not there, before slow imports.
+
+  Args:
+    word: a path, or perhaps a source or a pattern.
+    flag: what gave it.
 
   Raises:
     ConfigError: it is neither a path, nor perhaps a source or a pattern.
   """
   plain = word not in SOURCES and not {*":*?[{"} & {*word}
   if plain and not os.path.exists(os.path.expanduser(word)):
-    raise ConfigError(f"DIR: {word!r} does not exist; give a folder with images, or a source.")
+    raise ConfigError(f"{flag}: {word!r} does not exist; give images, or a source of them.")
 
 
 def default_folder(weights: str, images: str) -> pathlib.Path:

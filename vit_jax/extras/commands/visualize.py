@@ -33,6 +33,7 @@ import sys
 from vit_jax import recipes
 from vit_jax.config import ConfigError, Data, RunError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.extras.commands.probe import check_images
 from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
@@ -127,7 +128,7 @@ def shown(args, settings: list[str]):
       check_known(config, LATER | OF_COST - {"data.image_size"})
       return augmentation.augmented(config.data, images_of(args, args.count))
     if args.what == "mistakes":
-      check_images(args)
+      check_with_images(args)
       images = None
       if args.images:
         images = images_of(args, 2**40)
@@ -157,7 +158,7 @@ def of_weights(shown, model):
   return shown._replace(text=sentence, summary={**shown.summary, "average": True})
 
 
-def check_images(args):
+def check_with_images(args):
   """Refuses flags that count only with --images.
 
   Raises:
@@ -204,6 +205,8 @@ def main(arguments: list[str] | None = None):
   if settings and args.what != "augment":
     parser.error(f"{settings[0]!r} is a setting of a recipe, which only augment takes")
   with ending("visualize"):
+    for word in getattr(args, "images", None) or ():
+      check_images(word, "--images")
     folder(args.output, "--output")
     from vit_jax.extras.inspection.shown import write
 

@@ -141,7 +141,7 @@ def _check_sizes(kind: ModelType, params: dict, settings: dict):
   module = module_of(params, Model(**_known(kind, settings)))
   if unlike := kind.unlike(module):
     raise ValueError(f"its arrays are of a model with {unlike[0]}, unlike {kind.plain}")
-  sizes = kind.sizes(module)
+  sizes = kind.sizes(module) | {"num_channels": module.channels}
   if settings["architectures"][0] in (kind.plain, kind.headed):
     sizes["architectures"] = [kind.class_of(flatten(params))]
   if side := module.side_of(params):
@@ -218,7 +218,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     position_resizing=settings["position_resizing"] or usual_position_resizing,
     class_names=_class_names(kind, settings),
     loss=loss,
-    model=Model(**_known(kind, settings)),
+    model=Model(**_known(kind, settings), channels=settings["num_channels"]),
     representation=settings["representation"],
     trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),
     average=settings["average"],
@@ -244,12 +244,12 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   module = module_of(params, dataclasses.replace(card.model, family=AUTO))
   name, kind = _type_for(module, flat)
   settings = {"architectures": [kind.class_of(flat)], "model_type": name}
-  settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card)
+  settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card, module)
   if (folder / CONFIG).exists():
     _settings_in(folder)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_arrays(folder / shards.WEIGHTS, kind.written_arrays(flat), {})
-  prepared = images.written(card)
+  prepared = images.written(card, module.channels)
   for file, content in ((CONFIG, settings), (images.FILE, prepared)):
     write_text(folder / file, json.dumps(content, indent=2) + "\n")
   notes.write(folder, card)
@@ -286,7 +286,7 @@ def _type_for(module: Network, flat: dict) -> tuple[str, ModelType]:
   return name, kind
 
 
-def _settings(params: dict, card: Card) -> dict:
+def _settings(params: dict, card: Card, module: Network) -> dict:
   """The keys of config.json that follow from the card."""
   known = {key: value for key, value in vars(card.model).items() if value != AUTO}
   model = USUAL | {"positions": "none"} | known
@@ -296,7 +296,7 @@ def _settings(params: dict, card: Card) -> dict:
   return {
     "hidden_act": ACTIVATIONS[model["activation"]][0],
     "layer_norm_eps": model["norm_epsilon"],
-    "num_channels": 3,
+    "num_channels": module.channels,
     "image_size": inferred(params).image_size or card.image_size,
     "id2label": {str(i): name for i, name in enumerate(names)},
     "label2id": {name: i for i, name in enumerate(names)},

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from vit_jax.config import MAX_PIXELS
 from vit_jax.data.crops import filter_of
 from vit_jax.weights import card
-from vit_jax.weights.card import Card, Rule, number, one_of, three, whole
+from vit_jax.weights.card import Card, Rule, number, of_channels, one_of, whole
 
 FILE = "preprocessor_config.json"
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
@@ -92,8 +92,8 @@ def usual(kind: str, side: int) -> Prepared:
   return Prepared(mean, deviation, side, resize, squeeze, f"pillow_{FILTERS[resample]}")
 
 
-def written(card: Card) -> dict:
-  """The contents of the file for a model of this project."""
+def written(card: Card, channels: int) -> dict:
+  """The contents of the file for a model of this project, for images of these channels."""
   square = _square(card.image_size)
   processor = "ViTImageProcessor"
   sizes = {"size": square}
@@ -102,18 +102,18 @@ def written(card: Card) -> dict:
     resized = _square(card.resize) if card.squeeze else {"shortest_edge": card.resize}
     sizes = {"size": resized, "do_center_crop": True, "crop_size": square}
   numbers = {name: number for number, name in FILTERS.items()}
-  mean, deviation = _HALF
+  half = [0.5] * channels
   return {
     "image_processor_type": processor,
-    "do_convert_rgb": True,
+    "do_convert_rgb": channels == 3,
     "do_resize": True,
     **sizes,
     "resample": numbers[_filter(card.resampling)],
     "do_rescale": True,
     "rescale_factor": 1 / 255,
     "do_normalize": True,
-    "image_mean": mean,
-    "image_std": deviation,
+    "image_mean": half,
+    "image_std": half,
   }
 
 
@@ -160,8 +160,8 @@ def _rules(kind: str) -> card.Rules:
 
 
 def _colours(rule: Rule) -> Rule:
-  """Three numbers that fit a rule, one for each channel, or one number for all channels."""
-  each = three(rule)
+  """Numbers that fit a rule, one for each channel, or one number for all channels."""
+  each = of_channels(rule)
   return Rule(lambda x: each.test(x) or rule.test(x), f"{each.words}, or a number {rule.words}")
 
 
@@ -188,10 +188,10 @@ def _prepared(values: dict, path: pathlib.Path) -> Prepared:
 
 
 def _of_channels(value) -> list[float]:
-  """A number for each channel; a single number is for all of them."""
+  """A number for each channel, or one for all of them."""
   if isinstance(value, list):
     return value
-  return [value] * 3
+  return [value]
 
 
 def _sizes(values: dict, path: pathlib.Path) -> tuple[int, int, bool]:

@@ -25,7 +25,7 @@ ACTIVATIONS = {
 }
 PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_label_classification"}
 # Fields of a module that every model type leaves open.
-OPEN = ("patch", "depth", "width", "mlp_dim", "heads", "activation", "norm_epsilon")
+OPEN = ("patch", "channels", "depth", "width", "mlp_dim", "heads", "activation", "norm_epsilon")
 ANY = Rule(lambda value: True, "any value")
 EPSILONS = Rule(lambda x: isinstance(x, float) and 0 < x <= 1e-2, "above 0, at most 0.01")
 ACTS = one_of(*(name for names in ACTIVATIONS.values() for name in names))
@@ -158,7 +158,7 @@ def rules(*classes: str, kinds: tuple[str, ...], acts: Rule = ACTS, **others) ->
     "hidden_act": (acts, "gelu"),
     "layer_norm_eps": (EPSILONS, 1e-12),
     "num_attention_heads": (whole(1, 10**4), 12),
-    "num_channels": (one_of(3), 3),
+    "num_channels": (whole(1, 1024), 3),
     "problem_type": (one_of(*PROBLEM_TYPES.values(), None), None),
     "pruned_heads": (one_of({}, None), None),
     "quantization_config": (one_of(None), None),

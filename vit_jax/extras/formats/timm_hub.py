@@ -24,6 +24,7 @@ from vit_jax.weights.card import (
   Rule,
   checked,
   number,
+  of_channels,
   one_of,
   or_none,
   read_json,
@@ -70,7 +71,7 @@ COMPUTED = {
 }
 ARGUMENTS = {
   "img_size": (or_none(_SIZE), None),
-  "in_chans": (one_of(3, None), None),
+  "in_chans": (or_none(whole(1, 1024)), None),
   "embed_dim": (or_none(whole(1, 10**5)), None),
   "num_heads": (or_none(whole(1, 10**4)), None),
   "act_layer": (one_of(*ACTIVATIONS, None), None),
@@ -80,8 +81,8 @@ ARGUMENTS = {
 }
 # Defaults of timm's PretrainedCfg; a missing size follows from the position embeddings.
 IMAGES = {
-  "mean": (three(number(-10, 10)), [0.485, 0.456, 0.406]),
-  "std": (three(number(0.001, 1000)), [0.229, 0.224, 0.225]),
+  "mean": (of_channels(number(-10, 10)), [0.485, 0.456, 0.406]),
+  "std": (of_channels(number(0.001, 1000)), [0.229, 0.224, 0.225]),
   "input_size": (or_none(three(_SIDE)), None),
   "crop_pct": (number(0.1, 1), 0.875),
   "crop_mode": (one_of("center", "squash"), "center"),
@@ -159,7 +160,7 @@ def _load(path: pathlib.Path) -> dict:
   heads = Heads(arguments["num_heads"] or usual("heads", 0), usual("pool_heads", 0))
   side = _side_of_positions(images, arguments) if _has_positions(flat) else 0
   params = timm.from_timm(flat, heads, side)
-  _check_width(params, width)
+  _check_size(params, width=width, channels=arguments["in_chans"] or 0)
   _pool(params, *_stated_pools(settings, images, arguments))
   return pixels.folded(params, images["mean"], images["std"])
 
@@ -204,18 +205,20 @@ def _side_of_card(params: dict, images: dict, arguments: dict) -> int:
   return _side_of_images(images, arguments) or side
 
 
-def _check_width(params: dict, width: int):
+def _check_size(params: dict, **sizes: int):
   """Checks that config.json belongs to these weights, since the heads depend on it.
 
   Raises:
-    ValueError: the arrays have another width.
+    ValueError: the arrays have other sizes, such as another width; 0: it says none.
   """
-  width_of_arrays = getattr(module_of(params), "width", 0)
-  if width not in (0, width_of_arrays) and "Transformer" in params:
-    raise ValueError(
-      f"its {CONFIG} is of a model of width {width}, and its arrays are of one of width "
-      f"{width_of_arrays}; put the config.json of these weights beside them"
-    )
+  module = module_of(params)
+  for name, size in sizes.items():
+    of_arrays = getattr(module, name, 0)
+    if size not in (0, of_arrays) and "Transformer" in params:
+      raise ValueError(
+        f"its {CONFIG} is of a model of {name} {size}, and its arrays are of one of {name} "
+        f"{of_arrays}; put the config.json of these weights beside them"
+      )
 
 
 def _stated_pools(settings: dict, images: dict, arguments: dict) -> tuple[str, list[str]]:
@@ -266,6 +269,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     class_names=tuple(settings["label_names"] or images["label_names"] or ()),
     model=Model(
       stem_norms=timm.stem_norms(params),
+      channels=module_of(params).channels,
       activation=arguments["act_layer"] or usual("activation", timm.ACTIVATION),
       pool=_pool(params, *_stated_pools(settings, images, arguments)),
       **{key: usual(key, USUAL[key]) for key in _BY_NAME},

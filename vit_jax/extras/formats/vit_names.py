@@ -57,6 +57,7 @@ def _scaled(init: float) -> dict[str, Any]:
 
 
 _CLASS_TOKEN = dict(pool="class_token", final_norm="tokens")
+_DISTILLED = dict(pool="distilled")
 _BESIDE = dict(pool="gap_beside_token", final_norm="pooled")
 _SWIGLU = dict(mlp="gated", activation="silu")
 _GIANT = _shape(1536, 40, 24, 6144)
@@ -104,7 +105,7 @@ _WORDS = {
   "36x1": dict(depth=36) | _scaled(1e-5),
   "18x2": dict(depth=18, parallel_branches=2) | _scaled(1e-5),
   "miil": dict(qkv_bias="none"),
-  "distilled_": dict(pool="distilled"),
+  "distilled_": _DISTILLED,
   "clip": {},
   "quickgelu": dict(activation="quick_gelu"),
   "xp": dict(
@@ -232,9 +233,32 @@ _HUB_WORDS = dict(_EXACT, norm_epsilon=1e-12)
 _DINO_V2 = _EXACT | _scaled(1.0)
 _LETTERS = {"ti": "Ti", "s": "S", "b": "B", "l": "L", "h": "H"}
 _LETTER = f"(?P<letter>{'|'.join(_LETTERS)})"
+_OF_DINO_V3 = _EXACT | dict(_DINO_V3, qkv_bias="no_key", layer_scale_init=1.0)
+_DINO_V3_NAME = rf"facebook/dinov3-vit{{}}{_PATCH}-pretrain-\w+"
 # Other names: pattern, the patch if the name does not give it, options.
 _OTHERS = (
   # Transformers.
+  (rf"facebook/deit-{_SIZE}-distilled-patch{_PATCH}-(?P<side>\d+)", 0, _HUB_WORDS | _DISTILLED),
+  (r"facebook/dinov2-(?P<size>giant)", 14, _DINO_V2 | _SWIGLU_GIANT),
+  (
+    r"facebook/dinov2-with-registers-(?P<size>giant)",
+    14,
+    _DINO_V2 | _SWIGLU_GIANT | dict(registers=4),
+  ),
+  (_DINO_V3_NAME.format("(?P<letter>s|b|l)"), 0, _OF_DINO_V3),
+  (_DINO_V3_NAME.format("(?P<letter>s)plus"), 0, _OF_DINO_V3 | _SWIGLU),
+  (_DINO_V3_NAME.format("(?P<letter>h)plus"), 0, _OF_DINO_V3 | _SWIGLU | dict(heads=20)),
+  (_DINO_V3_NAME.format("(?P<size>7b)"), 0, _OF_DINO_V3 | _SWIGLU | dict(qkv_bias="none")),
+  (
+    rf"openai/clip-vit-{_SIZE}-patch{_PATCH}(?:-(?P<side>\d+))?",
+    0,
+    _CLIP | dict(activation="quick_gelu"),
+  ),
+  (
+    rf"microsoft/beit-{_SIZE}-patch{_PATCH}-(?P<side>\d+)(?:-pt22k-ft22k)?",
+    0,
+    _HUB_WORDS | _KINDS["beit"] | _scaled(0.1),
+  ),
   (rf"(?:.+/)?(?:vit|deit)-{_SIZE}-patch{_PATCH}-(?P<side>\d+)(?:-in21k)?", 0, _HUB_WORDS),
   (rf"facebook/dino-vit{_LETTER}{_PATCH}", 0, _HUB_WORDS),
   (r"facebook/vit-mae-(?P<size>base|large)", 16, _HUB_WORDS),
@@ -260,11 +284,13 @@ def translate(name: str) -> Translated | None:
   """As a member of `registry.MODEL_NAMES`."""
   name = re.sub(r"^((hf[-_]hub:)?timm/)", "", name)
   plain = re.sub(_OLD_TAGS, "", name.partition(".")[0])
+  if found := _of_others(name):
+    return found
   with _LACKING.open(encoding="utf-8", newline="") as rows:
     for row in csv.DictReader(rows):
       if re.fullmatch(row["name"], plain):
         return _alike(name, lacking=row["lacking"])
-  found = _of_timm(plain) or _of_others(name) or _hybrid(_PUBLISHED_HYBRID, name)
+  found = _of_timm(plain) or _hybrid(_PUBLISHED_HYBRID, name)
   return found or _alike(name, sure=False)
 
 

@@ -12,7 +12,8 @@ from vit_jax.config import ConfigError
 from vit_jax.data import image_files, sources
 from vit_jax.data.crops import Box
 from vit_jax.data.images import BadImage, as_rgb, evaluate_image
-from vit_jax.inference.predict import MAX_PIXELS, THREADS, find_images
+from vit_jax.data.patterns import find_images
+from vit_jax.inference.predict import MAX_PIXELS, THREADS
 from vit_jax.storage import files
 from vit_jax.weights.card import Card
 

@@ -204,7 +204,10 @@ def encoded(
 
 def check_model(model: "Network", name: str):
   """Checks that the model called `name` has patches, and nothing that would stay untrained."""
-  if reason := model.why_not_masked():
+  reason = model.why_not_masked()
+  if model.channels != 3:
+    reason = "its targets are colours; use --config.model.channels=3."
+  if reason:
     raise ConfigError(f"config.objective.kind='masked_patches' does not suit {name}: {reason}")
 
 

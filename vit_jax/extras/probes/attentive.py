@@ -1,9 +1,10 @@
 """Attentive probes: a learned query attends to the patches (V-JEPA 2, 2025, Section 5).
 
 The probe of V-JEPA 2 has four pre-norm blocks with 16 heads: three of self-attention, then one in
-which a learned query attends to the tokens; a linear layer follows. "cross_attention" has the last
-block alone, which costs far less. AdamW trains 20 epochs, for 5 rates and 4 weight decays at once;
-rates fall to 0 by a cosine.
+which a learned query attends to the tokens, without a projection of its output; a linear layer
+follows. "cross_attention" has the last block alone, which costs far less. AdamW trains 20 epochs,
+for 5 rates and 4 weight decays at once; rates fall to 0 by a cosine. Initial weights are normal,
+those at the end of a branch smaller by its depth; the linear layer's are uniform, as PyTorch's.
 
 The protocol trains on augmented images, and reports the best of the 20 on the images that are
 scored. Here the features are of the central crop, and a held-out tenth of the training images,
@@ -33,7 +34,7 @@ BATCH = 16
 RATES = (5e-3, 3e-3, 1e-3, 3e-4, 1e-4)
 DECAYS = (0.01, 0.1, 0.4, 0.8)
 SETTINGS = tuple(itertools.product(DECAYS, RATES))
-DEVIATION = 0.02  # of initial weights, a truncated normal distribution
+DEVIATION = 0.02  # of initial weights
 EPSILON = 1e-5  # of LayerNorm
 TEST_ROWS = 64
 
@@ -143,21 +144,29 @@ def initial(width: int, classes: int, depth: int, seed: int) -> dict:
   keys = jax.random.split(jax.random.key(seed), 10 * depth + 2)
   names = iter(keys)
 
-  def dense(rows, columns):
-    kernel = jax.random.truncated_normal(next(names), -2, 2, (rows, columns))
-    return {"kernel": DEVIATION * kernel, "bias": jnp.zeros(columns)}
+  def dense(rows, columns, scale=1.0):
+    kernel = scale * DEVIATION * jax.random.normal(next(names), (rows, columns))
+    return {"kernel": kernel, "bias": jnp.zeros(columns)}
+
+  def uniform(*shape):
+    return jax.random.uniform(next(names), shape, minval=-1, maxval=1) / np.sqrt(width)
 
   def norm():
     return {"scale": jnp.ones(width), "bias": jnp.zeros(width)}
 
-  def block():
-    projections = {name: dense(width, width) for name in ("query", "key", "value", "out")}
-    hidden = {"up": dense(width, MLP * width), "down": dense(MLP * width, width)}
+  def block(number):
+    hidden = {"up": dense(width, MLP * width), "down": dense(MLP * width, width, smaller(number))}
+    projections = {name: dense(width, width) for name in ("query", "key", "value")}
     return projections | hidden | {"before": norm(), "between": norm()}
 
-  query = DEVIATION * jax.random.truncated_normal(next(names), -2, 2, (width,))
-  blocks = [block() for _ in range(depth)]
-  return jax.device_get({"blocks": blocks, "query": query, "head": dense(width, classes)})
+  def smaller(number):
+    return 1 / np.sqrt(2 * number)
+
+  query = DEVIATION * jax.random.normal(next(names), (width,))
+  inner = [block(i) | {"out": dense(width, width, smaller(i))} for i in range(1, depth)]
+  blocks = [*inner, block(max(depth - 1, 1))]
+  head = {"kernel": uniform(width, classes), "bias": uniform(classes)}
+  return jax.device_get({"blocks": blocks, "query": query, "head": head})
 
 
 @jax.jit
@@ -198,8 +207,7 @@ def pooled(block: dict, query: jax.Array, x: jax.Array) -> jax.Array:
   weights = jax.nn.softmax(jnp.einsum("bnd,hd->bhn", x, scale * jnp.einsum("dhe,he->hd", key, q)))
   means = scale * jnp.einsum("bhn,bnd->bhd", weights, x) + shift
   value = block["value"]["kernel"].reshape(-1, count, width)
-  y = jnp.einsum("bhd,dhe->bhe", means, value).reshape(len(x), -1) + block["value"]["bias"]
-  return affine(block["out"], y)
+  return jnp.einsum("bhd,dhe->bhe", means, value).reshape(len(x), -1) + block["value"]["bias"]
 
 
 def mlp(block: dict, x: jax.Array) -> jax.Array:

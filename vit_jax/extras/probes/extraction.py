@@ -76,7 +76,9 @@ def empty(model: LoadedModel, compute: Callable, images: int) -> dict[str, np.nd
     ValueError: they take too much memory.
   """
   side = model.card.image_size
-  shapes = jax.eval_shape(compute, jax.ShapeDtypeStruct((1, side, side, 3), np.uint8))
+  shapes = jax.eval_shape(
+    compute, jax.ShapeDtypeStruct((1, side, side, model.card.channels), np.uint8)
+  )
   needed = 4 * images * sum(np.prod(shape.shape) for shape in shapes.values())
   if needed > MAX_BYTES:
     raise ValueError(
@@ -88,7 +90,7 @@ def empty(model: LoadedModel, compute: Callable, images: int) -> dict[str, np.nd
 
 
 def arrays(model: LoadedModel, params: dict, pixels, *, patches: bool) -> dict[str, jax.Array]:
-  """The features of pixels (B, S, S, 3) uint8, as `features` returns them."""
+  """The features of pixels (B, S, S, C) uint8, as `features` returns them."""
   seen = layers.seen(model.module, params, pixels, layer_count(model.module))
   last = seen["patches"][:, -1]
   result = {

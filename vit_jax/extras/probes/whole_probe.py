@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from vit_jax.config import ConfigError
+from vit_jax.data.images import RGB
 from vit_jax.extras.probes import cache, corrupted, extraction, few_shot, neighbours, probe, scores
 from vit_jax.extras.probes.parts import Parts, open_parts
 from vit_jax.extras.probes.request import STEPS, Request
@@ -26,6 +27,11 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
     ConfigError, ValueError, OSError: the weights or the images cannot be used.
   """
   model = opened(request, progress, say)
+  if request.corruptions and model.card.channels != RGB:
+    raise ConfigError(
+      f"--corruptions are of RGB images, and images of these weights have {model.card.channels} "
+      "channels; leave it out."
+    )
   parts = open_parts(request.images, model.card.trained_on, progress)
   say(text.one_line(f"{request.images}: {parts.words}."))
   patches = bool({*request.probes} & {*probe.WITH_PATCHES})

@@ -36,20 +36,21 @@ class Program:
   """What is written to a file.
 
   Attributes:
-    function: pixels (B, S, S, 3) uint8 -> (B, K) float32, with the parameters as constants.
-    side: S, pixels.
+    function: pixels (B, S, S, C) uint8 -> (B, K) float32, with the parameters as constants.
+    side, channels: of the images.
     output: "logits"; for weights without a head "features".
     description: for users of the file; its values can be written as JSON.
   """
 
   function: Callable[[jax.Array], jax.Array]
   side: int
+  channels: int
   output: str
   description: dict
 
   def input(self) -> jax.ShapeDtypeStruct:
     """The pixels that `function` takes, of any batch size."""
-    shape = jax.export.symbolic_shape(f"batch, {self.side}, {self.side}, 3")
+    shape = jax.export.symbolic_shape(f"batch, {self.side}, {self.side}, {self.channels}")
     return jax.ShapeDtypeStruct(shape, np.uint8)
 
 
@@ -61,7 +62,7 @@ class ProgramFormat:
     suffix: of its files.
     check: raises a ConfigError if a library is missing.
     save: writes a program, with its description.
-    load: reads a file -> a function of pixels (B, S, S, 3) uint8.
+    load: reads a file -> a function of pixels (B, S, S, C) uint8.
   """
 
   suffix: str
@@ -108,7 +109,8 @@ def of_model(model: LoadedModel) -> Program:
   """The program of a model for a known image size."""
   output = "logits" if model.has_head else "features"
   function = functools.partial(_outputs, model, model.params)
-  return Program(function, model.card.image_size, output, _description(model, output))
+  card = model.card
+  return Program(function, card.image_size, card.channels, output, _description(model, output))
 
 
 def verify(model: LoadedModel, path: Path, form: ProgramFormat) -> str:
@@ -122,8 +124,9 @@ def verify(model: LoadedModel, path: Path, form: ProgramFormat) -> str:
     ValueError: the difference is above the bound, or outputs are not finite.
   """
   side = model.card.image_size
+  channels = model.card.channels
   rng = np.random.default_rng(0)
-  batches = [rng.integers(0, 256, (size, side, side, 3), dtype=np.uint8) for size in BATCHES]
+  batches = [rng.integers(0, 256, (size, side, side, channels), dtype=np.uint8) for size in BATCHES]
   run = form.load(path)
   with jax.default_device(jax.local_devices(backend="cpu")[0]):  # computes in float32 everywhere
     compiled = jax.jit(functools.partial(_outputs, model))
@@ -140,7 +143,7 @@ def verify(model: LoadedModel, path: Path, form: ProgramFormat) -> str:
 
 
 def _outputs(model: LoadedModel, params: dict, pixels: jax.Array) -> jax.Array:
-  """Logits of pixels (B, S, S, 3) uint8, or the features if the weights have no head."""
+  """Logits of pixels (B, S, S, C) uint8, or the features if the weights have no head."""
   images = normalize(pixels, model.module.dtype)
   logits, features = model.module.apply({"params": params}, images, train=False)
   if model.has_head:
@@ -152,13 +155,14 @@ def _description(model: LoadedModel, output: str) -> dict:
   """What a user of the file must know: the card, with what differs from files of weights."""
   side = model.card.image_size
   width = model.module.num_classes
+  colours = "RGB, " * (model.card.channels == 3)
   meaning = f"in the order of class_names; {model.card.loss} gives probabilities"
   if not model.has_head:
     width = model.module.feature_width()
     meaning = "the weights have no head"
   return cards.values_of(model.card) | {
-    "pixels": "RGB, 0 to 255; the program scales them itself",
+    "pixels": f"{colours}0 to 255; the program scales them itself",
     "preparation": cards.preparation_in_words(model.card),
-    "input": f"{INPUT}: uint8 (batch, {side}, {side}, 3)",
+    "input": f"{INPUT}: uint8 (batch, {side}, {side}, {model.card.channels})",
     "output": f"{output}: float32 (batch, {width}), {meaning}",
   }
