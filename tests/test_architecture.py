@@ -70,7 +70,7 @@ EXTRAS = [
   *("commands", "benchmarks", "compiled", "experiments", "loggers"),
   "probes",
   *("report", "inspection", "plots"),
-  *("duplicates masked_patches preparation", "prepared_cache verification"),
+  *("distillation duplicates masked_patches preparation", "prepared_cache verification"),
   *("formats hub_card programs lora", "sources"),
   *("buckets", "settings settings_page", "extras"),
 ]
@@ -274,7 +274,7 @@ def test_every_package_has_its_place_in_the_map():
 OF_CONFIGS = (
   *("config", "recipes", "learning", "evaluation", "training", "main", "api", "launch"),
   *("extras.report", "extras.experiments", "extras.masked_patches", "extras.commands"),
-  *("extras.benchmarks", "extras.compiled", "extras.lora"),
+  *("extras.benchmarks", "extras.compiled", "extras.lora", "extras.distillation"),
 )
 
 

@@ -68,6 +68,7 @@ EVALUATIONS = Registry(
 OBJECTIVES = Registry(
   {
     "classification": "vit_jax.learning.classification:Settings",
+    "distillation": "vit_jax.extras.distillation.objective:Settings",
     "masked_patches": "vit_jax.extras.masked_patches.objective:Masked",
   }
 )

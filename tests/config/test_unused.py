@@ -14,6 +14,7 @@ MASKED = "objective.kind=masked_patches"
 WEIGHTS = "init_from=w.npz"
 DECAY = "optimizer.weight_decay=0.1"
 LORA = "lora.rank=8"
+TAUGHT = "objective.kind=distillation"
 SIGMOID = "loss.kind=sigmoid"
 METRIC = "early_stopping.metric=val/top1"
 RESIZED = ["data.train_resize=64", "data.train_resize_ratio=1.2"]
@@ -40,6 +41,7 @@ RULES = [
   ("loss.label_smoothing=0.1", "", [MASKED]),
   ("loss.over_classes=mean", SIGMOID, [""]),
   ("objective.blended=whole", SIGMOID, [""]),
+  ("objective.temperature=2", f"{TAUGHT} objective.target=soft", [TAUGHT]),
   ("model.layer_scale_init=0.1", "model.layer_scale=true", [""]),
   ("model.stochastic_depth_rule=uniform", "model.stochastic_depth=0.1", [""]),
   ("optimizer.layer_decay=0.5", "", ["optimizer.trainable=head/.*"]),

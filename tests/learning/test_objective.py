@@ -30,7 +30,9 @@ def run(batches, objective=HIDES, *, side=SIDE, mesh=steps.ONE, accumulation=1):
   init = functools.partial(
     train_step.init_state, objective, optimizer, seed=0, image_size=side, with_ema=True
   )
-  states, history = [train_step.create_state(init, train_step.abstract_state(init, mesh))], []
+  abstract = train_step.abstract_state(init, mesh)
+  first = train_step.create_state(init, abstract)
+  states, history = [train_step.with_given(first, objective, abstract)], []
   made = train_step.make(
     objective,
     optimizer,

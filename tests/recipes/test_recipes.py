@@ -25,6 +25,8 @@ from vit_jax.weights.card import Card
 DATASETS = {"JFT-300M": "jft", "ImageNet-21k": "i21k", "ImageNet": "i1k"}
 EXAMPLES = {"JFT-300M": 303_000_000, "ImageNet-21k": 12_400_000, "ImageNet": 1_281_167}
 RESNETS = ("resnet", "resnet_sgd")
+# Recipes that need no weights; tests/extras/test_distillation.py has the other one.
+ALONE = sorted({path.stem for path in CONFIGS.glob("*.py")} - {"distill"})
 SHAPES = ("depth", "width", "mlp", "patch", "all")  # and base, the default
 
 
@@ -89,7 +91,7 @@ def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
   own = {"vit_digits", "vit_fashion", "masked_fashion", "vit_shape_jft"}
   own |= {"resnet", "resnet_sgd", "jft_subsets"}  # by test_resnets.py and test_jft_subsets.py
-  own |= {"finetune", "hyperrule", "vtab", "evaluate", "fashion_halves", "train"}
+  own |= {"finetune", "hyperrule", "vtab", "evaluate", "fashion_halves", "train", "distill"}
   own |= {"simple_vit_s16_i1k", "augreg", "deit3", "mae_finetune"}  # by test_from_scratch.py
   tested |= {"masked_vit_b16_jft", "masked_vit_b16_i1k"}  # by test_masked.py
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
@@ -119,7 +121,7 @@ def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
 
 @pytest.mark.parametrize(
   ("name", "argument"),
-  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py")) if path.stem != "evaluate"]
+  [(name, "") for name in ALONE if name != "evaluate"]
   + [("finetune", f"{model},{task}") for model in ("ViT-H/14", "R50x1") for task in TASKS]
   + [("finetune", "imagenet"), ("finetune", "ViT-B/16,pets,inception"), ("vtab", "ViT-B/16,dmlab")]
   + [("hyperrule", "R50x1,9,small"), ("fashion_halves", "second,ViT-64/7")]
@@ -137,7 +139,7 @@ def test_no_setting_of_a_recipe_is_refused(name, argument):
 
 @pytest.mark.parametrize(
   ("name", "argument"),
-  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py")) if path.stem != "evaluate"]
+  [(name, "") for name in ALONE if name != "evaluate"]
   + [("vit_shape_jft", shape) for shape in SHAPES]
   + [("deit3", "B,finetune"), ("augreg", "ViT-S/16,medium2,regularised")],
 )
@@ -209,7 +211,7 @@ class Records:
 
 @pytest.mark.parametrize(
   ("name", "argument"),
-  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py"))]
+  [(name, "") for name in ALONE]
   + [("evaluate", suite) for suite in recipes.SUITES]
   + [
     ("finetune", f"ViT-B/16,{task}{part}")

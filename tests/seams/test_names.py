@@ -35,6 +35,7 @@ ALLOWED = {
   "AUGMENTATIONS": set(),
   "OBJECTIVES": {
     ("vit_jax.config.run", "classification"),
+    ("vit_jax.extras.distillation.objective", "classification"),  # adds a loss to it
     ("vit_jax.extras.masked_patches.reconstruction", "masked_patches"),  # evaluates what it learns
   },
   "EVALUATIONS": {

@@ -228,7 +228,8 @@ def run():
     )
     steps = types.SimpleNamespace(save=10, log=5, evaluate=evaluate)
     data = types.SimpleNamespace(evaluations=("a set",))
-    run = types.SimpleNamespace(steps=steps, data=data, description=dict)
+    whole = lambda state: state
+    run = types.SimpleNamespace(steps=steps, data=data, description=dict, saved=whole)
     return Checkpointing(run, session, Retry(seconds, clock=lambda: now[0]))
 
   return make, now, said

@@ -189,6 +189,10 @@ class LoRA(Parametrization):
     """The extra state of the objective."""
     return self.objective.begin(self._merged(params))
 
+  def given(self) -> dict:
+    """What the objective is given."""
+    return self.objective.given()
+
   def prepare(self, batch: dict, key: jax.Array) -> dict:
     """The batch of the objective."""
     return self.objective.prepare(batch, key)

@@ -153,22 +153,20 @@ class Classification(Objective):
     """
     images = batches.normalize(mixing.mixed_images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
+    return self.sums(logits, batch)
+
+  def sums(self, logits: "jax.Array", batch: dict) -> Sums:
+    """The sums of `loss` for logits (B, num_classes)."""
     target = functools.partial(losses.targets, num_classes=logits.shape[-1])
     loss_of = functools.partial(losses.of(self.settings), logits)
     mask = batch["mask"]
-    weights = mask * self._weights(batch)
+    weights = mask * self.weights(batch)
     if self.blended == "whole":
       loss = jnp.sum(loss_of(mixing.whole_targets(target, batch)) * weights)
     else:
       values = mixing.blend(lambda labels: self._weight(labels) * loss_of(target(labels)), batch)
       loss = jnp.sum(values * mask)
-    highest = jnp.argmax(logits, axis=-1, keepdims=True)
-
-    def is_right(labels):
-      return jnp.take_along_axis(target(labels), highest, axis=-1)[:, 0]
-
-    right = mixing.blend(is_right, batch)
-    correct = jnp.sum(right * mask)
+    correct = jnp.sum(right(logits, batch) * mask)
     return Sums(loss, weights.sum(), {"accuracy": (correct, mask.sum())})
 
   def _weight(self, labels: "jax.Array") -> "jax.Array | float":
@@ -177,7 +175,7 @@ class Classification(Objective):
       return 1.0
     return jnp.asarray(self.class_weights, jnp.float32)[labels]
 
-  def _weights(self, batch: dict) -> "jax.Array | float":
+  def weights(self, batch: dict) -> "jax.Array | float":
     """The weight of each image (B,): of its class, or the blend of both."""
     if not self.class_weights:
       return 1.0
@@ -186,3 +184,14 @@ class Classification(Objective):
   def training_flops(self, image_size: int) -> int:
     """The training FLOPs of the whole model."""
     return vit_costs.training_flops(self.model.macs(image_size, image_size))
+
+
+def right(logits: "jax.Array", batch: dict) -> "jax.Array":
+  """Whether the most probable class of each image (B,) is right; a share of mixed images."""
+  highest = jnp.argmax(logits, axis=-1, keepdims=True)
+
+  def is_right(labels):
+    target = losses.targets(labels, logits.shape[-1])
+    return jnp.take_along_axis(target, highest, axis=-1)[:, 0]
+
+  return mixing.blend(is_right, batch)

@@ -65,6 +65,13 @@ class Objective:
     del params
     return {}
 
+  def given(self) -> dict:
+    """The subtrees of `extra` that no update changes, such as the parameters of a given teacher.
+
+    NumPy arrays, which are put on the devices at each start. Checkpoints leave them out.
+    """
+    return {}
+
   def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """Adds shared values and random draws to the whole batch, before accumulation divides it.
 

@@ -71,8 +71,28 @@ def init_state(
 
 
 def new_extra(objective: Objective, params: dict) -> dict:
-  """The `extra` of a new run; copied, because donated buffers must not be shared."""
-  return jax.tree.map(jnp.copy, objective.begin(params))
+  """The `extra` of a new run, with zeros for what the objective is given.
+
+  It is copied, because donated buffers must not be shared.
+  """
+  given = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), objective.given())
+  return jax.tree.map(jnp.copy, objective.begin(params)) | given
+
+
+def without_given(state: TrainState, objective: Objective) -> TrainState:
+  """The part of a state, or of its shapes, that is saved."""
+  given = objective.given()
+  extra = {name: tree for name, tree in state.extra.items() if name not in given}
+  return dataclasses.replace(state, extra=extra)
+
+
+def with_given(state: TrainState, objective: Objective, abstract: TrainState) -> TrainState:
+  """The whole state, of shapes and shardings `abstract`, from the part that is saved."""
+  given = {
+    name: jax.tree.map(lambda x, like: meshes.place(x, like.sharding), tree, abstract.extra[name])
+    for name, tree in objective.given().items()
+  }
+  return dataclasses.replace(state, extra=state.extra | given)
 
 
 def abstract_state(init_fn, mesh, rules: Rules = ALL_LARGEST) -> TrainState:

@@ -305,6 +305,7 @@ class Checkpointing(Callback):
   def __init__(self, run: Run, session: Session, retry: Retry | None = None):
     self.session = session
     self._steps = run.steps
+    self._part = run.saved
     self._meta = run.description()
     self._scores = bool(run.data.evaluations)
     self._retry = retry or Retry(run.config.checkpoint.retry_seconds)
@@ -383,7 +384,7 @@ class Checkpointing(Callback):
       "lines": self.session.writer.lines,
       **self.session.early_stopping.description(),
     }
-    self.session.checkpoints.save(state, meta, best=best)
+    self.session.checkpoints.save(self._part(state), meta, best=best)
 
   def _saved(self) -> bool:
     self.session.checkpoints.wait()

@@ -129,13 +129,18 @@ def of_devices() -> dict[str, str]:
 
 def of_weights(params: Mapping) -> dict[str, str]:
   """A checksum of the parameters that a run starts from; `params` is {} if it starts from none."""
+  return {"the sum of the weights to start from": digest_of(params)}
+
+
+def digest_of(params: Mapping) -> str:
+  """A checksum of NumPy arrays with their names, in 16 hexadecimal digits."""
   digest = hashlib.sha256()
   for name, array in sorted(flatten(params).items()):
     array = np.ascontiguousarray(array)
     digest.update(f"{name} {array.shape} {array.dtype} ".encode())
     if array.size:
       digest.update(memoryview(array).cast("B"))
-  return {"the sum of the weights to start from": digest.hexdigest()[:16]}
+  return digest.hexdigest()[:16]
 
 
 def of_head(names: Sequence[str]) -> dict[str, str]:

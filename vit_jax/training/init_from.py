@@ -208,4 +208,5 @@ def put(
 
   shardings = jax.tree.map(lambda x: x.sharding, (state.optimizer, state.extra))
   moments, extra = jax.jit(made_from, out_shardings=shardings)(params)
+  extra |= {name: state.extra[name] for name in objective.given()}
   return dataclasses.replace(state, params=params, optimizer=moments, ema=ema, extra=extra)

@@ -105,6 +105,10 @@ class Run:
     rate = learning_rate(config.schedule, steps)
     return dataclasses.replace(self, resume_point=position, steps=steps, rate=rate, changed=changed)
 
+  def saved(self, state: TrainState) -> TrainState:
+    """The part of a state, or of its shapes, that checkpoints hold."""
+    return train_step.without_given(state, self.objective)
+
   def description(self) -> dict:
     """The description of the run that is saved in each checkpoint."""
     return {

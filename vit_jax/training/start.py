@@ -305,11 +305,17 @@ class StartState(NamedTuple):
 
 def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   """Restores the newest checkpoint, or makes a fresh state."""
+
+  def whole(state):
+    return train_step.with_given(state, run.objective, run.abstract)
+
   config = to_dict(run.config)
+  abstract = run.saved(run.abstract)
   names = run.data.train.class_names
-  state = checkpoints.restore(run.abstract, names, lambda saved: changes(saved, config))
+  state = checkpoints.restore(abstract, names, lambda recorded: changes(recorded, config))
   if state is None:
-    return StartState(train_step.create_state(run.init, run.abstract), MetricAccumulator())
+    fresh = train_step.create_state(lambda: run.saved(run.init()), abstract)
+    return StartState(whole(fresh), MetricAccumulator())
   step = int(state.step)
   meta = checkpoints.meta(step)
   differing = changes(meta["config"], config)
@@ -319,7 +325,7 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   differing += fingerprint.changes(meta.get("program", {}), run.program())
   best = early_stopping.recorded(meta, run.config.early_stopping.metric)
   return StartState(
-    state,
+    whole(state),
     since,
     images=taken(meta, step),
     fresh=False,

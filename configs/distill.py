@@ -1,0 +1,33 @@
+r"""Distillation: a model that learns from labels and from the predictions of a trained one.
+
+  python -m vit_jax.main --config=configs/distill.py:TEACHER,DATA
+
+TEACHER: weights in any format, or a run, of the classes of the data. DATA: as for configs/train.py.
+Training images have the size of the teacher's. Half of the loss is that of the labels, half the
+cross-entropy with the teacher's most probable class, as in DeiT (Touvron et al., 2021, equation 3);
+--config.objective.target=soft takes the teacher's probabilities (docs/fine-tuning.md). The student
+suits the number and the size of the images; --config.model.name=ViT-Ti/16 gives another, and
+deit_tiny_distilled_patch16_224 one with a distillation token.
+"""
+
+import dataclasses
+
+from vit_jax.config import ConfigError, to_config_dict
+from vit_jax.extras.distillation import teacher as teachers
+from vit_jax.extras.distillation.objective import Settings
+from vit_jax.recipes import own_images
+from vit_jax.recipes.loading import keys_of, weights_and_data
+
+
+def get_config(argument="TEACHER,DATA"):
+  """A student of this teacher on these images."""
+  rest, keys = keys_of(argument)
+  pair = weights_and_data(rest)
+  if not pair:
+    raise ConfigError(f"The recipe's argument {argument!r} is not TEACHER,DATA.")
+  place, spec = pair
+  config = own_images.train(spec, **keys)
+  data = config.data
+  if side := teachers.read(place).loaded.card.image_size:
+    data = dataclasses.replace(data, image_size=side)
+  return to_config_dict(dataclasses.replace(config, data=data, objective=Settings(teacher=place)))

@@ -1,0 +1,93 @@
+"""The teacher of a distillation: its weights, and their classes beside those of the data."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+from vit_jax.config import ConfigError, RunError
+from vit_jax.data import classes
+from vit_jax.inference import model as inference
+from vit_jax.inference.model import LoadedModel
+from vit_jax.storage.base import UnreachableError
+from vit_jax.training import fingerprint
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Teacher:
+  """A model with a head.
+
+  Attributes:
+    place: where its weights were read.
+    loaded: the model, whose parameters are for pixels from -1 to 1 whatever the mean and deviation
+      of its weights.
+  """
+
+  place: str
+  loaded: LoadedModel
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """A checksum of the parameters, the same in every format of weights."""
+    return fingerprint.digest_of(self.loaded.params)
+
+  @property
+  def class_count(self) -> int:
+    """Outputs of the head."""
+    return self.loaded.module.num_classes
+
+  def for_images(self, side: int) -> LoadedModel:
+    """The model, if it is for square images of `side` pixels.
+
+    Raises:
+      ConfigError: it is for images of another size.
+    """
+    size = self.loaded.card.image_size
+    if size not in (0, side):
+      raise ConfigError(
+        f"config.objective.teacher={self.place} is for images of {size} pixels, and the student's "
+        f"have {side}; give --config.data.image_size={size}."
+      )
+    try:
+      return self.loaded.at_size(side)
+    except ValueError as error:
+      raise ConfigError(f"config.objective.teacher={self.place}: {error}") from error
+
+  def outputs_for(self, names: Sequence[str]) -> classes.HeadOrder:
+    """For each class of the data, the output of the head.
+
+    Args:
+      names: of the classes of the data.
+
+    Raises:
+      ConfigError: the head has another number of classes, or classes of other names.
+    """
+    if len(names) != self.class_count:
+      raise ConfigError(
+        f"config.objective.teacher={self.place} has {self.class_count:,} classes, and the training "
+        f"data has {len(names):,}; give a teacher of the same classes."
+      )
+    try:
+      return classes.of_head("", self.loaded.card.class_names, names)
+    except classes.OtherClasses as error:
+      raise ConfigError(
+        f"config.objective.teacher={self.place} is of other classes than the training data: "
+        f"{error}. Give a teacher of the same classes."
+      ) from error
+
+
+@functools.lru_cache(maxsize=1)  # settings, checks and the run ask for the same teacher
+def read(place: str) -> Teacher:
+  """Reads the weights at `place`, as config.init_from names them.
+
+  Raises:
+    ConfigError: they cannot be read, are not of a model of this project, or have no head.
+  """
+  try:
+    loaded = inference.read_model(place)
+  except UnreachableError:
+    raise
+  except (ValueError, OSError, RunError) as error:
+    raise ConfigError(f"config.objective.teacher={place}: {error}") from error
+  if not loaded.has_head:
+    raise ConfigError(f"config.objective.teacher={place} has no head; fine-tune it first.")
+  return Teacher(place, loaded)
