@@ -69,6 +69,7 @@ OBJECTIVES = Registry(
   {
     "classification": "vit_jax.learning.classification:Settings",
     "masked_patches": "vit_jax.extras.masked_patches.objective:Masked",
+    "mae": "vit_jax.extras.mae:Settings",
   }
 )
 

@@ -91,7 +91,7 @@ def test_no_recipe_is_left_out_of_the_test():
   own |= {"resnet", "resnet_sgd", "jft_subsets"}  # by test_resnets.py and test_jft_subsets.py
   own |= {"finetune", "hyperrule", "vtab", "evaluate", "fashion_halves", "train"}
   own |= {"simple_vit_s16_i1k", "augreg", "deit3", "mae_finetune"}  # by test_from_scratch.py
-  tested |= {"masked_vit_b16_jft", "masked_vit_b16_i1k"}  # by test_masked.py
+  tested |= {"masked_vit_b16_jft", "masked_vit_b16_i1k", "mae"}  # by test_masked.py
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
 
 
@@ -279,6 +279,7 @@ WRONG = [
   ("deit3", "Ti", "'Ti' is none of S, B, L, H"),
   ("deit3", "S,finetune", "'S' is none of B, L, H"),
   ("deit3", "B,384", "'384' is none of finetune"),
+  ("mae", "S", "'S' is none of B, L, H"),
   ("mae_finetune", "S", "'S' is none of B, L, H"),
 ]
 
