@@ -70,7 +70,7 @@ EXTRAS = [
   *("commands", "benchmarks", "compiled", "experiments", "loggers"),
   "probes",
   *("report", "inspection", "plots"),
-  *("duplicates mae masked_patches preparation", "prepared_cache verification"),
+  *("dino duplicates mae masked_patches preparation", "prepared_cache verification"),
   *("formats hub_card programs lora", "sources"),
   *("buckets", "settings settings_page", "extras"),
 ]
@@ -273,13 +273,8 @@ def test_every_package_has_its_place_in_the_map():
 # Where whole configs are made, compared and taken apart (docs/decisions/settings.md).
 OF_CONFIGS = (
   *("config", "recipes", "learning", "evaluation", "training", "main", "api", "launch"),
-  *(
-    "extras.report",
-    "extras.experiments",
-    "extras.masked_patches",
-    "extras.commands",
-  ),
-  *("extras.benchmarks", "extras.compiled", "extras.lora", "extras.mae"),
+  *("extras.report", "extras.experiments", "extras.masked_patches", "extras.commands"),
+  *("extras.benchmarks", "extras.compiled", "extras.lora", "extras.mae", "extras.dino"),
 )
 
 

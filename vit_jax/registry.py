@@ -70,6 +70,7 @@ OBJECTIVES = Registry(
     "classification": "vit_jax.learning.classification:Settings",
     "masked_patches": "vit_jax.extras.masked_patches.objective:Masked",
     "mae": "vit_jax.extras.mae:Settings",
+    "dino": "vit_jax.extras.dino.objective:Settings",
   }
 )
 

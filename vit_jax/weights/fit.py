@@ -57,7 +57,7 @@ def resize_table(
   if rule == PUBLISHED:
     grid = _zoom(grid, (*new, table.shape[-1]))
   else:
-    rows, columns = (_matrix(o, n, rule) for o, n in zip(old, new, strict=True))
+    rows, columns = (resizing_matrix(o, n, rule) for o, n in zip(old, new, strict=True))
     grid = np.einsum("ro,cp,opd->rcd", rows, columns, grid, optimize=True).astype(table.dtype)
   return np.concatenate([tokens, grid.reshape(1, new[0] * new[1], -1)], axis=1)
 
@@ -66,7 +66,7 @@ def resize_axis(table: np.ndarray, new: int, rule: str) -> np.ndarray:
   """The same along one axis, for 2-D position embeddings: (rows or columns, D/2)."""
   if rule == PUBLISHED:
     return _zoom(table, (new, table.shape[-1]))
-  return (_matrix(len(table), new, rule) @ table).astype(table.dtype)
+  return (resizing_matrix(len(table), new, rule) @ table).astype(table.dtype)
 
 
 def _zoom(array, shape):
@@ -76,7 +76,7 @@ def _zoom(array, shape):
   return zoomed.astype(array.dtype)
 
 
-def _matrix(old: int, new: int, rule: str) -> np.ndarray:
+def resizing_matrix(old: int, new: int, rule: str) -> np.ndarray:
   """The weight of each old place in each new one, (new, old) float64; every row adds up to 1."""
   scale = old / (new + OFFSET * (rule == "bicubic_offset"))
   centres = (np.arange(new) + 0.5) * scale - 0.5
