@@ -12,8 +12,9 @@ teacher from 0.04 to 0.07 in 30 epochs; 65,536 prototypes, fixed in the first ep
 224 pixels (40 to 100% of the area) and eight of 96 (5 to 40%); stochastic depth 0.1.
 Otherwise than there: gradients are clipped to a norm of 3 all together, there each array's alone;
 the prototypes always have norm 1, which that code leaves out for ViT-S; the teacher's temperature
-rises with each step, there with each epoch; kernels begin as in this project's other models; pixels
-are scaled to -1 to 1, not by ImageNet's mean and deviation of each channel.
+rises with each step, there with each epoch; kernels begin as in this project's other models; class
+token and positions do not decay; pixels are scaled to -1 to 1, not by ImageNet's mean and deviation
+of each channel.
 Needs `vit-jax prepare build imagenet2012`. Not run here: it needs accelerators.
 """
 

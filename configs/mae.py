@@ -11,7 +11,8 @@ AdamW (0.9, 0.95) with weight decay 0.05, learning rate 1.5e-4 for 256 images, 4
 of warm-up, cosine to 0; 75% of the patches removed; a decoder of 8 blocks, 512 wide, with 16 heads;
 normalised pixels; bicubic crops of 20 to 100% of the area, flipped.
 Otherwise than there: kernels begin as in this project's other models, the class token at zero;
-pixels are scaled to -1 to 1, not by ImageNet's mean and deviation of each channel.
+class token and mask embedding do not decay; pixels are scaled to -1 to 1, not by ImageNet's mean
+and deviation of each channel.
 Needs `vit-jax prepare build imagenet2012`. Not run here: it needs accelerators.
 """
 
