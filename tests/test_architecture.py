@@ -70,7 +70,7 @@ EXTRAS = [
   *("commands", "benchmarks", "compiled", "experiments", "loggers"),
   "probes",
   *("report", "inspection", "plots"),
-  *("distillation duplicates masked_patches preparation", "prepared_cache verification"),
+  *("dino distillation duplicates mae masked_patches preparation", "prepared_cache verification"),
   *("formats hub_card programs lora", "sources"),
   *("buckets", "settings settings_page", "extras"),
 ]
@@ -275,6 +275,7 @@ OF_CONFIGS = (
   *("config", "recipes", "learning", "evaluation", "training", "main", "api", "launch"),
   *("extras.report", "extras.experiments", "extras.masked_patches", "extras.commands"),
   *("extras.benchmarks", "extras.compiled", "extras.lora", "extras.distillation"),
+  *("extras.mae", "extras.dino"),
 )
 
 

@@ -70,6 +70,8 @@ OBJECTIVES = Registry(
     "classification": "vit_jax.learning.classification:Settings",
     "distillation": "vit_jax.extras.distillation.objective:Settings",
     "masked_patches": "vit_jax.extras.masked_patches.objective:Masked",
+    "mae": "vit_jax.extras.mae:Settings",
+    "dino": "vit_jax.extras.dino.objective:Settings",
   }
 )
 

@@ -122,6 +122,22 @@ def test_default_rules_decay_the_kernels_of_a_vit_and_nothing_else():
   assert sum(factor for _, factor in factors) == 1 + 2 * 6 + 2
 
 
+def test_a_step_may_be_given_another_weight_decay():
+  decay = optim.decay_weights(0.1, DECAY_RULES)
+  params = {"kernel": jnp.full(2, 3.0), "bias": jnp.ones(2)}
+  zeros = jax.tree.map(jnp.zeros_like, params)
+  params, zeros = {"a": params}, {"a": zeros}
+  for given, factor in (({}, 0.1), (dict(weight_decay=0.4), 0.4)):
+    changes, _ = decay.update(zeros, decay.init(params), params, learning_rate=1.0, **given)
+    np.testing.assert_allclose(changes["a"]["kernel"], 3 * factor, rtol=1e-6)
+    assert not changes["a"]["bias"].any()
+
+
+def test_a_cosine_leads_from_the_first_value_to_the_last():
+  found = [optim.cosine(0.04, 0.4, progress) for progress in (0.0, 0.5, 1.0)]
+  np.testing.assert_allclose(found, (0.04, 0.22, 0.4), rtol=1e-6)
+
+
 def test_parameters_are_trained_where_the_regex_matches_their_whole_name():
   assert optim.partition(PARAMS, ".*") == PARAMS
   assert optim.partition(PARAMS, "a/b.*") == {"a": {"kernel": None, "bias": PARAMS["a"]["bias"]}}

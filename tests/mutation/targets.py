@@ -91,6 +91,8 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/learning/optim.py": below("learning", "optim"),
   "vit_jax/learning/train_step.py": [*below("learning", "one_number mixup"), *OBJECTIVE, *STEP],
   "vit_jax/learning/mixing.py": below("learning", "mixup cutmix"),
+  "vit_jax/extras/dino/objective.py": below("extras", "dino"),
+  "vit_jax/extras/mae.py": below("extras", "mae"),
   "vit_jax/extras/masked_patches/corruption.py": below("learning", "corruption"),
   "vit_jax/extras/masked_patches/objective.py": below("learning", "masked_patches"),
   "vit_jax/extras/masked_patches/targets.py": below("learning", "patch_targets"),

@@ -1,4 +1,4 @@
-"""The recipes of masked patch prediction against Appendix B.1.2 and their arguments."""
+"""The recipes of pre-training without labels against their papers, and their arguments."""
 
 import dataclasses
 
@@ -6,6 +6,9 @@ import pytest
 
 from tests.recipes.paper import docstring, load
 from vit_jax import config as c
+from vit_jax import models, recipes
+from vit_jax.extras.dino.objective import Settings as DINO
+from vit_jax.extras.mae import Settings as MAE
 from vit_jax.extras.masked_patches.objective import Masked
 
 NAMES = ("masked_vit_b16_jft", "masked_vit_b16_i1k")
@@ -35,3 +38,56 @@ def test_lengths_targets_and_rates_by_argument():
   whole = load("masked_vit_b16_jft")
   assert dataclasses.replace(whole, duration=short.duration, objective=short.objective) == short
   assert load("masked_vit_b16_jft", "1m,pixels").objective == Masked(target="pixels")
+
+
+@pytest.mark.parametrize(
+  ("size", "name", "accuracy"),
+  [("B", "ViT-B/16", "83.6"), ("L", "ViT-L/16", "85.9"), ("H", "ViT-H/14", "86.9")],
+)
+def test_masked_autoencoders_are_those_of_table_8(size, name, accuracy):
+  config = load("mae", size)
+  assert (config.model.name, config.model.positions) == (name, "sincos2d_mae")
+  made = MAE(mask_ratio=0.75, decoder_depth=8, decoder_width=512, decoder_heads=16)
+  assert config.objective == made
+  assert made.decoder(models.configured(config.model)).mlp_dim == 2048
+  adam = config.optimizer
+  assert (adam.kind, adam.beta1, adam.beta2, adam.weight_decay) == ("adam", 0.9, 0.95, 0.05)
+  assert (config.batch_size, config.duration) == (4096, c.Duration(epochs=1600))
+  rate = 1.5e-4 * 4096 / 256
+  assert config.schedule == c.Schedule(rate, c.Duration(epochs=40), decay="cosine")
+  data = config.data
+  assert (data.crop_area, data.crop_rule, data.flip) == ((0.2, 1.0), "random_resized", True)
+  assert (data.resampling, data.image_size) == ("torchvision_bicubic", 224)
+  assert accuracy in docstring("mae")
+
+
+@pytest.mark.parametrize(
+  ("size", "name", "epochs", "accuracy"),
+  [("S", "ViT-S/16", 800, "74.5%"), ("B", "ViT-B/16", 400, "76.1%")],
+)
+def test_self_distillation_is_that_of_section_3_2(size, name, epochs, accuracy):
+  config = load("dino", size)
+  assert (config.model.name, config.duration) == (name, c.Duration(epochs=epochs))
+  assert config.objective == DINO(
+    **dict(local_crops=8, local_side=96, local_area=(0.05, 0.4)),
+    **dict(head_hidden=2048, head_bottleneck=256, head_outputs=65_536),
+    **dict(student_temperature=0.1, first_teacher_temperature=0.04, teacher_temperature=0.07),
+    **dict(temperature_warmup=30 / epochs, frozen_prototypes=1 / epochs, centre_momentum=0.9),
+  )
+  adam = config.optimizer
+  assert (adam.kind, adam.beta1, adam.beta2, adam.clip_norm) == ("adam", 0.9, 0.999, 3.0)
+  assert (adam.weight_decay, adam.end_weight_decay) == (0.04, 0.4)
+  assert (adam.ema, adam.end_ema, adam.ema_corrected) == (0.996, 1.0, False)
+  rate = c.Schedule(5e-4 * 4, c.Duration(epochs=10), decay="cosine", end_learning_rate=1e-6)
+  assert (config.schedule, config.batch_size) == (rate, 1024)
+  assert (config.data.image_size, config.data.crop_area) == (224, (0.4, 1.0))
+  assert accuracy in docstring("dino")
+
+
+@pytest.mark.parametrize(("name", "rate"), [("mae", 1.2e-3), ("dino", 4e-3)])
+def test_rates_follow_the_batch_and_fractions_the_length(name, rate):
+  words = ["--config.batch_size=2048", "--config.duration.epochs=100"]
+  config = recipes.resolve(f"configs/{name}.py:B", words)
+  assert config.schedule.learning_rate == pytest.approx(rate)
+  if name == "dino":
+    assert (config.objective.temperature_warmup, config.objective.frozen_prototypes) == (0.3, 0.01)

@@ -93,7 +93,7 @@ def test_no_recipe_is_left_out_of_the_test():
   own |= {"resnet", "resnet_sgd", "jft_subsets"}  # by test_resnets.py and test_jft_subsets.py
   own |= {"finetune", "hyperrule", "vtab", "evaluate", "fashion_halves", "train", "distill"}
   own |= {"simple_vit_s16_i1k", "augreg", "deit3", "mae_finetune"}  # by test_from_scratch.py
-  tested |= {"masked_vit_b16_jft", "masked_vit_b16_i1k"}  # by test_masked.py
+  tested |= {"masked_vit_b16_jft", "masked_vit_b16_i1k", "mae", "dino"}  # by test_masked.py
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
 
 
@@ -162,9 +162,12 @@ def test_shapes_of_a_whole_step(name, argument):
     with_ema=bool(config.optimizer.ema),
   )
   before = jax.eval_shape(init)
-  size, side = config.batch_size, config.data.image_size
-  batch = dict(
-    image=jax.ShapeDtypeStruct((size, side, side, 3), jnp.uint8),
+  size = config.batch_size
+  images = {}
+  for view, (data, count) in config.objective.views(config.data).items():
+    shape = (size, *[count] * bool(count), data.image_size, data.image_size, 3)
+    images[view] = jax.ShapeDtypeStruct(shape, jnp.uint8)
+  batch = images | dict(
     labels=jax.ShapeDtypeStruct((size, model.num_classes), jnp.uint8),
     mask=jax.ShapeDtypeStruct((size,), jnp.float32),
   )
@@ -281,6 +284,8 @@ WRONG = [
   ("deit3", "Ti", "'Ti' is none of S, B, L, H"),
   ("deit3", "S,finetune", "'S' is none of B, L, H"),
   ("deit3", "B,384", "'384' is none of finetune"),
+  ("dino", "L", "'L' is none of S, B"),
+  ("mae", "S", "'S' is none of B, L, H"),
   ("mae_finetune", "S", "'S' is none of B, L, H"),
 ]
 

@@ -54,6 +54,7 @@ STOOD_FOR = {
 # What it did not have.
 LATER = {"mesh.model": 1, "plugins": "", "wandb": "", "mlflow": "", "trackio": ""}
 LATER |= {"data.class_balanced": False, "objective.class_weights": []}
+LATER |= {"optimizer.end_weight_decay": 0.0, "optimizer.end_ema": 0.0}
 LATER |= {"lora.rank": 0, "lora.alpha": 16.0}
 LATER |= {"lora.kernels": r".*/(query|key|value|out|Dense_\d)/kernel"}
 # What only the name said.

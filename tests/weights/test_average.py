@@ -27,6 +27,7 @@ WARNING = "59% of the moving average is still the initial weights; use --raw-par
     (Adam(ema=0.9, ema_corrected=False), 44, ""),
     (Adam(ema=0.9, ema_corrected=True), 5, ""),
     (Adam(ema=0.0), 5, ""),
+    (Adam(ema=0.8, end_ema=1.0, ema_corrected=False), 5, WARNING),
   ],
 )
 def test_an_average_that_holds_its_start(optimizer, steps, warning):

@@ -151,6 +151,15 @@ class Optimizer:
   weight_decay: float = setting(
     0.0, "weight decay, multiplied by the learning rate", low=0.0, high=1e4
   )
+  end_weight_decay: float = setting(
+    0.0,
+    "weight decay at the end of the run, to which a cosine leads from weight_decay (DINO: 0.4 from "
+    "0.04); 0: weight_decay throughout",
+    low=1e-9,
+    high=1e4,
+    off=0.0,
+    used_if=DECAYING,
+  )
   decay_kind: str = setting(
     "decoupled",
     "`decoupled`: added to the update after the moments, as in AdamW; `coupled`: to the clipped "
@@ -197,6 +206,15 @@ class Optimizer:
     True,
     "correct the bias of the moving average, as Adam does: the initial parameters have no weight; "
     "False, as in the paper: after n steps their weight is ema^n, 13.5% after 20,000 at 0.9999",
+  )
+  end_ema: float = setting(
+    0.0,
+    "decay of the moving average at the end of the run, to which a cosine leads from ema (DINO: 1 "
+    "from 0.996); 0: ema throughout",
+    low=1e-9,
+    high=1.0,
+    off=0.0,
+    used_if=(("optimizer.ema",), ("optimizer.ema_corrected", False)),
   )
 
   def precondition(self):

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -193,6 +193,10 @@ class LoRA(Parametrization):
     """What the objective is given."""
     return self.objective.given()
 
+  def seen(self, extra: dict, average: dict, progress: jax.Array) -> dict:
+    """What the objective's loss gets."""
+    return self.objective.seen(extra, self._merged(average), progress)
+
   def prepare(self, batch: dict, key: jax.Array) -> dict:
     """The batch of the objective."""
     return self.objective.prepare(batch, key)
@@ -204,6 +208,10 @@ class LoRA(Parametrization):
   def after_update(self, params: dict, extra: dict, statistics) -> dict:
     """The extra state of the objective."""
     return self.objective.after_update(self._merged(params), extra, statistics)
+
+  def warning(self, metrics: Mapping[str, float]) -> str:
+    """What the objective warns of."""
+    return self.objective.warning(metrics)
 
   def training_flops(self, image_size: int) -> int:
     """The objective's FLOPs, without those of A B."""

@@ -10,6 +10,7 @@ from vit_jax.inference.model import LoadedModel
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.storage.tree import flatten
 from vit_jax.weights.card import parameters_in_words
+from vit_jax.weights.fit import NAMED
 
 BOUND = 1e-5
 
@@ -31,7 +32,6 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
   card = model.card
   if card.image_size:
     model.at_size()  # finds missing and surplus parameters before anything is written
-  of_objective = read.params.get(OBJECTIVE_PARAMS, {})
   kept = {name: tree for name, tree in read.params.items() if name != OBJECTIVE_PARAMS}
   weights.write(output, weights.Weights(kept, card), name)
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
@@ -39,12 +39,19 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
   lines = [
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
   ]
-  if of_objective:
-    names = ", ".join(flatten({OBJECTIVE_PARAMS: of_objective}))
-    lines.append(f"Left out, because only the training objective needs them: {names}.")
+  if OBJECTIVE_PARAMS in read.params:
+    lines.append(f"Left out, because only the training objective needs them: {left_out(read)}.")
   if "head" not in read.params:
     lines.append("These weights have no head: they give features, or a start for fine-tuning.")
   return lines + weights.format_to_write(output, name).notes(kept)
+
+
+def left_out(read: weights.Weights) -> str:
+  """The arrays that only the training objective needs, in words; "" if there are none."""
+  names = [*flatten({OBJECTIVE_PARAMS: read.params.get(OBJECTIVE_PARAMS, {})})]
+  if len(names) > NAMED:
+    return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more arrays"
+  return ", ".join(names)
 
 
 def verify(model: LoadedModel, again: LoadedModel) -> str:

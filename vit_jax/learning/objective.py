@@ -1,5 +1,6 @@
 """The interface between the training step and what a run learns."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from etils import epy
@@ -72,6 +73,17 @@ class Objective:
     """
     return {}
 
+  def seen(self, extra: dict, average: dict, progress: "jax.Array") -> dict:
+    """The `extra` that `loss` gets; by default as it is carried.
+
+    Args:
+      extra: of this step.
+      average: the moving average of the parameters, such as a teacher; without one, the parameters.
+      progress: the fraction of the run that is done, a scalar in [0, 1].
+    """
+    del average, progress
+    return extra
+
   def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """Adds shared values and random draws to the whole batch, before accumulation divides it.
 
@@ -92,7 +104,7 @@ class Objective:
 
     Args:
       params: parameters in the form that `init` returns.
-      extra: as `begin` or `after_update` returned it.
+      extra: as `seen` returned it.
       batch: some rows of the result of `prepare`. Rows with mask 0 do not count.
       key: of the part: the key of the step, perhaps with the number of the part folded in.
     """
@@ -108,6 +120,11 @@ class Objective:
     """
     del params, statistics
     return extra
+
+  def warning(self, metrics: Mapping[str, float]) -> str:
+    """What the metrics of a line of metrics.jsonl show to be wrong with the run; "" if nothing."""
+    del metrics
+    return ""
 
   def trainable(self, pattern: str) -> str:
     """The regex of the parameters that are trained; `pattern` is config.optimizer.trainable."""

@@ -175,8 +175,13 @@ def decay_factors(params, rules: tuple[tuple[str, float], ...]):
   return jax.tree_util.tree_map_with_path(factor, params)
 
 
-def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
-  """Adds weight_decay * factor * parameter to the update.
+def cosine(first: float, end: float, progress):
+  """first at progress 0, end at 1: end + (first - end) (1 + cos(pi progress)) / 2."""
+  return end + (first - end) * (1 + jnp.cos(jnp.pi * progress)) / 2
+
+
+def decay_weights(weight_decay: float, rules) -> optax.GradientTransformationExtraArgs:
+  """Adds weight_decay * factor * parameter to the update, which may be given another weight_decay.
 
   Its `init` raises ConfigError if no rule matches a parameter, so that such a run does not begin.
   """
@@ -185,16 +190,16 @@ def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
     decay_factors(params, rules)
     return optax.EmptyState()
 
-  def decayed(u, p, factor):
-    if not factor:
-      return u
-    return u + weight_decay * factor * p
+  def update(updates, state, params, *, weight_decay=weight_decay, **_):
+    def decayed(u, p, factor):
+      if not factor:
+        return u
+      return u + weight_decay * factor * p
 
-  def update(updates, state, params):
     factors = decay_factors(params, rules)
     return jax.tree.map(decayed, updates, params, factors), state
 
-  return optax.GradientTransformation(init, update)
+  return optax.GradientTransformationExtraArgs(init, update)
 
 
 def with_moment_dtype(
@@ -274,7 +279,8 @@ def by_block(inner: optax.GradientTransformation) -> optax.GradientTransformatio
 def make(config: Optimizer) -> optax.GradientTransformationExtraArgs:
   """From gradients to changes of the parameters, by optax.
 
-  `update` also gets `learning_rate` and `grad_norm`, the global norm of the gradients.
+  `update` also gets `learning_rate` and `grad_norm`, the global norm of the gradients, and
+  `weight_decay` if it changes during the run.
 
   With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
   precondition. Then the optimizer's `adapt`, the factors of layers, and minus the learning rate.

@@ -180,6 +180,7 @@ def make(
   *,
   seed: int,
   accumulation: int,
+  total: int = 0,
   norms: Norms = BY_ARRAY,
 ):
   """The function (state, batch) -> (state, metrics) of a run; pure.
@@ -203,6 +204,7 @@ def make(
     settings: config.optimizer.
     seed: root of all randomness.
     accumulation: parts of the batch that are computed one after another.
+    total: steps of the run, for what changes with its progress; 0: unknown, progress stays 0.
     norms: how norms are computed.
   """
   pattern = objective.trainable(settings.trainable)
@@ -216,15 +218,21 @@ def make(
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     before = trained(state.params)
-    sums_of = functools.partial(loss_and_grads, objective, state.params, state.extra)
+    progress = jnp.clip(state.step / total, 0.0, 1.0) if total else jnp.zeros(())
+    extra = objective.seen(state.extra, for_evaluation(state), progress)
+    sums_of = functools.partial(loss_and_grads, objective, state.params, extra)
     prepared = objective.prepare(batch, key)
     loss, grads, metrics, statistics = means(sums_of, before, prepared, key, accumulation)
     given = dict(grad_norm=norm(grads), learning_rate=rate(state.step))
+    if settings.end_weight_decay:
+      given["weight_decay"] = optim.cosine(
+        settings.weight_decay, settings.end_weight_decay, progress
+      )
     finite = jnp.isfinite(loss) & jnp.isfinite(given["grad_norm"])
 
     def following(state: TrainState) -> TrainState:
       before = trained(state.params)
-      params, *others = updated(optimizer, settings, state, before, grads, given)
+      params, *others = updated(optimizer, settings, state, before, grads, given, progress)
       extra = objective.after_update(optim.combine(params, state.params), state.extra, statistics)
       return apply_if_finite(state, before, (params, *others, extra), finite, batch["mask"])
 
@@ -279,11 +287,11 @@ def means(of_part, trained, batch, key, accumulation: int):
   return loss, grads, metrics, statistics
 
 
-def updated(optimizer, settings, state: TrainState, before, grads, given):
+def updated(optimizer, settings, state: TrainState, before, grads, given, progress):
   """Trained parameters, optimizer state and moving average; `given` is as in `optim.make`."""
   changes, optimizer_state = optimizer.update(grads, state.optimizer, before, **given)
   after = jax.tree.map(jnp.add, before, changes)
-  factor = average_factor(settings, state.step - state.skipped)
+  factor = average_factor(settings, state.step - state.skipped, progress)
   averaged = settings.averaged(optimizer_state, after)
   return after, optimizer_state, averaged or average(state.ema, after, factor)
 
@@ -312,7 +320,7 @@ def apply_if_finite(state: TrainState, before, proposed, finite, mask) -> TrainS
   )
 
 
-def average_factor(settings: Optimizer, step):
+def average_factor(settings: Optimizer, step, progress=0.0):
   """The weight of the old moving average in the update that follows `step` updates.
 
   With `ema_corrected` the average after n updates is sum_i d^(n-i) p_i / sum_i d^(n-i), with p_i
@@ -323,7 +331,10 @@ def average_factor(settings: Optimizer, step):
     settings: config.optimizer.
     step: steps so far, without the latest run of skipped updates, so it is 0 until the first update
       is applied. Earlier skipped steps count, as if they had repeated the parameters before them.
+    progress: the fraction of the run that is done, for `end_ema`.
   """
+  if settings.ema and settings.end_ema:
+    return optim.cosine(settings.ema, settings.end_ema, progress)
   if not (settings.ema and settings.ema_corrected):
     return settings.ema
   log = math.log(settings.ema)

@@ -131,6 +131,10 @@ class Network:
       "it has no patch embeddings to corrupt; give a ViT, such as --config.model.name=ViT-B/16."
     )
 
+  def why_not_in_part(self) -> str:
+    """Why it cannot encode some of the patches alone; "" for a `Maskable` model that can."""
+    return self.why_not_masked()
+
   def why_opaque(self) -> str:
     """Why its inside cannot be shown (filters, attention); "" for an `Inspectable` model."""
     return f"these weights are of a {type(self).__name__}, which shows nothing of its inside."
@@ -155,13 +159,13 @@ class Maskable:
     """Patches -> tokens with their positions."""
 
   def encode(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
-    """Tokens -> tokens."""
+    """Tokens -> tokens; if `why_not_in_part` gives no reason, also without some of the patches."""
 
   def patches(self, x: jax.Array) -> jax.Array:
     """The tokens that belong to patches."""
 
-  def encoder_macs(self, height: int, width: int) -> int:
-    """As `macs`, for these stages only."""
+  def encoder_macs(self, height: int, width: int, patches: int | None = None) -> int:
+    """As `macs`, for these stages only, with all or so many patches in the blocks."""
 
 
 class AttentionGrid(NamedTuple):

@@ -181,8 +181,8 @@ class ViTCosts(Network, Maskable, Inspectable):
     head = self.width**2 * self.representation_layer + self.feature_width() * self.num_classes
     return self.encoder_macs(height, width) + pooling + head
 
-  def encoder_macs(self, height: int, width: int) -> int:
-    """Multiply-adds up to the output of the encoder.
+  def encoder_macs(self, height: int, width: int, patches: int | None = None) -> int:
+    """Multiply-adds up to the output of the encoder, with all or so many patches in the blocks.
 
     They are the sum of the stem, the patch embedding, N P^2 C D with C the channels of the image
     or of the stem's map, and the blocks. The MLP of positions="relative_mlp" is computed once for a
@@ -196,10 +196,12 @@ class ViTCosts(Network, Maskable, Inspectable):
       )
     rows, columns = self.grid(height, width)
 
+    if patches is None:
+      patches = rows * columns
     if self.axial:
       lines = ((rows, columns), (columns, rows))
     else:
-      lines = ((1, self.tokens_before() + rows * columns),)
+      lines = ((1, self.tokens_before() + patches),)
     blocks = sum(
       count * self.block_macs(i, tokens) for i in range(self.depth) for count, tokens in lines
     )
@@ -248,6 +250,22 @@ class ViTCosts(Network, Maskable, Inspectable):
       return (
         "it would not train the representation layer; use "
         "--config.model.representation_layer=False."
+      )
+    return ""
+
+  def why_not_in_part(self) -> str:
+    """Names what needs the whole grid of patches in the blocks, if anything does."""
+    if reason := self.why_not_masked():
+      return reason
+    if self.stem_width:
+      return "a patch of its ResNet shows its neighbours too; give a ViT without one."
+    if self.axial or self.window:
+      return "its attention is along the lines of a grid, or within windows; give another ViT."
+    plain = self.positions in (*ADDED, "none") and self.position_place == "stem"
+    if not plain or self.relative_axes or self.rotary != "none":
+      return (
+        "its blocks compute with the places of patches; use --config.model.positions=sincos2d_mae, "
+        "--config.model.position_place=stem and --config.model.rotary=none."
       )
     return ""
 

@@ -68,6 +68,7 @@ class Metrics(Callback):
   def __init__(self, run: Run, session: Session):
     super().__init__(run, session)
     self._pending: tuple[int, dict] | None = None
+    self._warning = ""
 
   def dispatched(self, step, metrics):
     """Reads the metrics of the step before."""
@@ -111,6 +112,10 @@ class Metrics(Callback):
     line["skipped"] = int(line["skipped"])
     writer.write(step, line)
     writer.progress(metrics_log.progress_line(step, self._run.steps.total, line))
+    warning = self._run.objective.warning(line)
+    if warning and warning != self._warning:
+      writer.say(f"Step {step}: {warning}")
+    self._warning = warning
 
   def _check_finite(self, step, metrics):
     """Ends the run if an update is not finite, unless the settings allow to skip it."""

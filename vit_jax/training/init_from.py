@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax import weights
-from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.config import Config, ConfigError, Model, RunError
+from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
@@ -21,6 +22,7 @@ from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.card import parameters_in_words
+from vit_jax.weights.fit import with_fixed_positions
 
 RENEWED = ("new_head", "new_positions", "keep_representation")  # settings that drop parameters
 AS_IT_IS = classes.HeadOrder(None, "")
@@ -37,6 +39,27 @@ class Initial:
 
   params: dict
   report: str
+
+
+def with_learned_positions(model: inference.LoadedModel, settings: Model) -> inference.LoadedModel:
+  """The same model; if its positions are fixed and the run's learned, these begin as the fixed.
+
+  So does the fine-tuning of He et al. (2022) with the weights of their masked autoencoders.
+
+  Args:
+    model: of the weights.
+    settings: config.model.
+
+  Raises:
+    ValueError: the size of the images of the weights is not known.
+  """
+  read = model.read
+  if settings.positions != "1d" or model.card.model.positions not in FIXED_POSITIONS:
+    return model
+  params = with_fixed_positions(read.params, model.card)
+  learned = dataclasses.replace(model.card.model, positions=settings.positions)
+  card = dataclasses.replace(model.card, model=learned)
+  return inference.of_weights(dataclasses.replace(read, params=params, card=card), settings)
 
 
 def weights_of(config: Config) -> weights.Weights:
@@ -75,7 +98,7 @@ def read_initial(
   settings = config.model
   source = source or weights_of(config)
   try:
-    model = inference.of_weights(source, settings)
+    model = with_learned_positions(inference.of_weights(source, settings), settings)
     model.check_is(dataclasses.replace(settings, channels=model.module.channels))
     order = AS_IT_IS
     if config.objective.trains_head and not config.new_head:
@@ -97,6 +120,8 @@ def read_initial(
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   start = f"the {parameters_in_words(model.card.average)} of {path}"
   report = f"Started from {start}: {weights.table(rows)}"
+  if model.read is not source:
+    report += "\n  learned  position embeddings, which begin as the fixed ones of the weights"
   if order.description:
     report += f"\n  classes  {order.description}"
   return Initial(params, report)

@@ -81,6 +81,7 @@ class Run:
       self.config.optimizer,
       seed=self.config.seed,
       accumulation=self.config.parts,
+      total=self.steps.total,
       norms=norms,
     )
     return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)

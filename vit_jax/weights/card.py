@@ -303,7 +303,10 @@ def initial_share(optimizer: Mapping[str, object], steps: int) -> float:
   """
   if optimizer.get("ema_corrected"):
     return 0.0
-  return float(optimizer["ema"]) ** steps
+  decay = optimizer["ema"]
+  if end := optimizer.get("end_ema"):
+    decay = (decay + end) / 2  # of the steps of a whole run
+  return float(decay) ** steps
 
 
 def average_warning(share: float) -> str:

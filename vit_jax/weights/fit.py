@@ -17,6 +17,7 @@ A file holds the table, so that a reader of the arrays alone computes the same; 
 the table is fixed.
 """
 
+import collections
 import dataclasses
 import re
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def resize_table(
   if rule == PUBLISHED:
     grid = _zoom(grid, (*new, table.shape[-1]))
   else:
-    rows, columns = (_matrix(o, n, rule) for o, n in zip(old, new, strict=True))
+    rows, columns = (resizing_matrix(o, n, rule) for o, n in zip(old, new, strict=True))
     grid = np.einsum("ro,cp,opd->rcd", rows, columns, grid, optimize=True).astype(table.dtype)
   return np.concatenate([tokens, grid.reshape(1, new[0] * new[1], -1)], axis=1)
 
@@ -67,7 +68,7 @@ def resize_axis(table: np.ndarray, new: int, rule: str) -> np.ndarray:
   """The same along one axis, for 2-D position embeddings: (rows or columns, D/2)."""
   if rule == PUBLISHED:
     return _zoom(table, (new, table.shape[-1]))
-  return (_matrix(len(table), new, rule) @ table).astype(table.dtype)
+  return (resizing_matrix(len(table), new, rule) @ table).astype(table.dtype)
 
 
 def _zoom(array, shape):
@@ -77,7 +78,7 @@ def _zoom(array, shape):
   return zoomed.astype(array.dtype)
 
 
-def _matrix(old: int, new: int, rule: str) -> np.ndarray:
+def resizing_matrix(old: int, new: int, rule: str) -> np.ndarray:
   """The weight of each old place in each new one, (new, old) float64; every row adds up to 1."""
   scale = old / (new + OFFSET * (rule == "bicubic_offset"))
   centres = (np.arange(new) + 0.5) * scale - 0.5
@@ -278,13 +279,28 @@ def _check(wrong: list[str]):
 
 
 def table(rows: list[Row]) -> str:
-  """The rows as text: the number of parameters that were taken, and a list of all others."""
+  """The rows as text: the number of parameters that were taken, and a list of all others.
+
+  What is dropped with a module of the objective, such as a decoder, is one line.
+  """
   taken = sum(row.what == "taken" for row in rows)
-  others = [row for row in rows if row.what != "taken"]
+  others = _summarised([row for row in rows if row.what != "taken"])
   width = max((len(row.name) for row in others), default=0)
   lines = [f"{taken} of {len(rows)} parameters taken as they are"]
   lines += [f"  {row.what:8} {row.name:{width}}  {row.detail}".rstrip() for row in others]
   return "\n".join(lines)
+
+
+def _summarised(rows: list[Row]) -> list[Row]:
+  """The rows, with one for each module of the objective of which more than NAMED are dropped."""
+  modules = collections.defaultdict(list)
+  for row in rows:
+    module = "/".join(row.name.split("/")[:2])
+    if row.what == "dropped" and row.name.startswith(f"{OBJECTIVE_PARAMS}/"):
+      modules[module].append(row)
+  large = {module: own for module, own in modules.items() if len(own) > NAMED}
+  left = [row for row in rows if not any(row in own for own in large.values())]
+  return left + [Row(f"{name}/*", "dropped", f"{len(own)} arrays") for name, own in large.items()]
 
 
 def _resized(params, name, array, target, grid, rule):

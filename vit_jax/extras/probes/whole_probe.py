@@ -9,6 +9,7 @@ from vit_jax.extras.probes.parts import Parts, open_parts
 from vit_jax.extras.probes.request import STEPS, Request
 from vit_jax.extras.probes.results import Result
 from vit_jax.inference import layers
+from vit_jax.inference.export import left_out as left_out_of
 from vit_jax.inference.model import LoadedModel, read_model
 from vit_jax.process import text
 from vit_jax.process.progress import NoProgress, Progress
@@ -64,6 +65,8 @@ def opened(request, progress: Progress | NoProgress, say: Callable[[str], None])
   model = model.at_size(request.image_size)
   if model.card.average:
     say(text.one_line(f"Of {request.weights}: the {parameters_in_words(True)}."))
+  if names := left_out_of(model.read):
+    say(text.one_line(f"Left out, because only the training objective needs them: {names}."))
   return model
 
 

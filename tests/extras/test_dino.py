@@ -1,0 +1,299 @@
+"""DINO: loss, centre, teacher and schedules against NumPy, distortions, collapse, and a run."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import ends, resolved
+from tests.learning import steps
+from tests.seams import program
+from vit_jax import config as c
+from vit_jax import models
+from vit_jax.config import ConfigError
+from vit_jax.devices import mesh as meshes
+from vit_jax.extras.dino import head
+from vit_jax.extras.dino.distortion import Distortion, hue
+from vit_jax.extras.dino.objective import Settings, at_grid, cross_entropy, deviation
+from vit_jax.learning import optim, train_step
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
+from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.weights import load
+
+SIZE, LARGE, SMALL, OUTPUTS, TOTAL = 16, 16, 8, 24, 8
+SETTINGS = Settings(
+  **dict(local_crops=2, local_side=SMALL, temperature_warmup=0.5, frozen_prototypes=0.2),
+  **dict(head_hidden=12, head_bottleneck=8, head_outputs=OUTPUTS),
+)
+OPTIMIZER = Adam(
+  **dict(weight_decay=0.04, end_weight_decay=0.4, epsilon=1e-3),
+  **dict(ema=0.5, end_ema=1.0, ema_corrected=False),
+)
+CONFIG = resolved.config(
+  objective=SETTINGS,
+  model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=1),
+  optimizer=OPTIMIZER,
+  data=c.Data(image_size=LARGE),
+)
+OBJECTIVE = SETTINGS.configured(CONFIG, models.configured(CONFIG.model))
+
+
+def batch(seed=0, broken=(3,)):
+  rng = np.random.default_rng(seed)
+  crops = lambda *shape: rng.integers(0, 256, (SIZE, *shape, 3), np.uint8)
+  mask = np.ones(SIZE, np.float32)
+  mask[list(broken)] = 0
+  large = {name: crops(LARGE, LARGE) for name in ("global_1", "global_2")}
+  return large | dict(local=crops(2, SMALL, SMALL), mask=mask)
+
+
+# --- the formulas ---
+
+
+def test_the_loss_is_the_authors():
+  """Over all pairs of a large crop and another crop, float64."""
+  rng = np.random.default_rng(0)
+  taught, students = rng.normal(size=(2, 5, 7)), rng.normal(size=(4, 5, 7))
+  centre = rng.normal(size=7)
+  softmax = lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+  values = []
+  for i, teacher in enumerate(taught):
+    target = softmax((teacher - centre) / 0.04)
+    for j, student in enumerate(students):
+      if i != j:
+        values.append(-np.sum(target * np.log(softmax(student / 0.1)), axis=-1))
+  targets = jax.nn.softmax(jnp.float32((taught - centre) / 0.04)).swapaxes(0, 1)
+  found = cross_entropy(targets, list(jnp.float32(students / 0.1)))
+  np.testing.assert_allclose(found, np.mean(values, axis=0), rtol=1e-6)
+
+
+def test_the_head_against_numpy():
+  sizes = dict(inputs=6, hidden=12, bottleneck=8, outputs=OUTPUTS)
+  params = jax.tree.map(
+    lambda x: np.random.default_rng(x.size).normal(size=x.shape),
+    jax.eval_shape(lambda: head.init(jax.random.key(0), **sizes)),
+  )
+  x = y = np.random.default_rng(0).normal(size=(5, 6))
+  for name in head.LAYERS:
+    y = y @ params[name]["kernel"] + params[name]["bias"]
+    if name != "bottleneck":
+      y = np.float64(jax.nn.gelu(y, approximate=False))
+  kernel = params["prototypes"]["kernel"]
+  wanted = y @ kernel / np.linalg.norm(y, axis=-1, keepdims=True) / np.linalg.norm(kernel, axis=0)
+  found = head.outputs(jax.tree.map(jnp.float32, params), jnp.float32(x), jnp.float32)
+  np.testing.assert_allclose(found, wanted, atol=2e-6)
+  assert head.macs(**sizes) == 6 * 12 + 12 * 12 + 12 * 8 + 8 * OUTPUTS
+
+
+def test_the_deviation_of_features():
+  rng = np.random.default_rng(0)
+  features, mask = rng.normal(size=(9, 4)), np.float32([1, 1, 0, 1, 1, 1, 0, 1, 1])
+  unit = (features / np.linalg.norm(features, axis=1, keepdims=True))[mask > 0]
+  wanted = np.sqrt(np.sum(unit.var(axis=0)))
+  assert deviation(jnp.float32(features), mask) == pytest.approx(wanted, rel=1e-5)
+  assert deviation(jnp.ones((9, 4)) * mask[:, None], mask) == pytest.approx(0, abs=1e-3)
+
+
+def test_positions_of_small_crops_are_those_of_the_places_of_the_table():
+  """A table that is linear in row and column stays linear inside, apart from the border."""
+  rows, columns = np.mgrid[:14, :14] + 0.5
+  table = np.float32(np.stack([rows, columns], axis=-1).reshape(1, 196, 2))
+  table = np.pad(table, ((0, 0), (1, 0), (0, 0)))
+  params = {"Transformer": {"posembed_input": {"pos_embedding": table}}}
+  found = at_grid(params, (14, 14), (6, 6))["Transformer"]["posembed_input"]["pos_embedding"]
+  assert found.shape == (1, 37, 2)
+  places = (np.arange(6) + 0.5) * 14 / 6.1
+  np.testing.assert_allclose(np.reshape(found[0, 1:], (6, 6, 2))[1:5, 2, 0], places[1:5], atol=0.06)
+
+
+# --- steps ---
+
+
+@functools.cache
+def started(data=1, fsdp=1, parts=1):
+  """The first state, and the compiled step."""
+  optimizer, mesh = optim.make(OPTIMIZER), steps.mesh_of(data, fsdp)
+  init = functools.partial(
+    train_step.init_state, OBJECTIVE, optimizer, seed=0, image_size=LARGE, with_ema=True
+  )
+  abstract = train_step.abstract_state(init, mesh)
+  made = train_step.make(
+    *(OBJECTIVE, optimizer, lambda _: 0.01, OPTIMIZER), seed=0, accumulation=parts, total=TOTAL
+  )
+  step = jax.jit(meshes.on(mesh, made))
+  put = lambda one: jax.device_put(one, meshes.batch_sharding(mesh))
+  return train_step.create_state(init, abstract), lambda state, one: step(state, put(one))
+
+
+BATCHES = [batch(seed) for seed in range(3)]
+
+
+@functools.cache
+def alone():
+  """The states before and after each batch, and the metrics."""
+  state, step = started()
+  states, history = [state], []
+  for one in BATCHES:
+    state, metrics = step(state, one)
+    states.append(state)
+    history.append(metrics)
+  return states, jax.device_get(history)
+
+
+def own(params):
+  return params[OBJECTIVE_PARAMS]["prototypes"]["kernel"]
+
+
+def test_teacher_centre_temperature_and_schedules_against_numpy():
+  states, history = alone()
+  outputs = jax.jit(OBJECTIVE._outputs)
+  for i, (before, after, metrics) in enumerate(zip(states, states[1:], history, strict=False)):
+    progress = i / TOTAL
+    falling = (1 + np.cos(np.pi * progress)) / 2
+    momentum = 1 + (0.5 - 1) * falling
+    follow = lambda old, new, m=momentum: m * np.float64(old) + (1 - m) * np.float64(new)
+    wanted = jax.tree.map(follow, before.ema, after.params)
+    chex.assert_trees_all_close(after.ema, wanted, atol=1e-6)
+    assert metrics["weight_decay"] == pytest.approx(0.4 + (0.04 - 0.4) * falling, rel=1e-5)
+    large = np.stack([BATCHES[i]["global_1"], BATCHES[i]["global_2"]], axis=1)
+    taught = np.float64(outputs(before.ema, large)[1])
+    kept = BATCHES[i]["mask"] > 0
+    centre = follow(before.extra["centre"], taught[kept].mean(axis=(0, 1)), 0.9)
+    np.testing.assert_allclose(after.extra["centre"], centre, atol=1e-6)
+    temperature = 0.04 + (0.07 - 0.04) * min(progress / 0.5, 1)
+    logits = (taught[kept] - before.extra["centre"]) / temperature
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    entropy = -np.sum(shares * np.log(shares + 1e-30), axis=-1).mean()
+    assert metrics["training/teacher_entropy"] == pytest.approx(entropy, rel=1e-4)
+
+
+def test_prototypes_keep_their_directions_at_first():
+  (first, *_, third, last), _ = alone()
+  unit = lambda state: own(state.params) / np.linalg.norm(own(state.params), axis=0)
+  np.testing.assert_allclose(unit(third), unit(first), atol=1e-6)  # of 1.6 steps
+  assert abs(unit(last) - unit(first)).max() > 1e-3
+
+
+def test_it_is_updated_alike_on_eight_devices_and_in_parts():
+  state, step = started(2, 4, 2)
+  for one in BATCHES[:2]:
+    state, metrics = step(state, one)
+  (*_, wanted, _), (_, expected, _) = jax.device_get(alone())
+  chex.assert_trees_all_close(jax.device_get(state), wanted, rtol=1e-4, atol=2e-5)
+  assert metrics["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+
+
+def test_nothing_moves_where_the_update_is_skipped():
+  states, _ = alone()
+  _, step = started()
+  spoiled = dataclasses.replace(states[1], extra={"centre": states[1].extra["centre"] + np.nan})
+  after, _ = step(spoiled, BATCHES[1])
+  assert after.skipped == 1
+  chex.assert_trees_all_equal((after.params, after.ema), (states[1].params, states[1].ema))
+
+
+# --- distortions ---
+
+
+def test_distortions_come_as_often_as_they_should():
+  kind = Distortion(blur=0.1, solarize=0.2)
+  names = []
+  for seed in range(2000):
+    drawn = kind.draw(np.random.default_rng(seed), 8)
+    names.append([getattr(operation, "func", operation).__name__ for operation in drawn])
+  for name, share in dict(brightness=0.8, hue=0.8, grey=0.2, blur=0.1, solarize=0.2).items():
+    found = np.mean([name in each for each in names])
+    assert found == pytest.approx(share, abs=4 * (share * (1 - share) / 2000) ** 0.5), name
+  order = [each.index("hue") for each in names if "hue" in each]
+  assert np.allclose(np.bincount(order) / len(order), 0.25, atol=0.05)
+
+
+def test_the_hue_is_turned_and_turned_back():
+  pixels = np.tile(np.uint8([200, 60, 60]), (4, 4, 1))
+  np.testing.assert_array_equal(hue(pixels, 0.0), pixels)
+  red, green, blue = hue(pixels, 1 / 3)[0, 0].astype(int)
+  assert green > max(red, blue) + 100
+  assert abs(hue(hue(pixels, 0.1), -0.1).astype(int) - pixels).max() < 6
+
+
+def test_views_have_their_sizes_areas_and_distortions():
+  data = resolved.data(image_size=224, crop_area=(0.4, 1.0))
+  views = Settings().views(data)
+  sides = {name: (of.image_size, of.crop_area, count) for name, (of, count) in views.items()}
+  large = (224, (0.4, 1.0), 0)
+  assert sides == dict(global_1=large, global_2=large, local=(96, (0.05, 0.4), 8))
+  found = [(view.data.augment[-1].blur, view.data.augment[-1].solarize) for view in views.values()]
+  assert found == [(1.0, 0.0), (0.1, 0.2), (0.5, 0.0)]
+
+
+# --- settings, collapse ---
+
+
+@pytest.mark.parametrize(
+  ("changes", "words"),
+  [
+    (
+      dict(optimizer=Adam(ema=0.0)),
+      r"its teacher, and there is none; give --config\.optimizer\.ema",
+    ),
+    (dict(objective=Settings(local_side=10)), "local_side=10 is not divisible"),
+    (
+      dict(model=dataclasses.replace(CONFIG.model, positions="relative"), objective=SETTINGS),
+      "pos_embedding_relative of ViT-Ti/4 is for one",
+    ),
+  ],
+)
+def test_settings_without_sense_are_refused(changes, words):
+  config = dataclasses.replace(CONFIG, **changes)
+  with pytest.raises(ConfigError, match=words):
+    config.objective.check(config, models.configured(config.model))
+
+
+@pytest.mark.parametrize(
+  ("spread", "entropy", "words"),
+  [
+    (0.5, 2.0, ""),
+    (0.01, 2.0, "training/feature_std=0.01: "),
+    (0.5, 3.177, "teacher_entropy=3.177 "),
+  ],
+)
+def test_a_collapse_is_named(spread, entropy, words):
+  metrics = {"training/feature_std": spread, "training/teacher_entropy": entropy}
+  found = OBJECTIVE.warning(metrics)
+  assert bool(found) == bool(words)
+  assert words in found
+  assert "collapse" in found or not words
+
+
+# --- a run ---
+
+WORDS = (
+  "--config.objective.kind=dino",
+  *(f"--config.objective.head_{key}" for key in ("hidden=8", "bottleneck=8", "outputs=24")),
+  *(f"--config.objective.local_{key}" for key in ("crops=2", "side=8")),
+  "--config.evaluate.test.source=",  # it trains no head
+  "--config.data.train.label_key=",
+  *("--config.optimizer.ema=0.5", "--config.optimizer.ema_corrected=False"),
+  *("--config.optimizer.end_ema=1", "--config.optimizer.end_weight_decay=0.4"),
+  "--config.duration.steps=4",
+)
+
+
+@pytest.mark.usefixtures("one_device")
+def test_a_stopped_run_goes_on_to_the_same_bits_and_its_weights_are_the_teachers(tmp_path):
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert program.run(whole, *WORDS)
+  assert not program.run(parts, *WORDS, stop=program.StopAfter(2))
+  assert program.run(parts, *WORDS)
+  ends.assert_equal_ends(parts, whole, step=4)
+  line = [x for x in metrics_log.read_lines(whole) if "loss" in x][-1]
+  assert 0 < line["training/feature_std"] < 1
+  assert 0 < line["training/teacher_entropy"] < np.log(24)
+  teacher = checkpoint.load_params(checkpoint.find(whole), ema=True)
+  chex.assert_trees_all_equal(load(whole)["embedding"], teacher["embedding"])
