@@ -244,6 +244,10 @@ def test_views_have_their_sizes_areas_and_distortions():
     ),
     (dict(objective=Settings(local_side=10)), "local_side=10 is not divisible"),
     (
+      dict(model=dataclasses.replace(CONFIG.model, channels=1), objective=SETTINGS),
+      "distorts colours, and config.model.channels=1; give --config.objective.kind=mae",
+    ),
+    (
       dict(model=dataclasses.replace(CONFIG.model, positions="relative"), objective=SETTINGS),
       "pos_embedding_relative of ViT-Ti/4 is for one",
     ),

@@ -35,6 +35,7 @@ class Linear:
 
   train: bool
   dtype: object = jnp.float32
+  channels: int = 3
 
   def init(self, key, images, *, train):
     del train
@@ -235,6 +236,9 @@ def folder(tmp_path_factory):
   other = weights.load(place / "w.npz")
   other["head"]["bias"] += 1
   weights.save(place / "changed.npz", other)
+  grey = weights.load(place / "w.npz")
+  grey["embedding"]["kernel"] = grey["embedding"]["kernel"][:, :, :1]
+  weights.save(place / "grey.npz", grey)
   del other["head"]
   weights.save(place / "headless.npz", other)
   return place
@@ -302,6 +306,7 @@ def test_the_recipe_takes_the_size_of_the_teachers_images(folder):
     ("others.npz", {}, r"others\.npz is of other classes than the training data: .*'a'"),
     ("sigmoid.npz", dict(target="soft"), r"no temperature in common; give .*target=hard"),
     ("w.npz", dict(outputs=(0, 0, 1)), r"outputs=\(0, 0, 1\) does not name each of the 10 outputs"),
+    ("grey.npz", {}, r"images of 1 channels, and the student's have 3; give .*channels=1"),
     ("w.npz", dict(temperature=2.0), r"temperature=2\.0 has no effect with .*target='hard'"),
   ],
 )

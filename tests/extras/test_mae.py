@@ -173,6 +173,15 @@ def test_sums_are_the_same_however_the_batch_is_divided():
   chex.assert_trees_all_close(last.params, wanted.params, atol=1e-5)
 
 
+def test_images_of_other_channels_are_predicted_whole():
+  objective = SETTINGS.configured(None, MODEL.clone(channels=4))
+  params = jax.eval_shape(lambda: objective.init(KEY, SIDE))
+  images = jax.ShapeDtypeStruct((2, SIDE, SIDE, 4), jnp.uint8)
+  kept = jax.ShapeDtypeStruct((2, KEPT), jnp.int32)
+  found = jax.eval_shape(objective.predict, params, images, kept, KEY)
+  assert found.shape == jax.eval_shape(objective.targets, images).shape == (2, PATCHES, 8 * 8 * 4)
+
+
 def test_flops_against_the_compiler():
   objective = Settings(decoder_depth=2).configured(None, models.create("ViT-S/16", depth=4))
   images = jax.ShapeDtypeStruct((1, 224, 224, 3), jnp.uint8)

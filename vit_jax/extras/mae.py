@@ -68,7 +68,7 @@ class Settings(ObjectiveSettings):
 
   def decoder(self, model: "Network") -> "Network":
     """The decoder: a ViT on the encoder's tokens, whose head gives the pixels of a patch."""
-    outputs = 3 * model.stride() ** 2
+    outputs = model.channels * model.stride() ** 2
     return models.create(
       "ViT-B/1",
       depth=self.decoder_depth,
@@ -111,7 +111,7 @@ class MaskedAutoencoder(Objective):
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters without head, the decoder's and the mask embedding."""
     own_key = jax.random.fold_in(key, _OWN)
-    images = jnp.zeros((1, image_size, image_size, 3))
+    images = jnp.zeros((1, image_size, image_size, self.model.channels))
     params = self.model.init(key, images, method=encoded)["params"]
     grid = self.model.grid(image_size, image_size)
     tokens = jnp.zeros((1, self.model.tokens_before() + math.prod(grid), self.model.width))
@@ -150,17 +150,17 @@ class MaskedAutoencoder(Objective):
     return Sums(jnp.sum(of_image * mask), mask.sum(), {"constant_loss": (constant, mask.sum())})
 
   def targets(self, images: "jax.Array") -> "jax.Array":
-    """The normalised pixels of all patches: (B, S, S, 3) uint8 -> (B, N, P^2 3) float32."""
+    """The normalised pixels of all patches: (B, S, S, C) uint8 -> (B, N, P^2 C) float32."""
     return normalized(targets.Pixels().of(images, self.model.stride()))
 
   def predict(
     self, params: dict, images: "jax.Array", kept: "jax.Array", key: "jax.Array"
   ) -> "jax.Array":
-    """The predictions for all patches in training, (B, N, P^2 3) float32.
+    """The predictions for all patches in training, (B, N, P^2 C) float32.
 
     Args:
       params: as from `init`.
-      images: (B, S, S, 3) uint8.
+      images: (B, S, S, C) uint8.
       kept: (B, K), the patches that the encoder gets.
       key: of dropout.
     """
@@ -223,7 +223,7 @@ def error(predictions: "jax.Array", targets: "jax.Array", kept: "jax.Array") -> 
   """The mean squared error over the patches of an image that are removed: (B,) float32.
 
   Args:
-    predictions, targets: (B, N, P^2 3).
+    predictions, targets: (B, N, P^2 C).
     kept: (B, K), the other patches.
   """
   errors = jnp.mean((predictions - targets) ** 2, axis=-1)
@@ -232,7 +232,7 @@ def error(predictions: "jax.Array", targets: "jax.Array", kept: "jax.Array") -> 
 
 
 def normalized(pixels: "jax.Array") -> "jax.Array":
-  """Each patch (..., P^2 3) less its mean, over its deviation (P^2 3 - 1 degrees of freedom)."""
+  """Each patch (..., P^2 C) less its mean, over its deviation (P^2 C - 1 degrees of freedom)."""
   variance = pixels.var(axis=-1, keepdims=True, ddof=1)
   return (pixels - pixels.mean(axis=-1, keepdims=True)) / jnp.sqrt(variance + EPSILON)
 

@@ -108,6 +108,11 @@ class Settings(ObjectiveSettings):
         f"{asked} takes the moving average of the parameters as its teacher, and there is none; "
         "give --config.optimizer.ema=0.996 --config.optimizer.ema_corrected=False."
       )
+    if model.channels != 3:
+      raise ConfigError(
+        f"{asked} distorts colours, and config.model.channels={model.channels}; give "
+        "--config.objective.kind=mae."
+      )
     if not self.local_crops:
       return
     if not model.tiles(self.local_side):

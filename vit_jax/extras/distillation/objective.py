@@ -100,6 +100,12 @@ class Settings(classification.Settings):
     self._check_digest()
     known = teachers.read(self.teacher)
     known.for_images(config.data.image_size)
+    channels = known.loaded.module.channels
+    if channels != model.channels:
+      raise ConfigError(
+        f"config.objective.teacher={self.teacher} is for images of {channels} channels, and the "
+        f"student's have {model.channels}; give --config.model.channels={channels}."
+      )
     if known.loaded.card.loss == "sigmoid" and self.target == "soft":
       raise ConfigError(
         f"config.objective.teacher={self.teacher} gives each class a probability of its own, so "
