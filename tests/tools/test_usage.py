@@ -87,7 +87,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("prepare_data", "convert {}/none", 2, "holds no dataset_info.json"),
     ("prepare_data", "build nonsense", 2, "has no dataset 'nonsense'"),
     ("visualize", "mistakes --source {} --output {}/o --split test", 2, "go with --images"),
-    ("sweep", f"{PETS} --source a.npz --config.init_from=b.npz", 2, "is what --source sets"),
+    ("sweep", f"{PETS} --source {{}}/w.npz --config.init_from=b.npz", 2, "is what --source sets"),
     ("cost", "--modle R50x1", 2, "'--modle' is not a flag; nearest: --model,"),
     ("architecture", "--output /dev/null/x.svg", 2, "cannot be made"),
     ("models", "--output /dev/null/x.md", 2, "cannot be made"),

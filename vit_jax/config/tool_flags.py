@@ -149,8 +149,8 @@ class ToolFlags(argparse.ArgumentParser):
 
 
 def source(text: str) -> str:
-  """A path of weights on any kind of storage, checked and returned as it was given; for `type=`."""
-  _checked(files.check_weights, text)
+  """A path on any kind of storage, checked and returned as it was given; for `type=`."""
+  anywhere(text)
   return text
 
 

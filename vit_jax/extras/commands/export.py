@@ -16,6 +16,7 @@ be written; 1 the weights are damaged or do not fit the format, or --verify foun
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder, whole
 from vit_jax.process.text import one_line
+from vit_jax.storage import files
 
 
 def flags() -> ToolFlags:
@@ -53,7 +54,6 @@ def check(args):
     ConfigError: the flags contradict one another, or the output cannot be written there.
   """
   from vit_jax.extras import hub_card
-  from vit_jax.storage import files
 
   form = _format(args)
   folder(args.output.parent, "--output")
@@ -127,4 +127,5 @@ def main(arguments: list[str] | None = None):
   """Exports; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("export"):
+    files.check_weights(args.source)
     print(export(args))

@@ -20,6 +20,7 @@ from vit_jax.data.patterns import find_images
 from vit_jax.process import console
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
+from vit_jax.storage import files
 
 FORMATS = ("text", "csv", "json")
 MAX_PIXELS = "larger images are not read (default: %(default)s)"
@@ -100,6 +101,7 @@ def opened(args, line: Line, progress: Progress) -> tuple[list, object]:
   Raises:
     ValueError, OSError, RunError: they cannot be used.
   """
+  files.check_weights(args.source)
   paths = find_images(args.images)
   progress.doing("loading libraries")
   from vit_jax.inference.model import read_model
@@ -159,7 +161,6 @@ def good(found, bad: list):
 def show(done: list, output: pathlib.Path | None, form: str):
   """Writes or prints predictions; names the images that were skipped and leaves with status 1."""
   from vit_jax.inference.predict import NOT_FINITE, lines
-  from vit_jax.storage import files
 
   text = files.as_written("".join(lines(done, form)))
   if output:

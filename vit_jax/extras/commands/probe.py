@@ -44,6 +44,7 @@ from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
 from vit_jax.registry import SOURCES
+from vit_jax.storage import files
 
 STEPS_HELP = f"default: {STEPS:,} of linear, {SEGMENTATION_STEPS:,} of segmentation"
 
@@ -107,6 +108,7 @@ def main(arguments: list[str] | None = None):
   """Probes; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("probe"):
+    files.check_weights(args.weights)
     check_images(args.images)
     output = folder(args.output or default_folder(args.weights, args.images), "--output")
     result = probed(args)

@@ -20,6 +20,7 @@ from vit_jax.extras.probes.request import FOLDER
 from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
+from vit_jax.storage import files
 
 PAGE = FOLDER / "search.html"
 
@@ -42,12 +43,12 @@ def main(arguments: list[str] | None = None):
   """Searches; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("search"):
+    files.check_weights(args.weights)
     check_images(args.images)
     check_files(args.queries)
     folder(args.output.parent, "--output")
     found, page = searched(args)
     from vit_jax.extras.probes import search
-    from vit_jax.storage import files
 
     files.write_text(args.output, page)
   if args.format == "json":

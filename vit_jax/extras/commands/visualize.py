@@ -37,6 +37,7 @@ from vit_jax.extras.commands.probe import check_images
 from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
+from vit_jax.storage import files
 
 COUNTS = {
   "distance": 128,
@@ -205,6 +206,8 @@ def main(arguments: list[str] | None = None):
   if settings and args.what != "augment":
     parser.error(f"{settings[0]!r} is a setting of a recipe, which only augment takes")
   with ending("visualize"):
+    if args.what != "augment":
+      files.check_weights(args.source)
     for word in getattr(args, "images", None) or ():
       check_images(word, "--images")
     folder(args.output, "--output")
