@@ -207,7 +207,7 @@ OF_THIS_MACHINE = (
   ),
   *("vit_jax.process.machine", "vit_jax.process.machine"),  # limits
   *("vit_jax.config.recipe_file", "vit_jax.config.suggestions"),  # recipes
-  "vit_jax.extras.experiments.studies.loading",
+  *(f"vit_jax.extras.experiments.studies.{name}" for name in ("loading", "record", "stale")),
   "vit_jax.process.program",  # its code
   *("vit_jax.extras.benchmarks", "vit_jax.extras.compiled"),  # of this machine and its compilers
   "vit_jax.extras.inspection.gallery",  # images that the user names

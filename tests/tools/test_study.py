@@ -182,6 +182,8 @@ def test_a_real_study(here, tmp_path, monkeypatch, capsys):
   assert (first["cell"], second["cell"]) == ("rate 0.001", "again")
   assert 0 < first["mean"] == second["mean"] < 1
   assert len(list((tmp_path / "w" / "runs").glob("*/metrics.jsonl"))) == 1
+  for row in results.read_rows(tmp_path / "w" / "results.csv"):
+    assert json.loads(row["code"]).keys() == {"data", "learning", "models"}
   assert {path.name for path in (tmp_path / "w").iterdir()} == {
     *("runs", "results.csv", "results.md", "figure.svg", "figure.png"),
   }

@@ -25,6 +25,8 @@ RESULT_COLUMNS = (
   "pretraining_exaflops",
   "settings",
   "run",
+  "commit",
+  "code",
 )
 CURVE_COLUMNS = ("cell", "seed", "score", "paper", "step", EPOCH)
 OF_THE_STUDY = ("seed", "init_from")  # settings that the study itself sets

@@ -9,7 +9,9 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vit_jax import recipes
 from vit_jax.config import ConfigError, RunError
+from vit_jax.extras.experiments.studies import record
 from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, Option, trials_of_all
 from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.extras.experiments.studies.study import Cell, Stage, Study
@@ -32,16 +34,19 @@ def rows(study: Study, store: RunStore, cost_of: Callable[[Job], Cost]) -> list[
     RunError: a run did not write the metric.
   """
   published = in_paper(study)
+  before = {line["run"]: line for line in read_rows(store.folder / RESULTS)}
   result = []
   for cell in study.cells:
     for seed in range(study.seeds):
-      if one := row(study, cell, seed, store, cost_of):
+      if one := row(study, cell, seed, store, cost_of, before):
         result.append(one | dict(paper=published.get(cell.label, "")))
   return result
 
 
-def row(study: Study, cell: Cell, seed: int, store: RunStore, cost_of) -> dict | None:
-  """One row; None if a run of the cell is not done with this seed.
+def row(
+  study: Study, cell: Cell, seed: int, store: RunStore, cost_of, before: Mapping[str, dict]
+) -> dict | None:
+  """One row; None if a run of the cell is not done with this seed. `before`: earlier rows by run.
 
   Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The first run
   counts as pre-training. The seconds cover training steps only: start-up, compilation, evaluations
@@ -51,7 +56,9 @@ def row(study: Study, cell: Cell, seed: int, store: RunStore, cost_of) -> dict |
   metrics = [store.done(job) for job in chain]
   if None in metrics:
     return None
-  folders = [store.run(job).folder for job in chain]
+  runs = [store.run(job) for job in chain]
+  folders = [run.folder for run in runs]
+  kinds = {recipes.resolve(run.recipe, run.overrides).objective.kind for run in runs}
   names = own_names([job.stage.name for job in chain])
   options = [store.chosen(job.stage) for job in chain]
   settings = {}
@@ -73,6 +80,7 @@ def row(study: Study, cell: Cell, seed: int, store: RunStore, cost_of) -> dict |
     seconds=round(sum(map(seconds, folders)), 1),
     settings=json.dumps(settings),
     run=folders[-1].name,
+    **record.origin(folders, kinds, before.get(folders[-1].name, {})),
     **{key: value for key, value in metrics[-1].items() if "/" in key},
   )
 
