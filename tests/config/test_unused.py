@@ -13,6 +13,7 @@ from vit_jax.weights.card import Card
 MASKED = "objective.kind=masked_patches"
 WEIGHTS = "init_from=w.npz"
 DECAY = "optimizer.weight_decay=0.1"
+AVERAGE = "optimizer.ema=0.9 optimizer.ema_corrected=false"
 LORA = "lora.rank=8"
 TAUGHT = "objective.kind=distillation"
 SIGMOID = "loss.kind=sigmoid"
@@ -49,6 +50,8 @@ RULES = [
   ("lora.kernels=.*/query/kernel", f"{WEIGHTS} {LORA}", [""]),
   ("optimizer.decay_kind=coupled", DECAY, ["", "optimizer.kind=sgd"]),
   ("optimizer.decay_rules=('.*',1.0),", DECAY, [""]),
+  ("optimizer.end_weight_decay=0.4", DECAY, [""]),
+  ("optimizer.end_ema=1", AVERAGE, ["optimizer.ema=0.9", f"{AVERAGE} optimizer.ema=0"]),
   ("schedule.drops=0.5", "schedule.decay=steps", ["", "schedule.decay=linear"]),
   ("schedule.end_learning_rate=0.1", "", ["schedule.decay=steps", "schedule.decay=constant"]),
   ("non_finite.limit=3", "non_finite.action=skip", [""]),

@@ -8,9 +8,7 @@ import numpy as np
 from vit_jax import weights
 from vit_jax.inference.model import LoadedModel
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.storage.tree import flatten
 from vit_jax.weights.card import parameters_in_words
-from vit_jax.weights.fit import NAMED
 
 BOUND = 1e-5
 
@@ -47,11 +45,8 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
 
 
 def left_out(read: weights.Weights) -> str:
-  """The arrays that only the training objective needs, in words; "" if there are none."""
-  names = [*flatten({OBJECTIVE_PARAMS: read.params.get(OBJECTIVE_PARAMS, {})})]
-  if len(names) > NAMED:
-    return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more arrays"
-  return ", ".join(names)
+  """The parts that only the training objective needs, in words; "" if there are none."""
+  return ", ".join(f"{OBJECTIVE_PARAMS}/{name}" for name in read.params.get(OBJECTIVE_PARAMS, {}))
 
 
 def verify(model: LoadedModel, again: LoadedModel) -> str:
