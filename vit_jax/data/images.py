@@ -246,8 +246,10 @@ def as_channels(image: bytes | np.ndarray, channels: int, *, max_pixels: int) ->
       f"{channels}), with the model's channels (config.model.channels)."
     )
   check_size(*image.shape[:2], max_pixels=max_pixels)
+  if there == channels and image.ndim == 3:
+    return image
   if there == channels:
-    return image.reshape(*image.shape[:2], channels)
+    return image[..., None]
   if there == 1:
     image = cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
   return _of_rgb(image, channels)
