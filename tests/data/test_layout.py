@@ -213,11 +213,11 @@ def test_views_have_sizes_and_draws_of_their_own():
 
 
 def test_several_squares_are_cut_from_pixels_that_are_decoded_once(monkeypatch):
-  decoded, decode = [], images.as_rgb
-  seen = lambda image, **options: (
-    decoded.append(isinstance(image, bytes)) or decode(image, **options)
+  decoded, decode = [], images.as_channels
+  seen = lambda image, *channels, **options: (
+    decoded.append(isinstance(image, bytes)) or decode(image, *channels, **options)
   )
-  monkeypatch.setattr(images, "as_rgb", seen)
+  monkeypatch.setattr(images, "as_channels", seen)
   data, mesh = resolved.data(image_size=16), meshes.make(Mesh(), batch_size=16, accumulation=1)
   made = Reader(data, mesh, 16, 1, Several()).layout(numbered.jpegs(1))
   row = made.row(numbered.jpegs(1)[0], rng=np.random.default_rng(0))
