@@ -10,6 +10,8 @@ os.environ |= KEPT
 os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
 # Enough threads for all devices to wait in as many collectives at once (see tests/programs.py).
 os.environ["PJRT_NPROC"] = "16"
+# Idle threads of PyTorch, scikit-learn and NumPy spin, which slows the other tests.
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 import hypothesis
 import jax  # reads the flags above
