@@ -54,6 +54,7 @@ setuptools.setup(
     "tensorboardX>=2.6.4",
     "tensorflow-datasets>=4.9.10",
     "tensorstore>=0.1.85",
+    "threadpoolctl>=3.1",
   ],
   extras_require={
     "buckets": ["obstore>=0.12"],

@@ -13,10 +13,10 @@ deit_tiny_distilled_patch16_224 one with a distillation token.
 import dataclasses
 
 from vit_jax.config import ConfigError, to_config_dict
-from vit_jax.extras.distillation import teacher as teachers
-from vit_jax.extras.distillation.objective import Settings
+from vit_jax.extras.distillation.objective import Settings, teachers
 from vit_jax.recipes import own_images
 from vit_jax.recipes.loading import keys_of, weights_and_data
+from vit_jax.storage import files
 
 
 def get_config(argument="TEACHER,DATA"):
@@ -26,6 +26,7 @@ def get_config(argument="TEACHER,DATA"):
   if not pair:
     raise ConfigError(f"The recipe's argument {argument!r} is not TEACHER,DATA.")
   place, spec = pair
+  files.check_weights(place)  # before the libraries that read them are loaded
   config = own_images.train(spec, **keys)
   data = config.data
   if side := teachers.read(place).loaded.card.image_size:

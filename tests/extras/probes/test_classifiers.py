@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import threadpoolctl
 from scipy import optimize, special
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -69,6 +70,18 @@ def few_strengths(monkeypatch):
 def test_the_strengths_are_those_of_the_protocol():
   assert len(logistic.STRENGTHS) == 45
   assert np.log10(logistic.STRENGTHS[[0, 1, -1]]) == pytest.approx([-6, -5.75, 5])
+
+
+def test_small_features_are_fitted_by_one_thread(few_strengths, monkeypatch):
+  def most(images):
+    threads.append(max(pool["num_threads"] for pool in threadpoolctl.threadpool_info()))
+
+  threads = []
+  with threadpoolctl.threadpool_limits(2):
+    logistic.fit(TRAIN, LABELS, CLASSES, 0, most)
+    monkeypatch.setattr(logistic, "SMALL", 0)
+    logistic.fit(TRAIN, LABELS, CLASSES, 0, most)
+  assert threads == [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
 
 
 def test_logistic_regression_against_scipy(few_strengths):

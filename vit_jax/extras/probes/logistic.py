@@ -18,6 +18,7 @@ from vit_jax.extras.probes.parts import held_out
 STRENGTHS = np.logspace(-6, 5, 45)
 ITERATIONS = 1000
 TOLERANCE = 1e-6  # of the gradient of the mean
+SMALL = 2**24  # numbers in the features; up to here one thread of NumPy is faster than several
 
 
 def fit(
@@ -36,13 +37,19 @@ def fit(
     seed: of the draw.
     done: called with the number of images after each fit.
   """
+  from threadpoolctl import threadpool_limits
+
   x = np.float64(train["pre_logits"])
   rows, held = held_out(labels, seed)
-  best, heat = chosen(x[rows], labels[rows], x[held], labels[held], done)
-  final = regression(best)
-  with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of the limit on iterations, which belongs to the protocol
-    final.fit(x, labels)
+  most = None
+  if x.size <= SMALL:
+    most = 1
+  with threadpool_limits(most):
+    best, heat = chosen(x[rows], labels[rows], x[held], labels[held], done)
+    final = regression(best)
+    with warnings.catch_warnings():
+      warnings.simplefilter("ignore")  # of the limit on iterations, which belongs to the protocol
+      final.fit(x, labels)
   done(len(x))
   predict = functools.partial(logits_of_features, final)
   return Fitted(predict, logits=True, temperature=heat, chosen=f"C = {best:.3g}")
