@@ -60,11 +60,8 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
   side = model.card.image_size or model.module.usual_side()
   if not side:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
-  images = (
-    np.random.default_rng(0)
-    .uniform(-1, 1, (2, side, side, model.module.channels))
-    .astype(np.float32)
-  )
+  shape = 2, side, side, model.module.channels
+  images = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
 
   def outputs(loaded):
     run = jax.jit(lambda params: loaded.module.apply({"params": params}, images, train=False))

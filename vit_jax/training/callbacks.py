@@ -114,7 +114,7 @@ class Metrics(Callback):
     writer.progress(metrics_log.progress_line(step, self._run.steps.total, line))
     warning = self._run.objective.warning(line)
     if warning and warning != self._warning:
-      writer.say(f"Step {step}: {warning}")
+      writer.say(f"Warning: step {step}: {warning}")
     self._warning = warning
 
   def _check_finite(self, step, metrics):
