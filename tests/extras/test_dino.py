@@ -13,16 +13,20 @@ from tests import ends, resolved
 from tests.learning import steps
 from tests.seams import program
 from vit_jax import config as c
-from vit_jax import models
-from vit_jax.config import ConfigError
+from vit_jax import models, recipes, registry
+from vit_jax.config import ConfigError, View
+from vit_jax.config.fields import name_of_kind
+from vit_jax.data.batches import train_transform
 from vit_jax.devices import mesh as meshes
 from vit_jax.extras.dino import head
 from vit_jax.extras.dino.distortion import Distortion, hue
 from vit_jax.extras.dino.objective import Settings, at_grid, cross_entropy, deviation
+from vit_jax.extras.experiments import step_program
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.recipes import cost
+from vit_jax.storage import checkpoint, metrics_log, workdir
 from vit_jax.weights import load
 
 SIZE, LARGE, SMALL, OUTPUTS, TOTAL = 16, 16, 8, 24, 8
@@ -285,7 +289,7 @@ WORDS = (
   "--config.data.train.label_key=",
   *("--config.optimizer.ema=0.5", "--config.optimizer.ema_corrected=False"),
   *("--config.optimizer.end_ema=1", "--config.optimizer.end_weight_decay=0.4"),
-  "--config.duration.steps=4",
+  *("--config.duration.steps=4", "--config.verify_every=2"),
 )
 
 
@@ -295,9 +299,53 @@ def test_a_stopped_run_goes_on_to_the_same_bits_and_its_weights_are_the_teachers
   assert program.run(whole, *WORDS)
   assert not program.run(parts, *WORDS, stop=program.StopAfter(2))
   assert program.run(parts, *WORDS)
-  ends.assert_equal_ends(parts, whole, step=4)
+  (arrays, lines), (others, other_lines) = (ends.final_state(run, 4) for run in (whole, parts))
+  chex.assert_trees_all_equal(arrays, others)
+  losses = [[x["batch/loss"] for x in each] for each in (lines, other_lines)]
+  assert losses[0] == losses[1]
+  assert len({*losses[0]}) == 4
   line = [x for x in metrics_log.read_lines(whole) if "loss" in x][-1]
   assert 0 < line["training/feature_std"] < 1
   assert 0 < line["training/teacher_entropy"] < np.log(24)
   teacher = checkpoint.load_params(checkpoint.find(whole), ema=True)
   chex.assert_trees_all_equal(load(whole)["embedding"], teacher["embedding"])
+  assert (whole / workdir.IMAGES / "0.png").exists()
+
+
+def test_its_step_is_planned_without_data():
+  config = recipes.resolve("configs/vit_digits.py", (*program.SMALL, *WORDS))
+  run = step_program.planned(config, jax.devices()[:2])
+  batch = run.abstract_batch()
+  shapes = {name: x.shape[1:] for name, x in batch.items()}
+  large = (config.data.image_size, config.data.image_size, 3)
+  assert shapes == dict(global_1=large, global_2=large, local=(2, 8, 8, 3), mask=())
+  arrays = (run.abstract.params, run.abstract.optimizer, run.abstract.ema, run.abstract.extra)
+  held = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(arrays))
+  assert cost.cost(config, 10)["checkpoint_bytes"] == held
+
+
+@dataclasses.dataclass(frozen=True)
+class Turned(Settings):
+  """Whose crops have their bounds the wrong way round."""
+
+  kind: str = name_of_kind("turned", "for this test")
+
+  def views(self, data):
+    return {"local": View(data.cropped(SMALL, (0.4, 0.05)))}
+
+
+def test_crops_of_a_view_are_checked_before_the_data_is_opened(tmp_path, monkeypatch):
+  monkeypatch.setitem(registry.OBJECTIVES, "turned", f"{__name__}:Turned")
+  words = (*WORDS, "--config.objective.kind=turned", "--config.data.train.source=folder:missing")
+  message = r"the images 'local' of config\.objective\.kind=turned: .*crop_area=\(0\.4, "
+  with pytest.raises(ConfigError, match=message):
+    program.run(tmp_path, *words)
+
+
+def test_crops_of_a_view_are_crops_whatever_resizes_the_image_elsewhere():
+  """train_resize and train_pad would take their place without a word."""
+  data = resolved.data(image_size=LARGE, train_resize=20)
+  for view in SETTINGS.views(data).values():
+    cut = train_transform(view.data)(np.zeros((60, 80, 3), np.uint8), rng=np.random.default_rng(0))
+    assert cut.grid == (60, 80)
+    assert cut.box.height * cut.box.width < 60 * 80

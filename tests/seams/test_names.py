@@ -1,6 +1,7 @@
 """Only the registry and its own file name a member; others ask the registry or the member."""
 
 import ast
+import functools
 import pathlib
 import re
 
@@ -27,7 +28,10 @@ def constants(path):
       yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-TEXTS = {module: {*constants(path)} for module, path in FILES.items()}
+@functools.cache
+def texts():
+  """The constants of each module; not read until a test asks, since every worker collects them."""
+  return {module: {*constants(path)} for module, path in FILES.items()}
 
 
 # Settings name the member that is taken by default, and recipes choose one.
@@ -114,10 +118,10 @@ def naming(members):
   for name in members:
     home = members.line(name).partition(":")[0]
     homes = [seam.line(name).partition(":")[0] for seam in SEAMS.values() if name in seam]
-    for module, texts in TEXTS.items():
+    for module, words in texts().items():
       own = module in ("vit_jax.registry", *homes)
       chooses = module.startswith(CHOOSING) or module.endswith(".recipe")
-      if not own and not chooses and texts & {name, home}:
+      if not own and not chooses and words & {name, home}:
         yield module, name
 
 
