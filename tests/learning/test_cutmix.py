@@ -26,7 +26,7 @@ def test_each_image_keeps_its_share_and_has_the_rest_of_its_partner(broken):
   paired = jax.jit(mixing.cutmix, static_argnums=2)
   for key in keys(20):
     cut = jax.device_get(paired(one, key, 1.0))
-    inside = np.array(mixing.rectangle(jax.random.fold_in(key, 2**32 - 2), SIDE, 1.0))
+    inside = np.array(mixing.rectangle(jax.random.fold_in(key, 2**32 - 2), (SIDE, SIDE), 1.0))
     for i, image in enumerate(cut["image"]):
       partner = SIZE - 1 - i
       taken = inside & (one["mask"][partner] > 0)
@@ -46,7 +46,7 @@ def test_the_rectangle_is_that_of_algorithm_a1():
     half = int(SIDE * np.sqrt(1 - share)) // 2
     wanted = np.zeros((SIDE, SIDE), bool)
     wanted[max(row - half, 0) : row + half, max(column - half, 0) : column + half] = True
-    np.testing.assert_array_equal(mixing.rectangle(key, SIDE, 1.0), wanted)
+    np.testing.assert_array_equal(mixing.rectangle(key, (SIDE, SIDE), 1.0), wanted)
     sides.append(2 * half)
   # With alpha 1 the share is uniform, so the side is 2/3 of the image's on average.
   assert abs(np.mean(sides) / SIDE - 2 / 3) < 0.1

@@ -8,6 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.fields import Size, as_size
 from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.models import vit_checks
 from vit_jax.models.convolution import map_size, stride_of
@@ -145,14 +146,14 @@ class ViTCosts(Network, Maskable, Inspectable):
     """The largest multiple of the stride."""
     return most // self.stride() * self.stride()
 
-  def side_of(self, params: dict) -> int:
-    """The side that a square grid of position embeddings, or of biases for offsets, is for."""
+  def size_of(self, params: dict) -> Size:
+    """The size that position embeddings, or biases for offsets, are for; 0: they don't tell it."""
     if self.positions == "relative_table":
       return self.patches_of_biases(params) * self.stride()
     grid = patch_grid(params, self.tokens_before())
-    if not grid or grid[0] != grid[1]:
+    if not grid:
       return 0
-    return grid[0] * self.stride()
+    return as_size([count * self.stride() for count in grid])
 
   def patches_of_biases(self, params: dict) -> int:
     """Rows of a square grid of patches for which the biases of offsets are; 0: for no such grid."""

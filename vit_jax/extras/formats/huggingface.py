@@ -10,7 +10,7 @@ import logging
 import pathlib
 import re
 
-from vit_jax.config import AUTO, Model
+from vit_jax.config import AUTO, Model, in_pixels, sides
 from vit_jax.config.model import USUAL
 from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
@@ -144,8 +144,9 @@ def _check_sizes(kind: ModelType, params: dict, settings: dict):
   sizes = kind.sizes(module) | {"num_channels": module.channels}
   if settings["architectures"][0] in (kind.plain, kind.headed):
     sizes["architectures"] = [kind.class_of(flatten(params))]
-  if side := module.side_of(params):
-    sizes["image_size"] = side + settings["image_size"] % module.patch
+  size = module.size_of(params)
+  if size and isinstance(settings["image_size"], int):
+    sizes["image_size"] = size + settings["image_size"] % module.patch
   for key, size in sizes.items():
     if settings.get(key) != size:
       raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
@@ -239,6 +240,11 @@ def _class_names(kind: ModelType, settings: dict) -> tuple[str, ...]:
 
 def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
+  if isinstance(card.image_size, tuple):
+    raise ValueError(
+      f"its images are {in_pixels(card.image_size)} pixels (height x width), and a folder of "
+      "Hugging Face is written for square images only; export it as NAME.safetensors"
+    )
   params = _at_size(params, card)
   flat = flatten(params)
   module = module_of(params, dataclasses.replace(card.model, family=AUTO))
@@ -258,11 +264,11 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
 def _at_size(params: dict, card: Card) -> dict:
   """The parameters with position embeddings for the card's image size, which their model needs."""
   module = module_of(params)
-  side = card.image_size
-  if side in (0, inferred(params).image_size) or not inferred(params).image_size:
+  size = card.image_size
+  if size in (0, inferred(params).image_size) or not inferred(params).image_size:
     return params
-  grid = module.grid(side, side)
-  shapes = module.parameter_shapes(side)
+  grid = module.grid(*sides(size))
+  shapes = module.parameter_shapes(size)
   return fit(params, shapes, grid, position_resizing=card.position_resizing)[0]
 
 
