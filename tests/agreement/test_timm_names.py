@@ -345,15 +345,6 @@ def test_other_channels(peer, tmp_path, channels):
   )
 
 
-def test_patches_that_are_no_squares_are_refused_by_name(peer, tmp_path):
-  model = peer.timm.models.VisionTransformer(num_classes=5, **SMALL | dict(patch_size=(4, 2)))
-  stored(model, tmp_path)
-  config = dict(architecture="vit_tiny_patch16_224", model_args=dict(num_heads=2, embed_dim=32))
-  (tmp_path / "config.json").write_text(json.dumps(config))
-  with pytest.raises(ValueError, match="patches of 4 x 2 pixels, and models here have square"):
-    weights.read(tmp_path)
-
-
 def test_a_mean_of_other_channels_is_refused(peer, tmp_path):
   model = peer.timm.models.VisionTransformer(num_classes=5, in_chans=1, **SMALL)
   stored(model, tmp_path)

@@ -23,6 +23,7 @@ MODELS = {
   "registers": ("vit_small_patch14_reg4_dinov2", (28, 42), TINY, (42, 70)),
   "rotary": ("eva02_tiny_patch14_224", (28, 42), TINY, (42, 28)),
   "sines for rows": ("vit_small_patch16_dinov3", (32, 48), TINY, (32, 80)),
+  "patches too": ("vit_tiny_patch16_224", (24, 48), TINY | dict(patch_size=(8, 16)), (48, 32)),
   "biases of offsets": ("beit_base_patch16_224", (32, 48), TINY, ()),
 }
 

@@ -53,6 +53,20 @@ def test_the_rectangle_is_that_of_algorithm_a1():
   assert (min(sides), max(sides)) < (4, SIDE + 1)
 
 
+def test_the_rectangle_has_the_proportions_of_the_image():
+  size = (10, 40)
+  largest = np.zeros(2, int)
+  for key in keys(40):
+    share = float(jax.random.beta(jax.random.split(key)[0], 1.0, 1.0))
+    inside = np.array(mixing.rectangle(key, size, 1.0))
+    assert inside.shape == size
+    found = [np.count_nonzero(inside.any(axis=axis)) for axis in (1, 0)]
+    most = [2 * (int(side * np.sqrt(1 - share)) // 2) for side in size]
+    assert np.all(np.array(found) <= most)
+    largest = np.maximum(largest, found)
+  assert np.all(largest >= np.array(size) * 0.7)
+
+
 def test_the_loss_is_that_of_both_labels_by_their_areas():
   cut = mixing.cutmix(batch(), keys(1)[0], 1.0)
   losses = np.arange(1.0, CLASSES + 1)

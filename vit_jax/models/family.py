@@ -75,7 +75,7 @@ class Network:
     """
     raise NotImplementedError
 
-  def stride(self) -> int:
+  def stride(self) -> Size:
     """Pixels from one patch to the next."""
     return 1
 
@@ -234,7 +234,7 @@ def check_sizes(model: Network, name: str, *keys: str):
     ValueError: one is.
   """
   for key in keys:
-    if getattr(model, key) < 1:
+    if min(sides(getattr(model, key))) < 1:
       raise ValueError(f"{key}=0 leaves nothing of {name}; give at least 1, or {AUTO}.")
 
 

@@ -10,7 +10,7 @@ import logging
 import pathlib
 import re
 
-from vit_jax.config import AUTO, Model, in_pixels, sides
+from vit_jax.config import AUTO, Model, Size, in_pixels, sides
 from vit_jax.config.model import USUAL
 from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
@@ -146,7 +146,7 @@ def _check_sizes(kind: ModelType, params: dict, settings: dict):
     sizes["architectures"] = [kind.class_of(flatten(params))]
   size = module.size_of(params)
   if size and isinstance(settings["image_size"], int):
-    sizes["image_size"] = size + settings["image_size"] % module.patch
+    sizes["image_size"] = size + settings["image_size"] % min(sides(module.patch))
   for key, size in sizes.items():
     if settings.get(key) != size:
       raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
@@ -240,14 +240,10 @@ def _class_names(kind: ModelType, settings: dict) -> tuple[str, ...]:
 
 def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
-  if isinstance(card.image_size, tuple):
-    raise ValueError(
-      f"its images are {in_pixels(card.image_size)} pixels (height x width), and a folder of "
-      "Hugging Face is written for square images only; export it as NAME.safetensors"
-    )
+  module = module_of(params, dataclasses.replace(card.model, family=AUTO))
+  _check_squares(images=card.image_size, patches=getattr(module, "patch", 0))
   params = _at_size(params, card)
   flat = flatten(params)
-  module = module_of(params, dataclasses.replace(card.model, family=AUTO))
   name, kind = _type_for(module, flat)
   settings = {"architectures": [kind.class_of(flat)], "model_type": name}
   settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card, module)
@@ -259,6 +255,20 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   for file, content in ((CONFIG, settings), (images.FILE, prepared)):
     write_text(folder / file, json.dumps(content, indent=2) + "\n")
   notes.write(folder, card)
+
+
+def _check_squares(**sizes: Size):
+  """Checks that images and patches are squares.
+
+  Raises:
+    ValueError: some are not.
+  """
+  for name, size in sizes.items():
+    if isinstance(size, tuple):
+      raise ValueError(
+        f"its {name} are {in_pixels(size)} pixels (height x width), and a folder of Hugging Face "
+        "is written for squares only; export it as NAME.safetensors"
+      )
 
 
 def _at_size(params: dict, card: Card) -> dict:

@@ -30,13 +30,13 @@ TITLES = {"tsne": "t-SNE", "pca": "Principal components"}
 def filters(model: LoadedModel) -> InspectionResult:
   """Principal components of the filters; raises as `principal.filter_components`."""
   components = principal.filter_components(model.module, model.params)
-  count, side = components.tiles.shape[:2]
+  count, *patch = components.tiles.shape[:3]
   first = float(components.variance[0])
   together = float(components.variance.sum())
   text = (
     f"{count} principal components of the filters of {model.module.filters_in_words()} "
-    f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
-    f"{first:.1%}."
+    f"({in_pixels(tuple(patch))} pixels) hold {together:.1%} of their variance; the first, top "
+    f"left, holds {first:.1%}."
   )
   return InspectionResult(
     text,
