@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import jax
 
 from vit_jax import inference, launch
-from vit_jax.config import Config, plugins, recipe_file, recorded
+from vit_jax.config import Config, Size, plugins, recipe_file, recorded
 from vit_jax.devices.hosts import Hosts
 from vit_jax.inference import LoadedModel
 from vit_jax.process import machine, program, progress
@@ -148,7 +148,7 @@ def evaluate(
 
 
 def load(
-  source: os.PathLike | str, image_size: int = 0, *, step: int = 0, average: bool = True
+  source: os.PathLike | str, image_size: Size = 0, *, step: int = 0, average: bool = True
 ) -> LoadedModel:
   """A model that predicts: `vit_jax.inference.load`, which documents the arguments."""
   with ready():

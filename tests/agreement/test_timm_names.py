@@ -199,16 +199,7 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
     (dict(model_args=dict(global_pool="")), "pools by ''"),
     (dict(pretrained_cfg=dict(global_pool="max")), "pools by 'max'"),
     (dict(model_args=dict(in_chans=1)), "model of channels 1, and its arrays .* channels 3"),
-    (dict(model_args=dict(img_size=[32, 48])), "its images are 32 x 48 pixels"),
     (dict(model_args=dict(img_size=[32])), r"img_size is \[32\] and must be a number of pixels"),
-    (dict(pretrained_cfg=dict(input_size=[3, 64, 32])), "its images are 64 x 32 pixels"),
-    (
-      dict(
-        model_args=dict(img_size=32, dynamic_img_size=True),
-        pretrained_cfg=dict(input_size=[3, 32, 64]),
-      ),
-      "its images are 32 x 64 pixels",
-    ),
     (dict(architecture="vit_base_patch16_224"), "model of width 768, and its arrays .* width 192"),
     (dict(architecture="vit_base_mci_224"), "with another stem of convolutions, which no model"),
     (dict(model_args=dict(gated_attn=True)), "made with gated_attn"),
@@ -352,22 +343,6 @@ def test_other_channels(peer, tmp_path, channels):
   np.testing.assert_allclose(
     for_channels(kernel, channels).transpose(3, 2, 0, 1), changed, atol=1e-6
   )
-
-
-@pytest.mark.parametrize(
-  ("options", "message"),
-  [
-    (dict(patch_size=(4, 2)), "patches of 4 x 2 pixels, and models here have square ones"),
-    (dict(img_size=(16, 20)), "21 position embeddings are of no square grid of patches"),
-  ],
-)
-def test_rectangles_are_refused_by_name(peer, tmp_path, options, message):
-  model = peer.timm.models.VisionTransformer(num_classes=5, **SMALL | options)
-  stored(model, tmp_path)
-  config = dict(architecture="vit_tiny_patch16_224", model_args=dict(num_heads=2, embed_dim=32))
-  (tmp_path / "config.json").write_text(json.dumps(config))
-  with pytest.raises(ValueError, match=message):
-    weights.read(tmp_path)
 
 
 def test_a_mean_of_other_channels_is_refused(peer, tmp_path):

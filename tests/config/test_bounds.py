@@ -70,7 +70,7 @@ def test_every_setting_says_what_it_means_and_every_number_has_both_bounds():
   for kind in groups():
     for field in dataclasses.fields(kind):
       assert "group" in field.metadata or field.metadata["meaning"], field
-      if field.type in (int, float):
+      if field.type in (int, float, c.Size):
         assert None not in (field.metadata["low"], field.metadata["high"]), field
 
 
@@ -93,7 +93,8 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path):
     if field.metadata[bound] is None:
       continue
     begin = time.process_time()
-    config = c.from_dict(with_value(path, field.type(field.metadata[bound])))
+    kind = int if field.type is c.Size else field.type
+    config = c.from_dict(with_value(path, kind(field.metadata[bound])))
     with contextlib.suppress(c.ConfigError):
       resolved.checked(config)
       if path[0] in ("batch_size", "data", "evaluate"):

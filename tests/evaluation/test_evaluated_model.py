@@ -232,7 +232,7 @@ def test_weights_without_a_card_tell_what_they_can(tmp_path):
     with pytest.raises(c.ConfigError, match=r"do not tell the size .*data\.image_size=224"):
       scored(configured(path), data(), NOWHERE)
     sized = configured(path, data=c.Data(image_size=16))
-    assert scored(sized, data(), NOWHERE, frozenset([NAMED_SIZE])).side == 0
+    assert scored(sized, data(), NOWHERE, frozenset([NAMED_SIZE])).size == 0
 
 
 def test_settings_of_training_that_the_models_of_the_weights_lack_stand_in_no_way(tmp_path):

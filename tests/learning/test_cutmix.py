@@ -26,7 +26,7 @@ def test_each_image_keeps_its_share_and_has_the_rest_of_its_partner(broken):
   paired = jax.jit(mixing.cutmix, static_argnums=2)
   for key in keys(20):
     cut = jax.device_get(paired(one, key, 1.0))
-    inside = np.array(mixing.rectangle(jax.random.fold_in(key, 2**32 - 2), SIDE, 1.0))
+    inside = np.array(mixing.rectangle(jax.random.fold_in(key, 2**32 - 2), (SIDE, SIDE), 1.0))
     for i, image in enumerate(cut["image"]):
       partner = SIZE - 1 - i
       taken = inside & (one["mask"][partner] > 0)
@@ -46,11 +46,25 @@ def test_the_rectangle_is_that_of_algorithm_a1():
     half = int(SIDE * np.sqrt(1 - share)) // 2
     wanted = np.zeros((SIDE, SIDE), bool)
     wanted[max(row - half, 0) : row + half, max(column - half, 0) : column + half] = True
-    np.testing.assert_array_equal(mixing.rectangle(key, SIDE, 1.0), wanted)
+    np.testing.assert_array_equal(mixing.rectangle(key, (SIDE, SIDE), 1.0), wanted)
     sides.append(2 * half)
   # With alpha 1 the share is uniform, so the side is 2/3 of the image's on average.
   assert abs(np.mean(sides) / SIDE - 2 / 3) < 0.1
   assert (min(sides), max(sides)) < (4, SIDE + 1)
+
+
+def test_the_rectangle_has_the_proportions_of_the_image():
+  size = (10, 40)
+  largest = np.zeros(2, int)
+  for key in keys(40):
+    share = float(jax.random.beta(jax.random.split(key)[0], 1.0, 1.0))
+    inside = np.array(mixing.rectangle(key, size, 1.0))
+    assert inside.shape == size
+    found = [np.count_nonzero(inside.any(axis=axis)) for axis in (1, 0)]
+    most = [2 * (int(side * np.sqrt(1 - share)) // 2) for side in size]
+    assert np.all(np.array(found) <= most)
+    largest = np.maximum(largest, found)
+  assert np.all(largest >= np.array(size) * 0.7)
 
 
 def test_the_loss_is_that_of_both_labels_by_their_areas():

@@ -66,11 +66,11 @@ def test_fine_tuning_is_the_row_of_table_4(model, row):
 )
 def test_crops_are_the_papers_unless_the_released_codes_are_named(argument, size, resized):
   data = load("finetune", argument).data
-  assert (data.image_size, data.resized_side()) == (size, resized)
+  assert (data.image_size, data.resized_before()) == (size, resized)
   assert (data.crop_area, data.crop_aspect, data.flip) == ((0.05, 1.0), (3 / 4, 4 / 3), True)
   assert data.evaluate_resize == 0
   smaller = dataclasses.replace(data, image_size=96)
-  assert smaller.resized_side() == (112 if resized else 0)
+  assert smaller.resized_before() == (112 if resized else 0)
 
 
 @pytest.mark.parametrize("task", recipes.TASKS)

@@ -11,7 +11,7 @@ import pytest
 
 from tests import resolved
 from vit_jax import models, recipes
-from vit_jax.config import AUTO, Duration, Model, recipe_file
+from vit_jax.config import AUTO, Duration, Model, Size, recipe_file
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.fields import FACTS, Labels, Rule, is_auto
 from vit_jax.config.model import ARCHITECTURE
@@ -356,7 +356,7 @@ def values_of(field):
     return check["choices"]
   if field.type is bool:
     return "false", "true"
-  if field.type is int:
+  if field.type in (int, Size):
     return check["low"] + 1, check["high"]
   return (check["low"], check["high"]) if field.type is float else ()
 

@@ -168,7 +168,7 @@ def test_another_size_of_images_resizes_the_entries_of_the_patches(pool, positio
   options = dict(pool=pool, positions=positions)
   module, params = toy(golden.images(16), **options)
   assert models.module_of(params) == module
-  assert module.side_of(params) == 16
+  assert module.size_of(params) == 16
   fitted, _ = weights.fit(params, module.parameter_shapes(24), (6, 6))
   plain = models.create("ViT-B/4", **SMALL | options)
   if positions == "1d":

@@ -10,12 +10,15 @@ from vit_jax.config.fields import (
   MAX_PIXELS,
   MAX_SIDE,
   Rule,
+  Size,
   added,
+  as_size,
   group,
   listed_of_kind,
   name_of_kind,
   named,
   setting,
+  sides,
 )
 from vit_jax.config.scales import in_words, patch_of, scale_of
 
@@ -70,7 +73,7 @@ TILING = ("model.patch", "model.stem_width", "model.stages")
 SIDE = 224  # pixels, the usual size, and the most that is chosen for images from scratch
 
 
-def size_of(init_from, patch, stem_width, stages, card, side, largest_side) -> tuple[int, str]:
+def size_of(init_from, patch, stem_width, stages, card, side, largest_side) -> tuple[Size, str]:
   """The size of the weights; from scratch, that of the images, as the patches tile it."""
   del patch, stem_width, stages  # they decide what `largest_side` gives
   known = card()
@@ -113,7 +116,7 @@ def ratio_of_resizing(resize, pad, crop_area, card) -> tuple[float, str]:
   return RESIZE_RATIO, ""
 
 
-def resized_for_scoring(init_from, size, card) -> tuple[int, str]:
+def resized_for_scoring(init_from, size, card) -> tuple[Size, str]:
   """The resizing of the weights, in proportion to the size; otherwise straight to the square."""
   known = card()
   if known and known.resize:
@@ -155,15 +158,15 @@ class Augmentation:
 
   moves_pixels: ClassVar[bool] = True  # then values of single pixels cannot follow
 
-  def draw(self, rng, side: int) -> Sequence[Callable]:
+  def draw(self, rng, size: Size) -> Sequence[Callable]:
     """Draws what is done to one image.
 
     Args:
       rng: a `numpy.random.Generator`, set to the seed of the run and the image's position in it.
-      side: of the image, pixels.
+      size: of the image, pixels: the side of a square, or (height, width).
 
     Returns:
-      Functions of pixels, (S, S, 3) uint8 RGB to the same, to apply one after the other: named
+      Functions of pixels, (H, W, 3) uint8 RGB to the same, to apply one after the other: named
       functions, or `functools.partial` of them with what was drawn as keywords, from which the
       pictures of operations take their captions. They must not draw anything, nor write to the
       pixels that they are given.
@@ -196,9 +199,9 @@ class Data(*added("data")):
   allow_overlap: bool = setting(
     False, "allow evaluation on images that are also trained on, otherwise refused"
   )
-  image_size: int = setting(
+  image_size: Size = setting(
     AUTO,
-    "side of the square images, pixels",
+    "side of the square images, or (height, width) of others, also as 224x256; pixels",
     auto=Rule(
       ("init_from", *TILING, "facts.card", "facts.side", "facts.largest_side"),
       "the weights; from scratch, the size of the images and of the patches",
@@ -229,10 +232,10 @@ class Data(*added("data")):
     choices=("inception", "random_resized"),
     used_if=CROPPED,
   )
-  train_resize: int = setting(
+  train_resize: Size = setting(
     0,
-    "side of the square, pixels, to which whole training images are resized before a random crop "
-    "of image_size; 0: crops as above",
+    "side of the square, or (height, width), pixels, to which whole training images are resized "
+    "before a random crop of image_size; 0: crops as above",
     low=0,
     high=MAX_PIXELS,
   )
@@ -251,7 +254,7 @@ class Data(*added("data")):
   )
   train_pad: int = setting(
     0,
-    "pixels to mirror at each edge of training images, resized to a smaller side of image_size, "
+    "pixels to mirror at each edge of training images, resized until they cover image_size, "
     "before a random crop of image_size (DeiT III: 4); 0: not used",
     low=0,
     high=MAX_SIDE,
@@ -271,10 +274,10 @@ class Data(*added("data")):
     "steps after crop and flip, in this order (docs/augmentation.md); on the command line the "
     "whole list, such as \"[{'kind': 'rand_augment', 'magnitude': 15}]\"",
   )
-  evaluate_resize: int = setting(
+  evaluate_resize: Size = setting(
     AUTO,
-    "smaller side of evaluation images, pixels, before the centre is cropped; 0: resized straight "
-    "to the square",
+    "smaller side of evaluation images, pixels, before the centre is cropped; with (height, width) "
+    "images are resized until they cover both; 0: resized straight to image_size",
     auto=Rule(
       ("init_from", "data.image_size", "facts.card"),
       "the weights, in proportion to image_size; from scratch 0",
@@ -285,7 +288,7 @@ class Data(*added("data")):
   )
   evaluate_squeeze: bool = setting(
     AUTO,
-    "resize both sides of evaluation images to evaluate_resize, not only the smaller one",
+    "resize both sides of evaluation images to evaluate_resize, whatever their proportions",
     auto=Rule(
       ("asked.data.evaluate_resize", "data.evaluate_resize", "facts.card"),
       "the weights, where evaluate_resize follows from them too; else false",
@@ -339,15 +342,17 @@ class Data(*added("data")):
   threads: int = setting(16, "decoding threads per process", low=1, high=1024)
   ahead: int = setting(2, "batches copied to the devices in advance", low=1, high=64)
 
-  def resized_side(self) -> int:
-    """Side of the square to which training images are resized before a random crop, pixels.
+  def resized_before(self) -> Size:
+    """The size to which training images are resized before a random crop, pixels.
 
     0: the crops are of `crop_area`, or of padded images.
     """
-    return self.train_resize or round(self.train_resize_ratio * self.image_size)
+    if self.train_resize:
+      return self.train_resize
+    return as_size([round(self.train_resize_ratio * side) for side in sides(self.image_size)])
 
-  def cropped(self, image_size: int, area: tuple[float, float]) -> "Data":
-    """The same settings, with crops of this side that have these fractions of the image's area."""
+  def cropped(self, image_size: Size, area: tuple[float, float]) -> "Data":
+    """The same settings, with crops of this size that have these fractions of the image's area."""
     uncropped = dict(train_resize=0, train_resize_ratio=0.0, train_pad=0)
     return dataclasses.replace(self, image_size=image_size, crop_area=area, **uncropped)
 

@@ -5,6 +5,7 @@ known (`config.resolve.resolve`): a fact is a function of the settings, called w
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -50,6 +51,9 @@ MAX_SIDE = 4096  # pixels, side of a model's input
 
 MAX_PIXELS = 2 * MAX_SIDE  # side of an image before it is cropped
 
+# A size in pixels: the side of a square, or (height, width) of another rectangle.
+Size = int | tuple[int, int]
+
 MAX_BATCH = 2**20  # images
 
 MAX_NUMBER = 1e38  # float32 can hold it
@@ -59,6 +63,59 @@ AUTO = "auto"  # the value of a setting that is left to its rule
 MAX_TEXT = 4096  # characters, the longest path
 
 MAX_ITEMS = 2**16  # values in one setting, such as weights of classes
+
+
+def sides(size: Size) -> tuple[int, int]:
+  """The height and the width of a size."""
+  if isinstance(size, tuple):
+    return size
+  return size, size
+
+
+def as_size(value: int | Sequence[int]) -> Size:
+  """A side, or height and width, as a size; equal ones become the side of the square.
+
+  Raises:
+    TypeError, ValueError: it is something else.
+  """
+  if type(value) is int:
+    return value
+  height, width = value
+  if not type(height) is type(width) is int:
+    raise TypeError(f"{value!r} are no whole numbers")
+  if height == width:
+    return height
+  return height, width
+
+
+def read_size(text: str) -> Size:
+  """A size as users write it: 224, 224x256 or (224, 256), the height first.
+
+  Raises:
+    ValueError: it is something else.
+  """
+  numbers = [int(number) for number in re.split("[x,]", text.strip("()[] "))]
+  if len(numbers) == 1:
+    return numbers[0]
+  return as_size(numbers)
+
+
+def scaled(size: Size, new: Size, old: Size) -> Size:
+  """A size that belongs to images of size `old`, such as that of a crop, for images of `new`."""
+  each = zip(sides(size), sides(new), sides(old), strict=True)
+  return as_size([round(length * n / o) for length, n, o in each])
+
+
+def covers(large: Size, small: Size) -> bool:
+  """Whether the small rectangle fits into the large one."""
+  return all(x >= y for x, y in zip(sides(large), sides(small), strict=True))
+
+
+def in_pixels(size: Size, between: str = " x ") -> str:
+  """A size in words, such as "224" or "224 x 256"; with "x", as `read_size` reads it."""
+  if isinstance(size, tuple):
+    return between.join(map(str, size))
+  return str(size)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import registry
-from vit_jax.config.fields import AUTO, Rule, setting
+from vit_jax.config.fields import AUTO, Rule, Size, setting, sides
 from vit_jax.config.scales import in_words, patch_of, scale_of
 from vit_jax.process.text import listed
 
@@ -43,7 +43,7 @@ def name_of(init_from, side_asked, architecture, images, side) -> tuple[str, str
   if known := architecture():
     return known.name, init_from or "the weights"
   pixels = side() if side_asked == AUTO else side_asked
-  patch = patch_of(pixels)
+  patch = patch_of(min(sides(pixels)))
   origin = f"{in_words(images())}, images of about {side()} pixels"
   return f"{scale_of(images()).model}/{patch}", origin
 
@@ -102,10 +102,10 @@ class Model:
     high=10**7,
   )
   family: str = part("family", None, "kind of model", choices=registry.FAMILIES)
-  patch: int = part(
+  patch: Size = part(
     "patch",
     0,
-    "side of a patch: pixels, or positions of a hybrid's map (1 in the names)",
+    "side of a patch, or (height, width): pixels, or positions of a hybrid's map (1 in the names)",
     low=0,
     high=9999,
   )

@@ -16,6 +16,8 @@ from vit_jax.config.fields import (
   MAX_TEXT,
   Duration,
   Group,
+  Size,
+  as_size,
   group_in,
   is_auto,
   rule_of,
@@ -153,12 +155,23 @@ def _typed(kind, value, path):
     items = tuple(map(_without_list, value))
     _check_length(items, path, MAX_ITEMS)
     return items
+  if kind is Size:
+    return _size(value, path)
   if type(value) is not kind:
     name = type(value).__name__
     raise ConfigError(f"{path}={shown(value)} is {name}; it must be {kind.__name__}.")
   if kind is str:
     _check_length(value, path, MAX_TEXT)
   return value
+
+
+def _size(value, path) -> Size:
+  try:
+    return as_size(value)
+  except (TypeError, ValueError) as error:
+    raise ConfigError(
+      f"{path}={shown(value)} is no size; give a number of pixels, or (height, width)."
+    ) from error
 
 
 def _without_list(item):
@@ -185,7 +198,8 @@ def _check_bounds(value, path, *, meaning, choices, low, high, off, auto, **_):
     also += f", or {off:g}"
   if auto:
     also += f", or {AUTO}"
-  if low is not None and not value >= low:
+  numbers = value if isinstance(value, tuple) else (value,)
+  if low is not None and not all(x >= low for x in numbers):
     raise ConfigError(f"{path}={shown(value)} is too small ({meaning}); the least is {low}{also}.")
-  if high is not None and not value <= high:
+  if high is not None and not all(x <= high for x in numbers):
     raise ConfigError(f"{path}={shown(value)} is too large ({meaning}); the most is {high}{also}.")

@@ -16,7 +16,18 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from vit_jax.config.data import Data
-from vit_jax.config.fields import AUTO, MAX_TEXT, Duration, Group, group_in, is_auto, rule_of
+from vit_jax.config.fields import (
+  AUTO,
+  MAX_TEXT,
+  Duration,
+  Group,
+  Size,
+  group_in,
+  is_auto,
+  read_size,
+  rule_of,
+  scaled,
+)
 from vit_jax.config.model import Model, settings_of_name
 from vit_jax.config.parsing import class_of, from_dict, to_dict
 from vit_jax.config.resolve import GIVEN, rules_of, traced, value_of
@@ -217,13 +228,13 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
 
 def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, str]) -> list[str]:
   """Scales the sides `UNCUT` that `texts` do not give to the new image size; returns their keys."""
-  side = values["image_size"]
-  if AUTO in (side, before.image_size) or side == before.image_size:
+  size = values["image_size"]
+  if AUTO in (size, before.image_size) or size == before.image_size:
     return []
   given = [key for key in UNCUT if getattr(before, key) not in (0, AUTO)]
   followed = [key for key in given if f"data.{key}" not in texts]
   for key in followed:
-    values[key] = round(getattr(before, key) * side / before.image_size)
+    values[key] = scaled(getattr(before, key), size, before.image_size)
   return [f"data.{key}" for key in followed]
 
 
@@ -375,8 +386,15 @@ def _read(text: str, field: dataclasses.Field, path: str) -> Any:
     group = group_in(field)
     like = group.example() if group else _example(field)
     raise ConfigError(
-      f"{path}={shown(text)} cannot be read as {field.type.__name__}; try {like}."
+      f"{path}={shown(text)} cannot be read as {_type_in_words(field.type)}; try {like}."
     ) from error
+
+
+def _type_in_words(kind) -> str:
+  """The type of a setting, for messages."""
+  if kind is Size:
+    return "a size"
+  return kind.__name__
 
 
 def _example(field: dataclasses.Field) -> str:
@@ -400,5 +418,12 @@ def _tuple(text: str) -> tuple:
 
 
 # For settings whose default is AUTO.
-EXAMPLES = {bool: True, int: 1, float: 0.1, tuple: (0.5, 1.0)}
-READERS = {bool: TRUTH.__getitem__, int: int, float: float, str: str, tuple: _tuple}
+EXAMPLES = {bool: True, int: 1, float: 0.1, tuple: (0.5, 1.0), Size: 224}
+READERS = {
+  bool: TRUTH.__getitem__,
+  int: int,
+  float: float,
+  str: str,
+  tuple: _tuple,
+  Size: read_size,
+}

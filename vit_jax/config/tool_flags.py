@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from vit_jax.config import plugins
+from vit_jax.config.fields import MAX_SIDE, Size, read_size, sides
 from vit_jax.config.suggestions import similar
 from vit_jax.process import console, machine, program
 from vit_jax.process.errors import ConfigError, Stopped
@@ -196,6 +197,19 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return number
 
   return read
+
+
+def image_size(text: str) -> Size:
+  """Reads the size of images, such as 224 or 224x256; for `type=`."""
+  try:
+    size = read_size(text)
+  except ValueError:
+    size = None
+  if size is None or not (min(sides(size)) >= 0 and max(sides(size)) <= MAX_SIDE):
+    raise argparse.ArgumentTypeError(
+      f"{text!r} is not a number of pixels from 0 to {MAX_SIDE:,}, nor two such as 224x256"
+    )
+  return size
 
 
 @contextlib.contextmanager

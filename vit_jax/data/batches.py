@@ -100,9 +100,9 @@ class Reader:
     return self._once(source, fields, resize=resize, squeeze=squeeze)
 
   def squares(self, source: Source) -> pipeline.Batches:
-    """Every image once: the centre of a square of 8/7 of the image size."""
-    side = crops.square(self.settings.image_size)
-    return self._once(source, None, resize=side, squeeze=True)
+    """Every image once: the centre of what is resized to 8/7 of the image size."""
+    resize = crops.square(self.settings.image_size)
+    return self._once(source, None, resize=resize, squeeze=True)
 
   @contextlib.contextmanager
   def ahead(self, batches: pipeline.Batches) -> Iterator[Iterator[dict]]:
@@ -165,8 +165,8 @@ def train_crop(data: Data, channels: int = images.RGB):
     max_pixels=data.max_pixels,
     resampling=data.resampled(),
   )
-  if side := data.resized_side():
-    return functools.partial(images.train_square, resize=side, **common)
+  if resize := data.resized_before():
+    return functools.partial(images.train_square, resize=resize, **common)
   if data.train_pad:
     return functools.partial(images.train_padded, pad=data.train_pad, **common)
   bounds = dict(area=data.crop_area, aspect=data.crop_aspect)

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from vit_jax.config import RESAMPLING, ConfigError, Data
+from vit_jax.config import RESAMPLING, ConfigError, Data, Size, as_size, covers, in_pixels, sides
 
 _TRIES = 100
 _TRIES_RESIZED = 10
@@ -115,17 +115,17 @@ RULES: dict[str, Draw] = {"inception": inception, "random_resized": random_resiz
 
 
 class Cut(NamedTuple):
-  """A square that was cut out of an image.
+  """A rectangle of one size, usually a square, that was cut out of an image.
 
   The image is resized to the grid; the box is cut out of the grid, which is mirrored at its edges
-  where the box reaches beyond them; then the box is resized to the square.
+  where the box reaches beyond them; then the box is resized to the rectangle.
 
   Attributes:
-    pixels: the square, (S, S, C) uint8.
+    pixels: the rectangle, (H, W, C) uint8.
     image: rows and columns of the upright image.
     grid: rows and columns of the resized image.
     box: the box, in pixels of the grid; it may reach beyond the grid.
-    flipped: whether the square is flipped left to right.
+    flipped: whether the rectangle is flipped left to right.
   """
 
   pixels: np.ndarray
@@ -139,24 +139,24 @@ def follow(values: np.ndarray, cut: Cut) -> np.ndarray:
   """Cuts per-pixel values as a crop was cut; takes the nearest value, so none are blended.
 
   Args:
-    values: (H, W, ...), one for each pixel of the image.
+    values: one for each pixel of the image, in its first two axes.
     cut: a cut of this image.
 
   Returns:
-    (S, S, ...)
+    (H, W, ...), one for each pixel of the cut.
   """
-  count = len(cut.pixels)
+  down, right = cut.pixels.shape[:2]
   height, width = cut.grid
   box = cut.box
-  rows = _nearest(box.top, box.height, count, height, cut.image[0])
-  columns = _nearest(box.left, box.width, count, width, cut.image[1])
+  rows = _nearest(box.top, box.height, down, height, cut.image[0])
+  columns = _nearest(box.left, box.width, right, width, cut.image[1])
   if cut.flipped:
     columns = columns[::-1]
   return values[rows[:, None], columns]
 
 
 def _nearest(first: int, length: int, count: int, grid: int, image: int) -> np.ndarray:
-  """Indices along one side of the image: the pixels nearest to `count` centres in the square."""
+  """Indices along one side of the image: the pixels nearest to `count` centres in the cut."""
   centres = first + (np.arange(count) + 0.5) * length / count
   centres = np.where(centres < 0, 1 - centres, centres)  # mirrored at the centre of the last pixel
   centres = np.where(centres > grid, 2 * grid - 1 - centres, centres)
@@ -167,28 +167,30 @@ def _nearest(first: int, length: int, count: int, grid: int, image: int) -> np.n
 SQUARE = 256 / 224
 
 
-def resampling_in_words(data: Data, resize: int, *, squeeze: bool) -> str:
-  """Says how an image becomes a square of `data.image_size` pixels.
+def resampling_in_words(data: Data, resize: Size, *, squeeze: bool) -> str:
+  """Says how an image gets the size `data.image_size`.
 
   Args:
     data: the settings.
     resize, squeeze: as for `images.evaluate_image`.
   """
-  side = data.image_size
-  if resize and not squeeze:
+  size = data.image_size
+  if resize and not squeeze and isinstance(resize, tuple):
+    steps = [f"to cover {in_pixels(resize)} px"]
+  elif resize and not squeeze:
     steps = [f"smaller side to {resize} px"]
   else:
-    steps = [f"{resize or side} x {resize or side} px"]
+    steps = [f"{in_pixels(sides(resize or size))} px"]
   if resize:
-    steps.append(f"centre of {side} px")
+    steps.append(f"centre of {in_pixels(size)} px")
   if data.resampled() != Data().resampled():
     steps.append(data.resampling)
   return ", ".join(steps)
 
 
-def square(side: int) -> int:
-  """Side of the square to which images are resized to evaluate features."""
-  return round(side * SQUARE)
+def square(size: Size) -> Size:
+  """The size, usually of a square, to which images are resized to evaluate features."""
+  return as_size([round(side * SQUARE) for side in sides(size)])
 
 
 def check_resampling(data: Data):
@@ -197,7 +199,7 @@ def check_resampling(data: Data):
   Raises:
     ConfigError: the resized image is smaller.
   """
-  if 0 != data.evaluate_resize < data.image_size:
+  if data.evaluate_resize and not covers(data.evaluate_resize, data.image_size):
     raise ConfigError(
       f"config.data.evaluate_resize={data.evaluate_resize} is smaller than "
       f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
@@ -224,21 +226,29 @@ def resized(pixels: np.ndarray, *, height: int, width: int, resampling: str) -> 
 
 
 def central(
-  pixels: np.ndarray, *, height: int, width: int, size: int, resampling: str
+  pixels: np.ndarray, *, height: int, width: int, size: Size, resampling: str
 ) -> np.ndarray:
-  """The central square of `size` pixels of what `resized` would return with Pillow's filter."""
-  top, left = (margin(length, size, resampling=resampling) for length in (height, width))
+  """The centre, of `size` pixels, of what `resized` would return with Pillow's filter."""
+  rows, columns = sides(size)
+  top = margin(height, rows, resampling=resampling)
+  left = margin(width, columns, resampling=resampling)
   down = pixels.shape[0] / height
   across = pixels.shape[1] / width
-  box = (left * across, top * down, (left + size) * across, (top + size) * down)
-  return _filtered(pixels, height=size, width=size, resampling=resampling, box=box)
+  box = (left * across, top * down, (left + columns) * across, (top + rows) * down)
+  return _filtered(pixels, height=rows, width=columns, resampling=resampling, box=box)
 
 
-def smaller_side_to(side: int, height: int, width: int, *, resampling: str) -> tuple[int, int]:
-  """The height and width of an image whose smaller side becomes `side` pixels.
+def covering(size: Size, height: int, width: int, *, resampling: str) -> tuple[int, int]:
+  """The height and width of an image that is resized, in proportion, until it covers `size`.
 
-  The paper's code rounds the larger side to the nearest pixel; the others round it down.
+  For a square, the smaller side gets its side. The paper's code rounds the larger side to the
+  nearest pixel; the others round it down. For other rectangles, both sides are rounded to the
+  nearest pixel, as in timm (`ResizeKeepRatio`).
   """
+  if isinstance(size, tuple):
+    ratio = min(height / size[0], width / size[1])
+    return round(height / ratio), round(width / ratio)
+  side = size
   smaller, larger = sorted((height, width))
   if filter_of(resampling):
     long = int(side * larger / smaller)

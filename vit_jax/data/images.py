@@ -1,31 +1,34 @@
-"""Makes uint8 RGB squares from encoded images on the host: decodes, crops, resizes, flips.
+"""Makes uint8 RGB pixels of one size from encoded images on the host: decodes, crops, flips.
 
 The format of a file is found by its content, never by its name. Everything becomes 8-bit RGB: grey
 and palette images are expanded, transparency becomes white, 16 bits are scaled to 8, CMYK is
 converted, and the Exif orientation is applied.
 
-In all functions `image` is an encoded file, or uint8 pixels (H, W) or (H, W, channels); an image of
-more than `max_pixels` pixels is refused; `resampling` is as in `crops.resized`; and results are
-uint8, RGB unless `channels` is another number (`as_channels`). `BadImage` is raised as by `decode`.
+In all functions `image` is an encoded file, or uint8 pixels (H, W) or (H, W, channels); sizes are
+the side of a square, as of most models, or (height, width); an image of more than `max_pixels`
+pixels is refused; `resampling` is as in `crops.resized`; and results are uint8, RGB unless
+`channels` is another number (`as_channels`). `BadImage` is raised as by `decode`.
 """
 
 import io
 import math
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
 from PIL import Image
 
+from vit_jax.config import Size, covers, sides
 from vit_jax.data import crops, jpeg, orientation, pillow
 from vit_jax.data.crops import (
   PUBLISHED,
   Box,
   Cut,
   central,
+  covering,
   filter_of,
   margin,
   resized,
-  smaller_side_to,
 )
 from vit_jax.data.jpeg import BadImage as BadImage
 from vit_jax.data.pillow import check_size
@@ -58,7 +61,7 @@ def train_image(
   image: bytes | np.ndarray,
   *,
   rng: np.random.Generator,
-  size: int,
+  size: Size,
   area: tuple[float, float],
   aspect: tuple[float, float],
   flip: bool,
@@ -67,11 +70,11 @@ def train_image(
   resampling: str = PUBLISHED,
   channels: int = RGB,
 ) -> Cut:
-  """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
+  """A random crop of the image, resized to `size` and flipped left-right with probability 0.5.
 
   Args:
     rng: draws the crop and the flip.
-    size: side of the result in pixels.
+    size: of the result in pixels.
     area: smallest and largest fraction of the image's area in the crop.
     aspect: smallest and largest width / height of the crop.
     flip: whether to flip at all.
@@ -89,7 +92,8 @@ def train_image(
     height, width = pixels.shape[:2]
     box = draw(rng, height=height, width=width, area=area, aspect=aspect)
     box_in_pixels = box
-  out = resized(_cut(pixels, box_in_pixels), height=size, width=size, resampling=resampling)
+  rows, columns = sides(size)
+  out = resized(_cut(pixels, box_in_pixels), height=rows, width=columns, resampling=resampling)
   flipped = flip and _heads(rng)
   return Cut(_turned(out, flipped), (height, width), (height, width), box, flipped)
 
@@ -98,8 +102,8 @@ def train_square(
   image: bytes | np.ndarray,
   *,
   rng: np.random.Generator,
-  size: int,
-  resize: int,
+  size: Size,
+  resize: Size,
   flip: bool,
   max_pixels: int,
   resampling: str = PUBLISHED,
@@ -108,25 +112,25 @@ def train_square(
   """Resizes the image to a square, cuts out a random smaller square, flips with probability 0.5.
 
   Args: as `train_image`, but
-    resize: side in pixels of the square to which the whole image is first resized, whatever its
-      aspect; at least `size`.
+    resize: size in pixels to which the whole image is first resized, whatever its aspect; covers
+      `size`.
 
   Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
   """
   whole = as_channels(image, channels, max_pixels=max_pixels)
-  pixels = resized(whole, height=resize, width=resize, resampling=resampling)
-  top, left = (int((resize - size + 1) * rng.random()) for _ in range(2))
-  box = Box(top, left, size, size)
+  grid = sides(resize)
+  pixels = resized(whole, height=grid[0], width=grid[1], resampling=resampling)
+  box = _random_box(rng, pixels, size)
   out = np.ascontiguousarray(_cut(pixels, box))
   flipped = flip and _heads(rng)
-  return Cut(_turned(out, flipped), whole.shape[:2], (resize, resize), box, flipped)
+  return Cut(_turned(out, flipped), whole.shape[:2], grid, box, flipped)
 
 
 def train_padded(
   image: bytes | np.ndarray,
   *,
   rng: np.random.Generator,
-  size: int,
+  size: Size,
   pad: int,
   flip: bool,
   max_pixels: int,
@@ -135,38 +139,42 @@ def train_padded(
 ) -> Cut:
   """The simple random crop: a random square of the image whose smaller side is resized to `size`.
 
+  For other rectangles, the image is resized until it covers `size`.
+
   Args: as `train_image`, but
     pad: pixels by which the resized image is mirrored at every edge before it is cropped; less than
-      `size`.
+      the sides of `size`.
 
   Source: Touvron et al., "DeiT III: Revenge of the ViT", 2022, Section 3; its code pads 4 pixels.
   """
   whole = as_channels(image, channels, max_pixels=max_pixels)
-  pixels = _smaller_side(whole, side=size, size=size, resampling=resampling)
-  height, width = smaller_side_to(size, *whole.shape[:2], resampling=resampling)
+  pixels = _covering(whole, resize=size, size=size, resampling=resampling)
+  height, width = covering(size, *whole.shape[:2], resampling=resampling)
   # `pixels` may be only the middle of the resized image: its place there.
   middle_top = (height - pixels.shape[0]) // 2
   middle_left = (width - pixels.shape[1]) // 2
   rows, columns = (side + 2 * pad for side in pixels.shape[:2])
   pixels = cv2.copyMakeBorder(pixels, pad, pad, pad, pad, cv2.BORDER_REFLECT_101)
   pixels = pixels.reshape(rows, columns, channels)  # OpenCV drops an axis of one channel
-  top, left = (int((side - size + 1) * rng.random()) for side in pixels.shape[:2])
-  out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
-  box = Box(middle_top + top - pad, middle_left + left - pad, size, size)
+  there = _random_box(rng, pixels, size)
+  out = np.ascontiguousarray(_cut(pixels, there))
+  top = middle_top + there.top - pad
+  left = middle_left + there.left - pad
+  box = there._replace(top=top, left=left)
   flipped = flip and _heads(rng)
   return Cut(_turned(out, flipped), whole.shape[:2], (height, width), box, flipped)
 
 
 def evaluate_image(image: bytes | np.ndarray, **how) -> np.ndarray:
-  """The pixels, (S, S, channels), of `evaluation_cut`, with its arguments."""
+  """The pixels, (H, W, channels), of `evaluation_cut`, with its arguments."""
   return evaluation_cut(image, **how).pixels
 
 
 def evaluation_cut(
   image: bytes | np.ndarray,
   *,
-  size: int,
-  resize: int,
+  size: Size,
+  resize: Size,
   max_pixels: int,
   squeeze: bool = False,
   resampling: str = PUBLISHED,
@@ -175,28 +183,28 @@ def evaluation_cut(
   """Prepares an image for evaluation, with exact decoding and no randomness.
 
   Args:
-    size: side of the result in pixels.
-    resize: 0: the whole image is resized to the square, whatever its aspect. Otherwise the smaller
-      side is resized to `resize` pixels, and the central square of `size` is cut out.
-    squeeze: whether both sides, not only the smaller one, are resized to `resize` pixels.
+    size: of the result in pixels.
+    resize: 0: the whole image is resized to `size`, whatever its aspect. Otherwise it is resized,
+      in proportion, until it covers `resize` (a square: by its smaller side), and the centre of
+      `size` is cut out.
+    squeeze: whether the whole image is resized to `resize` pixels, whatever its aspect.
 
   Raises:
-    ValueError: `resize` is neither 0 nor at least `size`.
+    ValueError: `resize` is neither 0 nor covers `size`.
   """
-  if 0 != resize < size:
+  if resize and not covers(resize, size):
     raise ValueError(
       f"resize={resize} is smaller than the central crop size={size}; make it 0 or at least {size}."
     )
   whole = as_channels(image, channels, max_pixels=max_pixels)
   if resize == 0 or squeeze:
-    grid = (resize or size, resize or size)
+    grid = sides(resize or size)
     pixels = resized(whole, height=grid[0], width=grid[1], resampling=resampling)
   else:
-    grid = smaller_side_to(resize, *whole.shape[:2], resampling=resampling)
-    pixels = _smaller_side(whole, side=resize, size=size, resampling=resampling)
-  top, left = (margin(side, size, resampling=resampling) for side in grid)
-  out = _centre(pixels, size, resampling)
-  return Cut(out, whole.shape[:2], grid, Box(top, left, size, size))
+    grid = covering(resize, *whole.shape[:2], resampling=resampling)
+    pixels = _covering(whole, resize=resize, size=size, resampling=resampling)
+  out = np.ascontiguousarray(_cut(pixels, _central_box(pixels.shape, size, resampling)))
+  return Cut(out, whole.shape[:2], grid, _central_box(grid, size, resampling))
 
 
 def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarray:
@@ -324,15 +332,16 @@ def _orientation(data: bytes) -> int:
 
 
 def _decode_for(
-  data: bytes, *, box: Box, height: int, width: int, size: int
+  data: bytes, *, box: Box, height: int, width: int, size: Size
 ) -> tuple[np.ndarray, Box]:
   """Decodes only the rows that a crop needs, at the lowest resolution that it needs.
 
   Returns:
     The pixels, and the box of the crop in them.
   """
-  side = min(box.height, box.width)
-  factor = max(factor for factor in (1, 2, 4, 8) if factor == 1 or factor * size <= side)
+  rows, columns = sides(size)
+  most = min(box.height / rows, box.width / columns)
+  factor = max(factor for factor in (1, 2, 4, 8) if factor == 1 or factor <= most)
   end = box.top + box.height
   pixels = jpeg.decode_rows(data, height=height, width=width, end=end, factor=factor)
   top = round(box.top / factor)
@@ -358,15 +367,16 @@ def _turned(pixels: np.ndarray, flipped: bool) -> np.ndarray:
   return cv2.flip(pixels, 1).reshape(pixels.shape)  # OpenCV drops an axis of one channel
 
 
-def _smaller_side(pixels: np.ndarray, *, side: int, size: int, resampling: str) -> np.ndarray:
-  """Resizes the smaller side to `side` pixels; a very thin image is first cut to its middle."""
-  height, width = smaller_side_to(side, *pixels.shape[:2], resampling=resampling)
+def _covering(pixels: np.ndarray, *, resize: Size, size: Size, resampling: str) -> np.ndarray:
+  """Resizes an image until it covers `resize`; a very thin image is first cut to its middle."""
+  height, width = covering(resize, *pixels.shape[:2], resampling=resampling)
   if height * width <= _MAX_RESIZED:
     return resized(pixels, height=height, width=width, resampling=resampling)
   if filter_of(resampling):
     return central(pixels, height=height, width=width, size=size, resampling=resampling)
-  scale = side / min(pixels.shape[:2])
-  pixels = _middle(pixels, math.ceil(size / scale) + 2)  # interpolation needs a pixel at each end
+  scale = max(new / old for new, old in zip(sides(resize), pixels.shape, strict=False))
+  most = math.ceil(max(sides(size)) / scale) + 2  # interpolation needs a pixel at each end
+  pixels = _middle(pixels, most)
   height, width = (round(length * scale) for length in pixels.shape[:2])
   return resized(pixels, height=height, width=width, resampling=resampling)
 
@@ -378,6 +388,17 @@ def _middle(pixels: np.ndarray, most: int) -> np.ndarray:
   return _cut(pixels, Box(top, left, *sides))
 
 
-def _centre(pixels: np.ndarray, size: int, resampling: str) -> np.ndarray:
-  top, left = (margin(side, size, resampling=resampling) for side in pixels.shape[:2])
-  return np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
+def _random_box(rng: np.random.Generator, pixels: np.ndarray, size: Size) -> Box:
+  """A box of `size` at a random place."""
+  height, width = sides(size)
+  top = int((pixels.shape[0] - height + 1) * rng.random())
+  left = int((pixels.shape[1] - width + 1) * rng.random())
+  return Box(top, left, height, width)
+
+
+def _central_box(whole: Sequence[int], size: Size, resampling: str) -> Box:
+  """The box of `size` in the middle of rows and columns."""
+  height, width = sides(size)
+  top = margin(whole[0], height, resampling=resampling)
+  left = margin(whole[1], width, resampling=resampling)
+  return Box(top, left, height, width)

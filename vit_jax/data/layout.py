@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vit_jax.config import RunError
+from vit_jax.config import RunError, Size, sides
 from vit_jax.data.crops import Cut, follow
 from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Example, Source
@@ -23,13 +23,13 @@ class Crop(NamedTuple):
 
   Attributes:
     cut: (image, rng=generator) -> Cut; without random draws, (image) -> Cut.
-    side: side of the squares in pixels.
-    count: squares of an example, each with its own draws; 0: one square, without an axis for them.
-    channels: of the squares.
+    size: of the crops in pixels.
+    count: crops of an example, each with its own draws; 0: one crop, without an axis for them.
+    channels: of the crops.
   """
 
   cut: Callable[..., Cut]
-  side: int
+  size: Size
   count: int = 0
   channels: int = 3
 
@@ -64,14 +64,14 @@ class Layout:
     """All arrays of a batch except the mask; labels are (B,) int32, or (B, classes) indicators."""
     fields = {}
     for name, crop in self.crops.items():
-      shape = (crop.side, crop.side, crop.channels)
+      shape = (*sides(crop.size), crop.channels)
       if crop.count:
         shape = (crop.count, *shape)
       fields[name] = Field(shape, "uint8")
     for name, field in self.given.items():
       if field.dense:
-        side = self.crops["image"].side
-        field = dataclasses.replace(field, shape=(side, side, *field.shape))
+        size = sides(self.crops["image"].size)
+        field = dataclasses.replace(field, shape=(*size, *field.shape))
       fields[name] = field
     if self.classes and self.multi_label:
       fields["labels"] = Field((self.classes,), "uint8")

@@ -9,7 +9,7 @@ import numpy as np
 from etils import epy
 
 from vit_jax.config import AUTO, Config, ConfigError, Data, Dataset, Loss
-from vit_jax.config.fields import MAX_PIXELS, Rule, name_of_kind, setting
+from vit_jax.config.fields import MAX_PIXELS, Rule, Size, as_size, name_of_kind, setting, sides
 from vit_jax.evaluation.spec import (
   EvalContext,
   EvaluationSpec,
@@ -40,9 +40,9 @@ MACRO = ("macro_precision", "macro_recall", "macro_f1")  # if images have one la
 MAP = "map"  # mean average precision, if images have any number of labels
 
 
-def resized_as_all(resize: int, size: int) -> tuple[float, str]:
-  """The multiple of the image size that config.data.evaluate_resize is."""
-  return resize / size, ""
+def resized_as_all(resize: Size, size: Size) -> tuple[float, str]:
+  """The multiple of the image size that config.data.evaluate_resize is, by the height."""
+  return sides(resize)[0] / sides(size)[0], ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,10 +100,13 @@ class Classification(Dataset, EvaluationSpec):
         f"{key}.resize={ratio} times the image size is smaller than the image size; make it 0, at "
         f"least 1, or {AUTO} for config.data.evaluate_resize."
       )
-    if AUTO not in (ratio, size) and round(ratio * size) > MAX_PIXELS:
+    if AUTO in (ratio, size):
+      return
+    side = max(sides(size))
+    if round(ratio * side) > MAX_PIXELS:
       raise ConfigError(
-        f"{key}.resize={ratio} times the image size is {round(ratio * size):,} pixels; make it at "
-        f"most {MAX_PIXELS / size:g}, which is {MAX_PIXELS:,} pixels."
+        f"{key}.resize={ratio} times the image size is {round(ratio * side):,} pixels; make it at "
+        f"most {MAX_PIXELS / side:g}, which is {MAX_PIXELS:,} pixels."
       )
 
   def resizing(self, data: Data) -> dict:
@@ -111,7 +114,9 @@ class Classification(Dataset, EvaluationSpec):
 
     `squeeze` is as in config.data if the size is the same as there, and False otherwise.
     """
-    resize = round(self.resize * data.image_size)
+    resize = data.evaluate_resize
+    if self.resize != resized_as_all(resize, data.image_size)[0]:
+      resize = as_size([round(self.resize * side) for side in sides(data.image_size)])
     return dict(resize=resize, squeeze=data.evaluate_squeeze and resize == data.evaluate_resize)
 
   def open(self, key: str, data: RunData) -> "LabelledSet":

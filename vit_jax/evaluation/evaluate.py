@@ -4,7 +4,7 @@ import functools
 
 import jax
 
-from vit_jax.config import Data
+from vit_jax.config import Data, in_pixels
 from vit_jax.data import crops, datasets
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
@@ -42,7 +42,7 @@ def evaluate(
       files.make_folder(folder)
     print(datasets.summary_table(evaluations.datasets))
     print(one_line(scored_in_words(read, evaluations)))
-    if read.resized or read.side not in (0, read.settings.data.image_size):
+    if read.resized or read.size not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))
   if read.head.names:
     evaluations = evaluations.of_head(read.head.names)
@@ -120,12 +120,14 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:
   """A warning that the weights were trained on images of another size than they are scored on."""
-  side = read.settings.data.image_size
-  words = f"These weights were trained at another image size than config.data.image_size={side}"
+  size = read.settings.data.image_size
+  words = f"These weights were trained at another image size than config.data.image_size={size}"
   if read.resized:
     words += f"; their position embeddings were interpolated: {read.resized}"
-  if read.side:
-    words += f". To score them at their own size: --config.data.image_size={read.side}"
+  if read.size:
+    words += (
+      f". To score them at their own size: --config.data.image_size={in_pixels(read.size, 'x')}"
+    )
   return f"{words}."
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.config import Config, ConfigError, RunError, Size, scaled
 from vit_jax.config.fields import is_auto
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, FIXED_POSITIONS, USUAL
 from vit_jax.config.recorded import updated
@@ -49,7 +49,7 @@ class Scored:
     settings: the config, with the model, loss and data of the evaluation.
     model: Flax module of the parameters.
     params: NumPy arrays in the module's tree, and those of the training objective, if any.
-    side: size of the images that they were trained on, pixels; 0: unknown.
+    size: of the images that they were trained on, pixels; 0: unknown.
     resized: which parameters were resized for config.data.image_size, in words; "": none.
     resizing_known: whether the weights, the recipe or the user specify how images are resized.
     head: the names of the head's classes, and where they come from; no names: no set uses them.
@@ -59,7 +59,7 @@ class Scored:
   settings: Config
   model: models.Network
   params: dict
-  side: int
+  size: Size
   resized: str
   resizing_known: bool
   head: classes.HeadNames
@@ -179,7 +179,7 @@ def fitted(
     settings=settings,
     model=module,
     params=params,
-    side=model.card.image_size,
+    size=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
     resizing_known=resizing_known,
     head=head,
@@ -270,13 +270,13 @@ def left_to_weights(config: Config, named: frozenset[str], model: LoadedModel) -
   return config
 
 
-def in_proportion(config: Config, named: frozenset[str], side: int) -> Config:
+def in_proportion(config: Config, named: frozenset[str], size: Size) -> Config:
   """The settings for images of another size; the same fraction of an image is scored."""
   before = config.data.image_size
   resize = config.data.evaluate_resize
   if RESIZE not in named and resize != cfg.AUTO and before != cfg.AUTO:
-    config = with_value(config, RESIZE, round(resize * side / before))
-  return with_value(config, "data.image_size", side)
+    config = with_value(config, RESIZE, scaled(resize, size, before))
+  return with_value(config, "data.image_size", size)
 
 
 def anew(config: Config, named: frozenset[str]) -> Config:
@@ -327,10 +327,10 @@ def within(config: Config, named: frozenset[str], module: models.Network) -> Con
   Raises:
     ConfigError: the size is smaller than a patch.
   """
-  side = config.data.image_size
-  if side == cfg.AUTO or "data.image_size" in named:
+  size = config.data.image_size
+  if isinstance(size, tuple) or size == cfg.AUTO or "data.image_size" in named:
     return config
-  side = family.largest_side(module, side, "these weights")
+  side = family.largest_side(module, size, "these weights")
   return with_value(config, "data.image_size", side)
 
 

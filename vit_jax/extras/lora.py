@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.config import Config, ConfigError, similar
+from vit_jax.config import Config, ConfigError, Size, similar
 from vit_jax.config.learning import ALL
 from vit_jax.learning.objective import Objective, Parametrization, Sums
 from vit_jax.models.stacking import STACKED
@@ -164,7 +164,7 @@ class LoRA(Parametrization):
     """The network."""
     return self.objective.model
 
-  def init(self, key: jax.Array, image_size: int) -> dict:
+  def init(self, key: jax.Array, image_size: Size) -> dict:
     """The parameters of the objective, and A and B of each kernel."""
     params = self.objective.init(key, image_size)
     shapes = {name: x.shape for name, x in flatten(params).items()}
@@ -213,7 +213,7 @@ class LoRA(Parametrization):
     """What the objective warns of."""
     return self.objective.warning(metrics)
 
-  def training_flops(self, image_size: int) -> int:
+  def training_flops(self, image_size: Size) -> int:
     """The objective's FLOPs, without those of A B."""
     return self.objective.training_flops(image_size)
 

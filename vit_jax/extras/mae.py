@@ -8,7 +8,7 @@ import math
 
 from etils import epy
 
-from vit_jax.config import Config, ConfigError, ObjectiveSettings
+from vit_jax.config import Config, ConfigError, ObjectiveSettings, Size, sides
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
 
@@ -49,8 +49,7 @@ class Settings(ObjectiveSettings):
     name = config.model.name
     if reason := model.why_not_in_part():
       raise ConfigError(f"config.objective.kind='mae' does not suit {name}: {reason}")
-    side = config.data.image_size
-    rows, columns = model.grid(side, side)
+    rows, columns = model.grid(*sides(config.data.image_size))
     kept = kept_of(rows * columns, self.mask_ratio)
     if not 0 < kept < rows * columns:
       raise ConfigError(
@@ -108,12 +107,12 @@ class MaskedAutoencoder(Objective):
   mask_ratio: float
   decoder: "Network"
 
-  def init(self, key: "jax.Array", image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters without head, the decoder's and the mask embedding."""
     own_key = jax.random.fold_in(key, _OWN)
-    images = jnp.zeros((1, image_size, image_size, self.model.channels))
+    images = jnp.zeros((1, *sides(image_size), self.model.channels))
     params = self.model.init(key, images, method=encoded)["params"]
-    grid = self.model.grid(image_size, image_size)
+    grid = self.model.grid(*sides(image_size))
     tokens = jnp.zeros((1, self.model.tokens_before() + math.prod(grid), self.model.width))
     mask = 0.02 * jax.random.normal(own_key, (self.decoder.width,))
     kept = jnp.arange(math.prod(grid))[None]
@@ -175,14 +174,14 @@ class MaskedAutoencoder(Objective):
     given = (tokens, kept, own["mask_embedding"], self._positions(grid), grid)
     return self.decoder.apply({"params": own["decoder"]}, *given, method=decoded)
 
-  def training_flops(self, image_size: int) -> int:
+  def training_flops(self, image_size: Size) -> int:
     """The training FLOPs of embedding, encoder and decoder."""
-    rows, columns = self.model.grid(image_size, image_size)
+    rows, columns = self.model.grid(*sides(image_size))
     patches = rows * columns
     before = self.model.tokens_before()
     kept = kept_of(patches, self.mask_ratio)
     width = self.decoder.width
-    macs = self.model.encoder_macs(image_size, image_size, kept)
+    macs = self.model.encoder_macs(*sides(image_size), kept)
     macs += (before + kept) * self.model.width * width
     macs += sum(self.decoder.block_macs(i, before + patches) for i in range(self.decoder.depth))
     macs += patches * width * self.decoder.num_classes

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.config import ConfigError, Data
+from vit_jax.config import ConfigError, Data, sides
 from vit_jax.data import images, records
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.base import SourceView
@@ -76,11 +76,11 @@ class PreparedCache(TrainingView):
 
 def _check_side(data: Data):
   """Refuses a cache with images so small that every crop would enlarge them."""
-  resized = data.resized_side()
-  least = resized or data.image_size
+  resized = data.resized_before()
+  least = max(sides(resized or data.image_size))
   if data.cache_side >= least:
     return
-  cause = f"image_size={least}"
+  cause = f"image_size={data.image_size}"
   if resized and data.train_resize:
     cause = f"train_resize={data.train_resize}"
   elif resized:

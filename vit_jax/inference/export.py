@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from vit_jax import weights
+from vit_jax.config import in_pixels, sides
 from vit_jax.inference.model import LoadedModel
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.weights.card import parameters_in_words
@@ -32,7 +33,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
     model.at_size()  # finds missing and surplus parameters before anything is written
   kept = {name: tree for name, tree in read.params.items() if name != OBJECTIVE_PARAMS}
   weights.write(output, weights.Weights(kept, card), name)
-  size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
+  size = f"{in_pixels(card.image_size)} px" if card.image_size else "an unknown number of pixels"
   kind = parameters_in_words(card.average)
   lines = [
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
@@ -57,15 +58,15 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
   Raises:
     ValueError: the difference is above the bound, or outputs are not finite.
   """
-  side = model.card.image_size or model.module.usual_side()
-  if not side:
+  size = model.card.image_size or model.module.usual_side()
+  if not size:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
-  shape = 2, side, side, model.module.channels
+  shape = 2, *sides(size), model.module.channels
   images = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
 
   def outputs(loaded):
     run = jax.jit(lambda params: loaded.module.apply({"params": params}, images, train=False))
-    logits, features = run(loaded.at_size(side).params)
+    logits, features = run(loaded.at_size(size).params)
     return [*features.values(), logits]
 
   difference = largest_difference(outputs(model), outputs(again))

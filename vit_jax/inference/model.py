@@ -57,8 +57,8 @@ class LoadedModel:
   def __repr__(self) -> str:
     """Four lines: model, parameters, classes, source."""
     size = ""
-    if side := self.card.image_size:
-      size = f", images of {side} x {side} pixels"
+    if self.card.image_size:
+      size = f", images of {cfg.in_pixels(cfg.sides(self.card.image_size))} pixels"
     classes = "none"
     if self.has_head:
       classes = f"{self.module.num_classes:,}: {listed(self.class_names)}"
@@ -90,35 +90,42 @@ class LoadedModel:
     """Probabilities of logits (..., classes), in float32, by the loss of the weights."""
     return PROBABILITIES[self.card.loss](jnp.float32(logits))
 
-  def at_size(self, side: int = 0) -> "LoadedModel":
-    """The model for square images of `side` pixels; 0: the size that the weights are for.
+  def at_size(self, size: cfg.Size = 0) -> "LoadedModel":
+    """The model for images of another size; 0: the size that the weights are for.
 
     For another size, position embeddings are resized; the share of each image that is cropped stays
     the same.
 
     Args:
-      side: pixels.
+      size: the side of square images, or (height, width); pixels.
 
     Raises:
       ValueError: no size is known, the model cannot take images of this size, or a parameter is
         missing or surplus.
     """
     card = self.card
-    if side:
-      card = card.at_size(side)
+    if size:
+      card = card.at_size(cfg.as_size(size))
     if not card.image_size:
       raise ValueError("the weights do not tell the size of their images; give it")
-    square = card.image_size, card.image_size
     wanted = self.module.parameter_shapes(card.image_size)
     rule = card.position_resizing
-    grid = self.module.grid(*square)
-    params, rows = weights.fit(self.params, wanted, grid, position_resizing=rule)
+    grid = self.module.grid(*cfg.sides(card.image_size))
+    options = dict(old_grid=self.stored_grid(), position_resizing=rule)
+    params, rows = weights.fit(self.params, wanted, grid, **options)
     lost = [row.name for row in rows if row.what == "new"]
     if self.has_head and lost:
       raise ValueError(
         f"the weights are damaged: their head does not fit together ({', '.join(lost)})"
       )
     return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
+
+  def stored_grid(self) -> tuple[int, int] | None:
+    """The grid of patches of the position embeddings, as far as the card tells it."""
+    size = self.card.image_size
+    if not size or not self.module.tiles(size):
+      return None
+    return self.module.grid(*cfg.sides(size))
 
   def predict(self, images, *, top: int = 5, batch_size: int = 32) -> list[Prediction]:
     """The most probable classes of images, with their probabilities.
@@ -197,13 +204,14 @@ def several(images) -> list:
 
 
 def load(
-  source: pathlib.Path | str, image_size: int = 0, *, step: int = 0, average: bool = True
+  source: pathlib.Path | str, image_size: cfg.Size = 0, *, step: int = 0, average: bool = True
 ) -> LoadedModel:
   """Loads the model at `source`, for images of one size.
 
   Args:
     source: a workdir, a checkpoint, *.npz, *.msgpack, *.safetensors, or a Hugging Face folder.
-    image_size: side of square images, pixels; 0: the size that the weights are for.
+    image_size: side of square images, or (height, width), pixels; 0: the size that the weights are
+      for.
     step: the step of a workdir's checkpoint; 0: the newest.
     average: of a checkpoint with a moving average of the parameters, take the average; False: the
       parameters themselves.

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from vit_jax.config import Data
+from vit_jax.config import Data, sides
 from vit_jax.data import image_files, pillow
 from vit_jax.data.batches import normalize
 from vit_jax.data.images import RGBA, BadImage, evaluate_image
@@ -128,8 +128,8 @@ def features(
 
 def feature_shape(model, layers: int, patches: bool) -> tuple[int, ...]:
   """The shape of the features of one image; arguments as for `features`."""
-  side = model.card.image_size
-  pixels = jax.ShapeDtypeStruct((1, side, side, model.card.channels), np.uint8)
+  size = sides(model.card.image_size)
+  pixels = jax.ShapeDtypeStruct((1, *size, model.card.channels), np.uint8)
   compute = functools.partial(feature_arrays, model, model.params, layers=layers, patches=patches)
   return jax.eval_shape(compute, pixels).shape[1:]
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from etils import epy
 
-from vit_jax.config import AUTO, Config, ConfigError, Loss, ObjectiveSettings
+from vit_jax.config import AUTO, Config, ConfigError, Loss, ObjectiveSettings, Size, sides
 from vit_jax.config.fields import Rule, name_of_kind, setting
 from vit_jax.learning.objective import Objective, Sums
 from vit_jax.process.text import shown
@@ -136,9 +136,9 @@ class Classification(Objective):
   blended: str = "shares"
   class_weights: tuple[float, ...] = ()
 
-  def init(self, key: "jax.Array", image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters."""
-    images = jnp.zeros((1, image_size, image_size, self.model.channels))
+    images = jnp.zeros((1, *sides(image_size), self.model.channels))
     return self.model.init(key, images, train=False)["params"]
 
   def prepare(self, batch: dict, key: "jax.Array") -> dict:
@@ -181,9 +181,9 @@ class Classification(Objective):
       return 1.0
     return mixing.blend(self._weight, batch)
 
-  def training_flops(self, image_size: int) -> int:
+  def training_flops(self, image_size: Size) -> int:
     """The training FLOPs of the whole model."""
-    return vit_costs.training_flops(self.model.macs(image_size, image_size))
+    return vit_costs.training_flops(self.model.macs(*sides(image_size)))
 
 
 def right(logits: "jax.Array", batch: dict) -> "jax.Array":

@@ -105,7 +105,7 @@ def cutmix(batch: dict, key: jax.Array, alpha: float) -> dict:
   Returns:
     The batch with partner_labels and share (B,), the fraction of its area that an image keeps.
   """
-  inside = rectangle(jax.random.fold_in(key, _CUTMIX_STREAM), batch["image"].shape[1], alpha)
+  inside = rectangle(jax.random.fold_in(key, _CUTMIX_STREAM), batch["image"].shape[1:3], alpha)
   partner = {name: jnp.flip(array, axis=0) for name, array in batch.items()}
   taken = (partner["mask"] > 0)[:, None, None] & inside
   return batch | dict(
@@ -133,18 +133,18 @@ def mixup_or_cutmix(
   return {name: jnp.where(choice, cut[name], blended[name]) for name in blended}
 
 
-def rectangle(key: jax.Array, side: int, alpha: float) -> jax.Array:
-  """A mask (S, S) of the pixels in a random rectangle of a square image.
+def rectangle(key: jax.Array, size: tuple[int, int], alpha: float) -> jax.Array:
+  """A mask (H, W) of the pixels in a random rectangle of an image of H x W pixels.
 
   Its sides are sqrt(1 - share) of the image's, and its centre is a random pixel.
   """
   of_share, of_centre = jax.random.split(key)
-  cut = side * jnp.sqrt(1 - jax.random.beta(of_share, alpha, alpha))
-  half = cut.astype(jnp.int32) // 2
-  centre = jax.random.randint(of_centre, (2,), 0, side)
+  share = jnp.sqrt(1 - jax.random.beta(of_share, alpha, alpha))
+  centre = jax.random.randint(of_centre, (2,), 0, jnp.array(size))
 
-  def near(middle):
+  def near(middle, side):
+    half = (side * share).astype(jnp.int32) // 2
     return (jnp.arange(side) >= middle - half) & (jnp.arange(side) < middle + half)
 
-  rows, columns = map(near, centre)
+  rows, columns = map(near, centre, size)
   return rows[:, None] & columns

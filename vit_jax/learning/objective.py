@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from etils import epy
 
-from vit_jax.config.fields import switched_on
+from vit_jax.config.fields import Size, switched_on
 from vit_jax.config.learning import OBJECTIVE_PARAMS as OBJECTIVE_PARAMS
 from vit_jax.registry import PARAMETRIZATIONS
 
@@ -50,8 +50,8 @@ class Objective:
 
   model: object
 
-  def init(self, key: "jax.Array", image_size: int) -> dict:
-    """Fresh parameters, float32, for square images of `image_size` pixels; traceable.
+  def init(self, key: "jax.Array", image_size: Size) -> dict:
+    """Fresh parameters, float32, for images of this size; traceable.
 
     They are the model's; the objective may add its own under `OBJECTIVE_PARAMS`.
     """
@@ -134,7 +134,7 @@ class Objective:
     """The parameters with which the model, and evaluations, compute."""
     return params
 
-  def training_flops(self, image_size: int) -> int:
+  def training_flops(self, image_size: Size) -> int:
     """FLOPs of an update per example, with all its views, if all parameters are trained."""
     raise NotImplementedError
 
@@ -194,6 +194,6 @@ def shapes_without_parametrizations(config) -> dict:
   return initial_shapes(plain, config.data.image_size)
 
 
-def initial_shapes(objective: Objective, image_size: int) -> dict:
+def initial_shapes(objective: Objective, image_size: Size) -> dict:
   """The initial parameters of an objective, as shapes; nothing is computed."""
   return jax.eval_shape(lambda: objective.init(jax.random.key(0), image_size))

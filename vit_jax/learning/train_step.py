@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vit_jax.config import Optimizer
+from vit_jax.config import Optimizer, Size
 from vit_jax.config.learning import ALL
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.mesh import ALL_LARGEST, Rules
@@ -48,7 +48,7 @@ def init_state(
   optimizer: optax.GradientTransformation,
   *,
   seed: int,
-  image_size: int,
+  image_size: Size,
   with_ema: bool,
   trainable: str = ALL,
 ) -> TrainState:

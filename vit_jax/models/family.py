@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import MAX_SIDE, ConfigError
+from vit_jax.config import MAX_SIDE, ConfigError, Size, as_size, sides
 from vit_jax.config.fields import AUTO
 from vit_jax.devices.mesh import ALL_LARGEST
 from vit_jax.models.attention import Attention
@@ -75,7 +75,7 @@ class Network:
     """
     raise NotImplementedError
 
-  def stride(self) -> int:
+  def stride(self) -> Size:
     """Pixels from one patch to the next."""
     return 1
 
@@ -87,15 +87,15 @@ class Network:
     """An image side that suits any parameters of it; 0: parameters are for one image size."""
     return 0
 
-  def side_of(self, params: dict) -> int:
-    """The side in pixels of the square images that the parameters are for; 0: unknown."""
+  def size_of(self, params: dict) -> Size:
+    """The size of the images that the parameters are for; 0: unknown."""
     del params
     return 0
 
-  def tiles(self, side: int) -> bool:
-    """Whether the model takes square images of this side."""
+  def tiles(self, size: Size) -> bool:
+    """Whether the model takes images of this size."""
     try:
-      self.grid(side, side)
+      self.grid(*sides(size))
     except ValueError:
       return False
     return True
@@ -106,13 +106,13 @@ class Network:
 
   # Cost.
 
-  def parameter_shapes(self, side: int) -> dict:
-    """The tree of parameters as shapes and types, for images of `side` pixels; uses no device."""
+  def parameter_shapes(self, size: Size) -> dict:
+    """The tree of parameters as shapes and types, for images of this size; uses no device."""
 
     def init(images):
       return self.init(jax.random.key(0), images, train=False)
 
-    images = jax.ShapeDtypeStruct((1, side, side, self.channels), jnp.float32)
+    images = jax.ShapeDtypeStruct((1, *sides(size), self.channels), jnp.float32)
     return jax.eval_shape(init, images)["params"]
 
   def macs(self, height: int, width: int) -> int:
@@ -234,7 +234,7 @@ def check_sizes(model: Network, name: str, *keys: str):
     ValueError: one is.
   """
   for key in keys:
-    if getattr(model, key) < 1:
+    if min(sides(getattr(model, key))) < 1:
       raise ValueError(f"{key}=0 leaves nothing of {name}; give at least 1, or {AUTO}.")
 
 
@@ -267,19 +267,27 @@ NOT_WITH_SAME_BITS = (
 )
 
 
-def check_tiles(module: Network, side: int, whose: str):
+def check_tiles(module: Network, size: Size, whose: str):
   """Checks that the module's patches tile the images; `whose` names the model in the message.
 
   Raises:
     ConfigError: they do not.
   """
-  if side and not module.tiles(side):
-    below = next((s for s in range(side, 0, -1) if module.tiles(s)), None)
-    above = next((s for s in range(side, MAX_SIDE + 1) if module.tiles(s)), None)
-    raise ConfigError(
-      f"config.data.image_size={side} is not divisible into the patches of {whose}; "
-      f"nearest: {', '.join(str(s) for s in (below, above) if s) or 'none'}."
-    )
+  if not size or module.tiles(size):
+    return
+  below, above = (_tiled(module, size, step) for step in (-1, 1))
+  raise ConfigError(
+    f"config.data.image_size={size} is not divisible into the patches of {whose}; "
+    f"nearest: {', '.join(str(near) for near in (below, above) if near) or 'none'}."
+  )
+
+
+def _tiled(module: Network, size: Size, step: int) -> Size | None:
+  """The nearest size with sides that the module tiles, searched in one direction; None: none."""
+  ends = {-1: 0, 1: MAX_SIDE + 1}
+  searched = [range(side, ends[step], step) for side in sides(size)]
+  found = [next(filter(module.tiles, each), 0) for each in searched]
+  return as_size(found) if all(found) else None
 
 
 def largest_side(module: Network, most: int, whose: str) -> int:
@@ -297,12 +305,12 @@ def largest_side(module: Network, most: int, whose: str) -> int:
   return side
 
 
-def check_attention(module: Network, side: int, device: jax.Device):
+def check_attention(module: Network, size: Size, device: jax.Device):
   """Checks that cuDNN can compute the attention of a module, if the module asks for it.
 
   Args:
     module: with the type in which it computes.
-    side: of the images, pixels.
+    size: of the images, pixels.
     device: one of those that compute.
 
   Raises:
@@ -310,30 +318,30 @@ def check_attention(module: Network, side: int, device: jax.Device):
   """
   if getattr(module, "attention", "xla") != "cudnn":
     return
-  if reason := why_not_cudnn(module, side, device):
+  if reason := why_not_cudnn(module, size, device):
     raise ConfigError(reason)
 
 
-def attention_on(module: Network, side: int, device: jax.Device) -> str:
+def attention_on(module: Network, size: Size, device: jax.Device) -> str:
   """How the attention of a module is computed: "cudnn" where it can, else "xla".
 
   On CPUs it is "heads_first" in float32, where this is faster and no less exact.
 
   Args:
     module: with the type in which it computes.
-    side: of the images, pixels.
+    size: of the images, pixels.
     device: one of those that compute.
   """
   if not hasattr(module, "attention"):
     return "xla"
   if device.platform == "cpu" and module.dtype == jnp.float32:
     return "heads_first"
-  if not why_not_cudnn(module, side, device):
+  if not why_not_cudnn(module, size, device):
     return "cudnn"
   return "xla"
 
 
-def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
+def why_not_cudnn(module: Network, size: Size, device: jax.Device) -> str:
   """Why cuDNN cannot compute the attention of this model on this device; "" if it can.
 
   The conditions are those of `jax.nn.dot_product_attention`, except the one on the number of
@@ -359,7 +367,7 @@ def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
       f"windows; {USE_XLA}."
     )
   most = 256 if int(generation) >= HOPPER else 128
-  for channels in sorted(head_channels(module, side)):
+  for channels in sorted(head_channels(module, size)):
     if channels > most or channels % 8:
       return (
         "config.model.attention='cudnn' needs heads with a multiple of 8 channels, on this GPU at "
@@ -379,7 +387,7 @@ def check_type(attention: str, compute_dtype: str):
     raise ConfigError(NOT_IN_FLOAT32)
 
 
-def head_channels(module: Network, side: int) -> set[int]:
+def head_channels(module: Network, size: Size) -> set[int]:
   """The channels of a head in every attention of a module; computes nothing."""
   channels = set()
 
@@ -390,5 +398,5 @@ def head_channels(module: Network, side: int) -> set[int]:
     return function(*args, **kwargs)
 
   with nn.intercept_methods(noted):
-    module.clone(attention="xla").parameter_shapes(side)
+    module.clone(attention="xla").parameter_shapes(size)
   return channels

@@ -4,6 +4,7 @@ Also describes a module, and the differences between two modules, in words.
 """
 
 import dataclasses
+import math
 import re
 
 from vit_jax import config, registry
@@ -180,14 +181,17 @@ def outputs(params: dict) -> int:
   return params["head"]["kernel"].shape[-1]
 
 
-def patch_grid(params: dict, before: int) -> tuple[int, int] | None:
+def patch_grid(
+  params: dict, before: int, likely: tuple[int, int] | None = None
+) -> tuple[int, int] | None:
   """Rows and columns of patches of the position embeddings; None if there are no embeddings.
 
-  A table with one vector per token does not determine the rows, so the grid is assumed to be
-  square. The first `before` vectors are for the tokens before the patches.
+  A table with one vector per token does not determine the rows: the grid is the likely one if that
+  has as many patches, and a square otherwise; None if there is no such square. The first `before`
+  vectors are for the tokens before the patches.
 
   Raises:
-    ValueError: the number of patches is not a square, or the embeddings have another layout.
+    ValueError: the embeddings have another layout.
   """
   tables = position_tables(params)
   if not tables:
@@ -199,12 +203,11 @@ def patch_grid(params: dict, before: int) -> tuple[int, int] | None:
     patches = table["pos_embedding"].shape[1] - before
   except _ERRORS as error:
     raise _not_known(params, error) from error
+  if likely and math.prod(likely) == patches:
+    return likely
   side = round(max(patches, 0) ** 0.5)
   if side * side != patches:
-    raise ValueError(
-      f"There are position embeddings for {patches} patches, which is no square; "
-      "give the grid of patches that they are for."
-    )
+    return None
   return side, side
 
 

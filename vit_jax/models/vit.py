@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import config
+from vit_jax.config import Size, sides
 from vit_jax.devices.mesh import LARGEST
 from vit_jax.models.branches import Branches
 from vit_jax.models.convolution import STAGES
@@ -37,31 +38,31 @@ class PatchEmbedding(nn.Module):
   """x_p E + b for each P x P patch x_p of an image or of a map (equation 1).
 
   This equals a P x P convolution with stride P. E is its kernel, (P, P, C, D) as in the published
-  weights. For a convolution the TPU compiler puts the batch innermost and pads 8 images to 128; a
-  matmul avoids this.
+  weights; patches that are no squares have (P, Q, C, D). For a convolution the TPU compiler puts
+  the batch innermost and pads 8 images to 128; a matmul avoids this.
 
   Attributes:
-    patch: P.
+    patch: P, or (P, Q).
     width: D.
     dtype: type of the computation.
     bias: whether there is a b.
   """
 
-  patch: int
+  patch: Size
   width: int
   dtype: jnp.dtype
   bias: bool = True
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, H, W, C), H and W divisible by P -> (B, H W / P^2, D), in raster order."""
-    size = self.patch
+    """(B, H, W, C), H and W divisible by P and Q -> (B, H W / (P Q), D), in raster order."""
+    rows, columns = sides(self.patch)
     batch, height, width, channels = x.shape
-    shape = (size, size, channels, self.width)
+    shape = (rows, columns, channels, self.width)
     kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
     bias = self.param("bias", nn.initializers.zeros, (self.width,)) if self.bias else None
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
-    x = x.reshape(batch, height // size, size, width // size, size, channels)
+    x = x.reshape(batch, height // rows, rows, width // columns, columns, channels)
     y = jnp.einsum("byixjc,ijcd->byxd", x, kernel)
     if self.bias:
       y = y + bias
@@ -85,7 +86,8 @@ class ViT(ViTCosts, nn.Module):
   """Vision Transformer.
 
   Attributes:
-    patch: side of a patch, in pixels or, for a hybrid, in positions of the stem's map.
+    patch: side of a patch, or (height, width), in pixels or, for a hybrid, in positions of the
+      stem's map.
     depth: number of blocks (Table 1: layers).
     width: hidden size D.
     mlp_dim: hidden size of the MLPs.
@@ -152,7 +154,7 @@ class ViT(ViTCosts, nn.Module):
 
   sharding = SHARDING
 
-  patch: int
+  patch: Size
   depth: int
   width: int
   mlp_dim: int
@@ -459,7 +461,7 @@ def alike(module: ViT) -> list[str]:
   """As `Family.alike`: all known sizes, and for hybrids all known depths of ResNets."""
   if not module.stem_width:
     axial = "Axial-" if module.axial else ""
-    return [f"{axial}ViT-{size}/{module.patch}" for size in SIZES]
+    return [f"{axial}ViT-{size}/{max(sides(module.patch))}" for size in SIZES]
   if not module.stages:
     return [f"R+ViT-{size}/16" for size in SIZES]
   factors = [f"x{max(module.stem_width // 64, 1)}", ""]  # 1 if the name has none

@@ -8,6 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.fields import Size, as_size, sides
 from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.models import vit_checks
 from vit_jax.models.convolution import map_size, stride_of
@@ -119,11 +120,11 @@ class ViTCosts(Network, Maskable, Inspectable):
     """As `Network.check`."""
     vit_checks.check(self, name)
 
-  def stride(self) -> int:
-    """Pixels from one patch to the next."""
+  def stride(self) -> Size:
+    """Pixels from one patch to the next; of patches that are no squares, down and across."""
     if not self.stem_width:
       return self.patch
-    return self.patch * stride_of(self.stages)
+    return as_size([side * stride_of(self.stages) for side in sides(self.patch)])
 
   def grid(self, height: int, width: int) -> tuple[int, int]:
     """As `Network.grid`; the patch size must divide both sides of the image or the hybrid's map."""
@@ -134,25 +135,27 @@ class ViTCosts(Network, Maskable, Inspectable):
       width = map_size(width, self.stages)
       what = "Maps"
       unit = "positions"
-    if height % self.patch or width % self.patch:
+    rows, columns = sides(self.patch)
+    if height % rows or width % columns:
       raise ValueError(
-        f"{what} of {height} x {width} {unit} cannot be cut into patches of {self.patch} x "
-        f"{self.patch}: the patch size must divide both sides."
+        f"{what} of {height} x {width} {unit} cannot be cut into patches of {rows} x {columns}: "
+        "the patch size must divide both sides."
       )
-    return height // self.patch, width // self.patch
+    return height // rows, width // columns
 
   def largest_side(self, most: int) -> int:
-    """The largest multiple of the stride."""
-    return most // self.stride() * self.stride()
+    """The largest multiple of the stride, down and across."""
+    multiple = math.lcm(*sides(self.stride()))
+    return most // multiple * multiple
 
-  def side_of(self, params: dict) -> int:
-    """The side that a square grid of position embeddings, or of biases for offsets, is for."""
-    if self.positions == "relative_table":
-      return self.patches_of_biases(params) * self.stride()
+  def size_of(self, params: dict) -> Size:
+    """The size that position embeddings, or biases for offsets, are for; 0: they don't tell it."""
     grid = patch_grid(params, self.tokens_before())
-    if not grid or grid[0] != grid[1]:
+    if self.positions == "relative_table":
+      grid = (self.patches_of_biases(params),) * 2
+    if not grid:
       return 0
-    return grid[0] * self.stride()
+    return as_size([n * side for n, side in zip(grid, sides(self.stride()), strict=True)])
 
   def patches_of_biases(self, params: dict) -> int:
     """Rows of a square grid of patches for which the biases of offsets are; 0: for no such grid."""
@@ -206,7 +209,7 @@ class ViTCosts(Network, Maskable, Inspectable):
       count * self.block_macs(i, tokens) for i in range(self.depth) for count, tokens in lines
     )
     blocks += self._windows_and_neck(rows, columns)
-    embedding = rows * columns * self.patch**2 * channels * self.width
+    embedding = rows * columns * math.prod(sides(self.patch)) * channels * self.width
     return stem + embedding + blocks
 
   def _windows_and_neck(self, rows: int, columns: int) -> int:
@@ -241,7 +244,9 @@ class ViTCosts(Network, Maskable, Inspectable):
     return self.parallel_branches * (attention + mlp)
 
   def why_not_masked(self) -> str:
-    """Names a layer that would stay untrained, if there is one."""
+    """Names a layer that would stay untrained, or patches that are no squares."""
+    if isinstance(self.patch, tuple):
+      return "its patches are no squares; give a ViT, such as --config.model.name=ViT-B/16."
     if self.neck != "none":
       return "its patches are those of its neck; give a ViT, such as --config.model.name=ViT-B/16."
     if self.pool.startswith("map"):

@@ -1,5 +1,6 @@
 """Recognises the fields of a ViT, a hybrid or an axial ViT in its parameters."""
 
+from vit_jax.config import as_size
 from vit_jax.models.attention import AXES
 from vit_jax.models.recognition import OneOf, UnlikeError, child_count, outputs
 from vit_jax.models.relative_bias import TABLE
@@ -16,16 +17,14 @@ def recognise(params: dict) -> dict | None:
   block = first["row"] if axial else first
   attention = block["MultiHeadDotProductAttention_1"]
   mlp = block["MlpBlock_3"]
-  patch, across, _, width = params["embedding"]["kernel"].shape
-  if patch != across:
-    raise UnlikeError(f"patches of {patch} x {across} pixels, and models here have square ones")
+  *patch, _, width = params["embedding"]["kernel"].shape
   _, heads, _ = attention["query"]["kernel"].shape
   if width % heads:
     raise UnlikeError(f"{heads} heads do not divide the width {width}")
   depth = child_count(encoder, "encoderblock_")
   root = params.get("conv_root", params["embedding"])["kernel"]
   fields = dict(
-    patch=patch,
+    patch=as_size(patch),
     channels=root.shape[2],
     depth=depth,
     width=width,

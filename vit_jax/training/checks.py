@@ -14,7 +14,10 @@ from vit_jax.config import (
   Model,
   Optimizer,
   Schedule,
+  Size,
+  covers,
   resolve,
+  sides,
   similar,
 )
 from vit_jax.config.fields import switched_on
@@ -84,7 +87,7 @@ def check(asked: Config, config: Config):
   resolve.check_unused(asked, config)
 
 
-def check_model(model: Model, image_size: int):
+def check_model(model: Model, image_size: Size):
   """Checks that the architecture can be built, and that its patches tile the images."""
   family.check_tiles(module_of(model), image_size, model.name)
   family.check_type(model.attention, model.compute_dtype)
@@ -246,16 +249,17 @@ def check_crops(data: Data):
         f"{low:g} <= least <= largest <= {high:g}."
       )
   resize = data.train_resize
-  if 0 != resize < data.image_size:
+  if resize and not covers(resize, data.image_size):
     raise ConfigError(
       f"config.data.train_resize={resize} is smaller than "
       f"config.data.image_size={data.image_size}, the size of the crop; make train_resize 0 or at "
       f"least {data.image_size}."
     )
-  if data.train_pad >= data.image_size:
+  least = min(sides(data.image_size))
+  if data.train_pad >= least:
     raise ConfigError(
       f"config.data.train_pad={data.train_pad} is not smaller than config.data.image_size="
-      f"{data.image_size}, so there is nothing to mirror; the most is {data.image_size - 1}."
+      f"{data.image_size}, so there is nothing to mirror; the most is {least - 1}."
     )
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax import weights
-from vit_jax.config import Config, ConfigError, Model, RunError
+from vit_jax.config import Config, ConfigError, Model, RunError, Size, sides
 from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
@@ -108,6 +108,7 @@ def read_initial(
       model.read.params,
       objective,
       config.data.image_size,
+      old_grid=model.stored_grid(),
       outputs=order.outputs,
       position_resizing=config.position_resizing,
       **{name: getattr(config, name) for name in RENEWED},
@@ -177,22 +178,22 @@ def check_head(params: dict):
     )
 
 
-def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[dict, list]:
+def fitted(params: dict, objective: Objective, size: Size, **options) -> tuple[dict, list]:
   """The parameters in the shapes of the run's, and a report row for each; of the model alone.
 
   Args:
     params: a tree in this project's names, with blocks unstacked.
     objective: the objective of the run.
-    side: the side of the images in pixels.
+    size: of the images in pixels.
     **options: passed to `weights.fit`: how to treat the head and the positions.
 
   Raises:
     ValueError: they do not fit.
   """
-  initial = initial_shapes(objective, side)
+  initial = initial_shapes(objective, size)
   of_model = {name: tree for name, tree in initial.items() if name not in PARAMETRIZATIONS}
   wanted = jax.eval_shape(unstack_blocks, of_model)
-  return weights.fit(params, wanted, objective.model.grid(side, side), **options)
+  return weights.fit(params, wanted, objective.model.grid(*sides(size)), **options)
 
 
 def put(

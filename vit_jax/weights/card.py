@@ -9,7 +9,19 @@ import pathlib
 import typing
 from collections.abc import Mapping
 
-from vit_jax.config import AUTO, MAX_PIXELS, MAX_SIDE, POSITION_RESIZING, RESAMPLING, Data, Model
+from vit_jax.config import (
+  AUTO,
+  MAX_PIXELS,
+  MAX_SIDE,
+  POSITION_RESIZING,
+  RESAMPLING,
+  Data,
+  Model,
+  Size,
+  as_size,
+  covers,
+  scaled,
+)
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
 from vit_jax.config.parsing import build
 from vit_jax.data import crops
@@ -47,6 +59,16 @@ def one_of(*values) -> Rule:
 def whole(low: int, high: int) -> Rule:
   """The rule that a value is a whole number."""
   return Rule(lambda x: type(x) is int and low <= x <= high, f"a number from {low} to {high:,}")
+
+
+def rectangle(low: int, high: int) -> Rule:
+  """The rule that a value is a size in pixels: a side, or a list of height and width."""
+  side = whole(low, high)
+
+  def test(x) -> bool:
+    return side.test(x) or (isinstance(x, list) and len(x) == 2 and all(map(side.test, x)))
+
+  return Rule(test, f"{side.words}, or two such numbers")
 
 
 def number(low: float, high: float) -> Rule:
@@ -129,10 +151,10 @@ class Card:
   """The model card of exported weights. Weights in the file NAME have their card in NAME.json.
 
   Attributes:
-    image_size: side of the square images in pixels; 0: unknown.
-    resize: pixels of the smaller side before the centre is cut out; 0: images are resized straight
-      to the square.
-    squeeze: whether both sides, and not only the smaller one, become `resize` pixels.
+    image_size: side of the square images in pixels, or (height, width); 0: unknown.
+    resize: size that images are resized to cover, in proportion, before the centre is cut out: of a
+      square, by their smaller side; 0: they are resized straight to `image_size`.
+    squeeze: whether they become exactly `resize`, whatever their proportions.
     resampling: how pixels are resized, one of `config.data.resampling`.
     position_resizing: how position embeddings are resized, one of `config.position_resizing`.
     class_names: names of the classes as `nfc` gives them, in the order of the logits; (): unknown.
@@ -145,8 +167,8 @@ class Card:
     average: whether the weights are the moving average of a run's parameters.
   """
 
-  image_size: int
-  resize: int = 0
+  image_size: Size
+  resize: Size = 0
   squeeze: bool = False
   resampling: str = RESAMPLING[0]
   position_resizing: str = POSITION_RESIZING[0]
@@ -159,6 +181,8 @@ class Card:
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
+    for name in ("image_size", "resize"):  # JSON has lists
+      object.__setattr__(self, name, as_size(getattr(self, name)))
 
   @property
   def channels(self) -> int:
@@ -177,16 +201,16 @@ class Card:
       resampling=self.resampling,
     )
 
-  def at_size(self, side: int) -> "Card":
+  def at_size(self, size: Size) -> "Card":
     """The card for images of another size; the same fraction of an image is cut out."""
     resize = self.resize
     if self.image_size:
-      resize = round(self.resize * side / self.image_size)
-    return dataclasses.replace(self, image_size=side, resize=resize)
+      resize = scaled(self.resize, size, self.image_size)
+    return dataclasses.replace(self, image_size=size, resize=resize)
 
 
 def preparation_in_words(card: Card) -> str:
-  """How an image becomes a square of `image_size` pixels."""
+  """How an image gets the size `image_size`."""
   data = Data(image_size=card.image_size, resampling=card.resampling)
   words = crops.resampling_in_words(data, card.resize, squeeze=card.squeeze)
   if card.resampling == RESAMPLING[0]:
@@ -199,8 +223,8 @@ RULES = {
   "loss": one_of(*LOSSES),
   "representation": one_of(*REPRESENTATIONS),
   "average": Rule(lambda x: isinstance(x, bool), "true or false"),
-  "image_size": whole(0, MAX_SIDE),
-  "resize": whole(0, MAX_PIXELS),
+  "image_size": rectangle(0, MAX_SIDE),
+  "resize": rectangle(0, MAX_PIXELS),
   "squeeze": Rule(lambda x: isinstance(x, bool), "true or false"),
   "resampling": one_of(*RESAMPLING),
   "position_resizing": one_of(*POSITION_RESIZING),
@@ -252,7 +276,8 @@ def of_values(values, path: pathlib.Path) -> Card:
   try:
     values = {key: getattr(Card, key) for key in LATER} | values
     wrong = list(filter(None, [rule.broken(key, values[key]) for key, rule in RULES.items()]))
-    if not wrong and 0 < values["resize"] < values["image_size"]:
+    resize, own = values["resize"], values["image_size"]
+    if not wrong and resize and not covers(as_size(resize), as_size(own)):
       wrong.append(f"resize is {values['resize']}, below its image_size")
     if wrong:
       raise ValueError("; ".join(wrong))
@@ -281,7 +306,7 @@ def _model_of(values: dict) -> Model:
 
 def inferred(params: dict) -> Card:
   """Makes a card from parameters alone, with the image size if position embeddings show it."""
-  return Card(image_size=module_of(params).side_of(params))
+  return Card(image_size=module_of(params).size_of(params))
 
 
 ENOUGH = 0.01  # the largest weight of the initial parameters that needs no warning

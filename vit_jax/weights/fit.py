@@ -19,13 +19,14 @@ the table is fixed.
 
 import collections
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 
 import numpy as np
 import scipy.ndimage
 
-from vit_jax.config import POSITION_RESIZING
+from vit_jax.config import POSITION_RESIZING, sides
 from vit_jax.config.model import FIXED_POSITIONS
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.recognition import module_of, patch_grid
@@ -131,6 +132,7 @@ def fit(
   wanted: dict,
   grid: tuple[int, int],
   *,
+  old_grid: tuple[int, int] | None = None,
   new_head: bool = False,
   new_positions: bool = False,
   keep_representation: bool = False,
@@ -147,6 +149,8 @@ def fit(
     params: the loaded tree, blocks unstacked.
     wanted: the model's tree, blocks unstacked, of arrays or shapes.
     grid: rows and columns of patches that the model sees.
+    old_grid: those that the loaded position embeddings are for, if they have so many; otherwise,
+      and with None, they are taken as those of a square.
     new_head: whether to make a new head even if the old one fits.
     new_positions: whether to make new position embeddings even if the old ones can be resized.
     keep_representation: whether the representation layer stays under a new head.
@@ -171,18 +175,19 @@ def fit(
   _check([*filter(None, misfits), *extra])
   fitted = {}
   rows = []
+  grids = (old_grid, grid)
   for name, target in wanted.items():
     array = stored.get(name)
     if renewed(name):
       rows.append(_new(name, array))
-    elif array.shape == target.shape:
+    elif array.shape == target.shape and _is_for(params, name, target, grids):
       fitted[name], row = _taken(name, array, outputs)
       rows.append(row)
     elif name == KERNEL:
       fitted[name] = for_channels(array, target.shape[2])
       rows.append(Row(name, "resized", f"{RGB} -> {target.shape[2]} channels, as timm does"))
     else:
-      fitted[name], detail = _resized(params, name, array, target, grid, position_resizing)
+      fitted[name], detail = _resized(params, name, array, target, grids, position_resizing)
       rows.append(Row(name, "resized", detail))
   rows += [Row(name, "dropped", f"{x.shape}") for name, x in surplus.items()]
   return nest(fitted), rows
@@ -303,12 +308,26 @@ def _summarised(rows: list[Row]) -> list[Row]:
   return left + [Row(f"{name}/*", "dropped", f"{len(own)} arrays") for name, own in large.items()]
 
 
-def _resized(params, name, array, target, grid, rule):
+def _is_for(params, name, target, grids) -> bool:
+  """Whether position embeddings of the right number are also for the right rows and columns."""
+  if not TABLE.fullmatch(name) or not name.endswith("/pos_embedding"):
+    return True
+  likely, grid = grids
+  return patch_grid(params, target.shape[1] - math.prod(grid), likely) in (None, grid)
+
+
+def _resized(params, name, array, target, grids, rule):
   """Position embeddings resized to the shape of `target`, and a description of the change."""
+  likely, grid = grids
   rows, columns = grid
   if name.endswith("pos_embedding"):
     before = target.shape[1] - rows * columns
-    old = patch_grid(params, before)
+    old = patch_grid(params, before, likely)
+    if not old:
+      raise ValueError(
+        f"there are position embeddings for {array.shape[1] - before} patches, which is no square; "
+        "give the size of the images that they are for"
+      )
     resized = resize_table(array, old, grid, before=before, rule=rule)
   else:
     old = patch_grid(params, 0)
@@ -333,7 +352,7 @@ def with_fixed_positions(params: dict, card: Card) -> dict:
   if not card.image_size:
     raise ValueError("its fixed position embeddings need the size of its images; give it")
   module = module_of(params, card.model)
-  grid = module.grid(card.image_size, card.image_size)
+  grid = module.grid(*sides(card.image_size))
   table = np.asarray(module.position_tables({"Transformer": {}}, grid)["stem"])
   table = np.pad(table, ((module.tokens_before(), 0), (0, 0)))[None]
   encoder = params["Transformer"] | {_MODULE: {_TABLE: table}}

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from vit_jax.config import Model
+from vit_jax.config import Model, Size
 from vit_jax.storage.paths import Path
 from vit_jax.weights import card
 from vit_jax.weights.card import Card
@@ -54,8 +54,8 @@ class ArrayNames:
   Attributes:
     name: the name of the library.
     recognised: (names) -> whether they belong to the library.
-    load: (arrays by name, attention heads, whether this project wrote the file) -> our parameters;
-      ValueError: this project has no such model.
+    load: (arrays by name, attention heads, whether this project wrote the file, the size of images
+      that it then tells or 0) -> our parameters; ValueError: this project has no such model.
     card: (path, our parameters, names) -> a card with what the library's models have in common.
     save: (our parameters, what is known of the architecture) -> arrays by name; ValueError: the
       library has no such model; None: these names are only read.
@@ -63,7 +63,7 @@ class ArrayNames:
 
   name: str
   recognised: Callable[[Iterable[str]], bool]
-  load: Callable[[dict, Heads, bool], dict]
+  load: Callable[[dict, Heads, bool, Size], dict]
   card: Callable[[pathlib.Path, dict, Iterable[str]], Card]
   save: Callable[[dict, Model], dict] | None = None
 

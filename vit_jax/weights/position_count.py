@@ -1,7 +1,8 @@
 """Finds out which tokens the position embeddings of a file are for; their number is ambiguous.
 
 With T tokens before the patches, such as the class token, N position embeddings are for T tokens
-and N - T patches or, in some of timm's models, for N patches. Images are square in this project.
+and N - T patches or, in some of timm's models, for N patches. Without a size of images, they are
+taken as square.
 """
 
 import logging
@@ -9,6 +10,7 @@ import math
 
 import numpy as np
 
+from vit_jax.config import Size, sides
 from vit_jax.models.recognition import module_of
 
 _log = logging.getLogger(__name__)
@@ -18,14 +20,14 @@ _TABLE = "pos_embedding"
 WIDEST = 2  # largest aspect ratio of images that causes a warning
 
 
-def for_all_tokens(params: dict, side: int, *, sure: bool = False) -> dict:
+def for_all_tokens(params: dict, size: Size, *, sure: bool = False) -> dict:
   """Adds position embeddings of zeros for the tokens before the patches, if they have none.
 
   Parameters with embeddings for all tokens, or without embeddings, stay as they are.
 
   Args:
     params: of a ViT, or of another model.
-    side: of the square images that the embeddings are for, pixels; 0: unknown.
+    size: of the images that the embeddings are for, pixels; 0: unknown.
     sure: whether the images are known to be square. Otherwise a warning names the other
       interpretation.
 
@@ -38,25 +40,12 @@ def for_all_tokens(params: dict, side: int, *, sure: bool = False) -> dict:
   module = module_of(params)
   before = module.tokens_before()
   patches = 0
-  if side:
-    patches = math.prod(module.grid(side, side))
+  if size:
+    patches = math.prod(module.grid(*sides(size)))
   if _of_patches(table.shape[1], before, patches, sure=sure) == table.shape[1]:
     table = np.pad(table, ((0, 0), (before, 0), (0, 0)))
   encoder = params[_ENCODER] | {_MODULE: {_TABLE: table}}
   return params | {_ENCODER: encoder}
-
-
-def check_square(height: int, width: int):
-  """Checks the size of a model's images.
-
-  Raises:
-    ValueError: they are not square.
-  """
-  if height != width:
-    raise ValueError(
-      f"its images are {height} x {width} pixels (height, width), and this project has models for "
-      "square images only"
-    )
 
 
 def with_registers(table: np.ndarray, registers: int) -> np.ndarray:
@@ -89,7 +78,7 @@ def _of_patches(count: int, before: int, patches: int, *, sure: bool) -> int:
   if not squares:
     raise ValueError(
       f"its {count} position embeddings are of no square grid of patches, with or without tokens "
-      "before them, and this project has models for square images only"
+      "before them; put timm's config.json beside the file, with the size of its images (img_size)"
     )
   if len(squares) > 1:
     raise ValueError(

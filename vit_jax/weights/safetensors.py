@@ -15,6 +15,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from vit_jax.config import Size
 from vit_jax.models.recognition import UNKNOWN
 from vit_jax.registry import ARRAY_NAMES
 from vit_jax.storage.files import write_atomically
@@ -37,7 +38,8 @@ def _load(path: pathlib.Path) -> dict:
   flat = _arrays(path)
   _, metadata = _header(path)
   if library := _named_by(flat):
-    return library.load(arrays.checked(flat), _heads(metadata), _ours(metadata))
+    of_file = _heads(metadata), _ours(metadata), _image_size(metadata, path)
+    return library.load(arrays.checked(flat), *of_file)
   if any(name.startswith(TRANSFORMERS) for name in flat):
     raise ValueError("its names are those of transformers; give the folder with its config.json")
   return published.from_published(flat)
@@ -155,6 +157,13 @@ def _header(path) -> tuple[list[str], dict[str, str]]:
 
 def _ours(metadata: dict[str, str]) -> bool:
   return CARD in metadata or HEADS[0] in metadata
+
+
+def _image_size(metadata: dict[str, str], path: pathlib.Path) -> Size:
+  """The size of the images that a file of this project is for; 0: unknown."""
+  if CARD not in metadata:
+    return 0
+  return card.of_values(json.loads(metadata[CARD]), path).image_size
 
 
 def _heads_in(params: dict) -> Heads:

@@ -62,7 +62,7 @@ UNFLIPPED = {"svhn", "dspr-loc", "dspr-ori", "snorb-azim"}
 @pytest.mark.parametrize("task", TASKS)
 def test_training_images_are_cropped_and_flipped_where_the_label_survives(task):
   data = load("vtab", f"ViT-B/16,{task}").data
-  assert data.resized_side() == (0 if task in UNCROPPED else 448)
+  assert data.resized_before() == (0 if task in UNCROPPED else 448)
   assert data.flip == (task not in UNFLIPPED)
   data = dataclasses.replace(data, image_size=24)
   prepare = train_transform(data)

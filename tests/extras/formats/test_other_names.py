@@ -10,6 +10,7 @@ import safetensors.numpy
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.extras.formats import timm
+from vit_jax.inference.model import read_model
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import position_count
 from vit_jax.weights.card import Card
@@ -146,18 +147,31 @@ def test_a_config_is_honoured_beside_any_name_of_file(tmp_path):
 @pytest.mark.parametrize(
   ("count", "config", "message"),
   [
-    (25, dict(input_size=[3, 16, 24]), "its images are 16 x 24 pixels"),
-    (17, dict(input_size=[3, 8, 32]), "its images are 8 x 32 pixels"),
     (25, dict(model_args=dict(num_heads=2, img_size=16)), "may be of 5 x 5 .* of 4 x 6 patches"),
     (19, {}, "its 19 position embeddings are of no square grid"),
     (25, dict(input_size=[3, 18, 18]), "cannot be cut into patches of 4 x 4"),
   ],
 )
-def test_images_that_are_not_square_are_refused(tmp_path, count, config, message):
+def test_positions_of_images_of_an_unknown_size_are_refused(tmp_path, count, config, message):
   table = np.ones((1, count, 32), np.float32)
   flat = timm.to_timm(families.params("vit")) | {"pos_embed": table}
   with pytest.raises(ValueError, match=message):
     weights.load(stored(tmp_path, flat, config))
+
+
+@pytest.mark.parametrize(
+  ("count", "size", "zeros"),
+  [(25, (16, 24), 0), (24, (16, 24), 1), (17, (8, 32), 0), (16, (8, 32), 1)],
+)
+def test_a_size_tells_the_grid(tmp_path, count, size, zeros):
+  table = np.ones((1, count, 32), np.float32)
+  flat = timm.to_timm(families.params("vit")) | {"pos_embed": table}
+  path = stored(tmp_path, flat, dict(input_size=[3, *size], crop_pct=1.0))
+  model = read_model(path).at_size()
+  assert (model.card.image_size, model.card.resize) == (size, size)
+  padded = flatten(model.params)[POSITIONS]
+  assert padded.shape[1] == count + zeros
+  assert (padded == 0).sum() == 32 * zeros
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def example(images, seed):
 
 def test_a_linear_probe_learns_made_masks():
   patches, large = example(20, 0)
-  options = dict(grid=GRID, side=SIDE, classes=3, seed=0)
+  options = dict(grid=GRID, size=(SIDE, SIDE), classes=3, seed=0)
   probe = segmentation.fit(patches, large, steps=120, **options)
   test, test_masks = example(10, 1)
   cells = segmentation.confusion(probe, test, test_masks, GRID)

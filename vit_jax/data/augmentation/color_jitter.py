@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, Size
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.data.augmentation import operations as o
 
@@ -25,7 +25,7 @@ class ColorJitter(Augmentation):
     0.3, "factors are uniform from 1 - strength to 1 + strength", low=0.0, high=1.0
   )
 
-  def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
+  def draw(self, rng: np.random.Generator, size: Size) -> Sequence[Callable]:
     """The three operations of an image."""
     factors = 1 + self.strength * (2 * rng.random(3) - 1)
     order = rng.random(3).argsort()

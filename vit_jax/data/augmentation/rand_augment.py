@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, Size, sides
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.data.augmentation import operations as o
 
@@ -33,28 +33,31 @@ class RandAugment(Augmentation):
   layers: int = setting(2, "operations for each image", low=1, high=16)
   magnitude: float = setting(10.0, "strength of all operations", low=0.0, high=30.0)
 
-  def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
+  def draw(self, rng: np.random.Generator, size: Size) -> Sequence[Callable]:
     """The operations of an image."""
-    return [self._one(rng, side) for _ in range(self.layers)]
+    return [self._one(rng, size) for _ in range(self.layers)]
 
-  def _one(self, rng, side):
+  def _one(self, rng, size):
     number, sign, row, column = rng.random(4)
     sign = -1 if sign < 0.5 else 1
-    choices = operations(self.magnitude, sign, side, int(side * row), int(side * column))
+    height, width = sides(size)
+    choices = operations(self.magnitude, sign, size, int(height * row), int(width * column))
     return choices[int(len(choices) * number)]
 
 
-def operations(magnitude: float, sign: int, side: int, row: int, column: int) -> Sequence[Callable]:
+def operations(
+  magnitude: float, sign: int, size: Size, row: int, column: int
+) -> Sequence[Callable]:
   """The operations at a magnitude, in their published order.
 
   Args:
     magnitude: 10 is the upper end of the published ranges.
     sign: -1 or 1, the direction of movements.
-    side: of the image, pixels.
+    size: of the image, pixels.
     row, column: centre of a square that is cut out.
   """
   share = magnitude / 10
-  scale = side / _SIDE
+  down, right = (side / _SIDE for side in sides(size))
   factor = 0.1 + 1.8 * share
   of = functools.partial
   return (
@@ -70,8 +73,8 @@ def operations(magnitude: float, sign: int, side: int, row: int, column: int) ->
     of(o.sharpness, factor=factor),
     of(o.shear_x, shift=sign * 0.3 * share),
     of(o.shear_y, shift=sign * 0.3 * share),
-    of(o.translate_x, distance=sign * 100 * share * scale),
-    of(o.translate_y, distance=sign * 100 * share * scale),
-    of(o.cutout, row=row, column=column, reach=int(40 * share * scale)),
+    of(o.translate_x, distance=sign * 100 * share * right),
+    of(o.translate_y, distance=sign * 100 * share * down),
+    of(o.cutout, row=row, column=column, reach=int(40 * share * min(down, right))),
     of(o.solarize_add, addition=int(110 * share)),
   )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, Size, sides
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.data.augmentation import operations as o
 
@@ -32,28 +32,29 @@ class RandAugmentTimm(Augmentation):
   deviation: float = setting(0.5, "standard deviation of the strength", low=0.0, high=10.0)
   probability: float = setting(0.5, "probability that a drawn operation is done", low=0.0, high=1.0)
 
-  def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
+  def draw(self, rng: np.random.Generator, size: Size) -> Sequence[Callable]:
     """The operations of an image."""
-    drawn = [self._one(rng, side) for _ in range(self.layers)]
+    drawn = [self._one(rng, size) for _ in range(self.layers)]
     return [operation for operation, done in drawn if done]
 
-  def _one(self, rng, side):
+  def _one(self, rng, size):
     number, sign, quantile, chance = rng.random(4)
     deviation = self.deviation * _NORMAL.inv_cdf(max(quantile, _LEAST))
     magnitude = min(max(0.0, self.magnitude + deviation), 10.0)
     sign = -1 if sign < 0.5 else 1
-    choices = operations(magnitude, sign, side)
+    choices = operations(magnitude, sign, size)
     return choices[int(len(choices) * number)], chance < self.probability
 
 
-def operations(magnitude: float, sign: int, side: int) -> Sequence[Callable]:
+def operations(magnitude: float, sign: int, size: Size) -> Sequence[Callable]:
   """The operations at a magnitude, in timm's order.
 
   Args:
     magnitude: from 0, which changes little, to 10.
     sign: -1 or 1: the direction of movements, and whether factors are below or above 1.
-    side: of the image, pixels.
+    size: of the image, pixels.
   """
+  height, width = sides(size)
   share = magnitude / 10
   factor = max(0.1, 1 + sign * 0.9 * share)
   of = functools.partial
@@ -71,6 +72,6 @@ def operations(magnitude: float, sign: int, side: int) -> Sequence[Callable]:
     of(o.sharpness, factor=factor),
     of(o.shear_x, shift=sign * 0.3 * share, resample=o.BICUBIC),
     of(o.shear_y, shift=sign * 0.3 * share, resample=o.BICUBIC),
-    of(o.translate_x, distance=sign * 0.45 * share * side, resample=o.BICUBIC),
-    of(o.translate_y, distance=sign * 0.45 * share * side, resample=o.BICUBIC),
+    of(o.translate_x, distance=sign * 0.45 * share * width, resample=o.BICUBIC),
+    of(o.translate_y, distance=sign * 0.45 * share * height, resample=o.BICUBIC),
   )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, Size, sides
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.data.augmentation import operations as o
 
@@ -36,19 +36,20 @@ class RandomErasing(Augmentation):
     1 / 3, "largest fraction of the image's area", low=_LEAST_AREA, high=1.0
   )
 
-  def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
+  def draw(self, rng: np.random.Generator, size: Size) -> Sequence[Callable]:
     """The rectangle of an image, with its noise, or nothing."""
     if rng.random() >= self.probability:
       return []
+    rows, columns = sides(size)
     for _ in range(_TRIES):
       area, aspect, row, column = rng.random(4).tolist()
-      area = side**2 * (_LEAST_AREA + (self.most_area - _LEAST_AREA) * area)
+      area = rows * columns * (_LEAST_AREA + (self.most_area - _LEAST_AREA) * area)
       aspect = math.exp(_ASPECTS[0] + (_ASPECTS[1] - _ASPECTS[0]) * aspect)
       height = round(math.sqrt(area * aspect))
       width = round(math.sqrt(area / aspect))
-      if 0 < height < side and 0 < width < side:
-        top = int((side - height + 1) * row)
-        left = int((side - width + 1) * column)
+      if 0 < height < rows and 0 < width < columns:
+        top = int((rows - height + 1) * row)
+        left = int((columns - width + 1) * column)
         noise = np.frombuffer(rng.bytes(height * width * 3), np.uint8)
         patch = noise.reshape(height, width, 3)
         return [functools.partial(o.replace, row=top, column=left, patch=patch)]

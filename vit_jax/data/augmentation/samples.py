@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, Size, as_size
 
 _DRAWS = 400  # draws of a step; enough for several of each of its operations
 
@@ -31,15 +31,15 @@ def samples(steps: Sequence[Augmentation], images: np.ndarray) -> list[Sample]:
   return [
     _sample(f"{step.kind}: {name}", drawn, images)
     for step in steps
-    for name, drawn in _operations(step, side=images.shape[1], count=len(images)).items()
+    for name, drawn in _operations(step, size=as_size(images.shape[1:3]), count=len(images)).items()
   ]
 
 
-def _operations(step: Augmentation, *, side: int, count: int) -> dict[str, list[Callable]]:
+def _operations(step: Augmentation, *, size: Size, count: int) -> dict[str, list[Callable]]:
   """At most `count` draws of each operation, by its name."""
   found = {}
   for number in range(_DRAWS):
-    for operation in step.draw(np.random.default_rng(number), side):
+    for operation in step.draw(np.random.default_rng(number), size):
       drawn = found.setdefault(getattr(operation, "func", operation).__name__, [])
       if len(drawn) < count:
         drawn.append(operation)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, as_size
 from vit_jax.data.crops import Cut
 
 
@@ -27,7 +27,8 @@ def augmented(
   """
   cut = crop(image, rng=rng)
   pixels = cut.pixels
+  size = as_size(pixels.shape[:2])
   for step in steps:
-    for operation in step.draw(rng, len(pixels)):
+    for operation in step.draw(rng, size):
       pixels = operation(pixels)
   return cut._replace(pixels=pixels)

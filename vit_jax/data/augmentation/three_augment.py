@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, Size
 from vit_jax.config.fields import name_of_kind
 from vit_jax.data.augmentation import operations as o
 
@@ -27,7 +27,7 @@ class ThreeAugment(Augmentation):
 
   kind: str = name_of_kind("three_augment", "grey, solarized or blurred, as in DeiT III")
 
-  def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
+  def draw(self, rng: np.random.Generator, size: Size) -> Sequence[Callable]:
     """The operation of an image."""
     number, place = rng.random(2)
     radius = float(_RADII[0] + (_RADII[1] - _RADII[0]) * place)

@@ -28,7 +28,7 @@ import csv
 import io
 
 from vit_jax import config, recipes
-from vit_jax.config.tool_flags import ToolFlags, ending, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, image_size, whole
 from vit_jax.process import text
 from vit_jax.process.text import aligned, cells
 
@@ -125,7 +125,7 @@ def flags() -> ToolFlags:
   )
   what.add_argument("--config", metavar="configs/NAME.py[:ARG]", help="a recipe")
   add = result.add_argument
-  add("--image-size", type=int, metavar="N", help="side of the images, pixels")
+  add("--image-size", type=image_size, metavar="N", help="pixels, such as 224 or 224x256")
   add("--num-classes", type=int, metavar="K", help="outputs of the head")
   add("--epochs", type=float, metavar="E", help="passes over the training images")
   add(

@@ -15,7 +15,7 @@ import pathlib
 import sys
 
 from vit_jax.config import Data, RunError
-from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, image_size, path, whole
 from vit_jax.data.patterns import find_images
 from vit_jax.process import console
 from vit_jax.process.progress import Line, Progress
@@ -42,7 +42,12 @@ def flags() -> ToolFlags:
   add("--top", type=whole(1, 10**6), default=5, help="classes for each image (default: 5)")
   add("--format", choices=FORMATS, help="default: that of --output's name, or text")
   add("--output", type=path, help="file, such as *.csv or *.json, instead of the console")
-  add("--image-size", type=whole(0, 4096), default=0, help="pixels; default: the weights' own size")
+  add(
+    "--image-size",
+    type=image_size,
+    default=0,
+    help="224 or 224x256; default: the weights' own size",
+  )
   add("--batch-size", type=whole(1, 4096), default=32, help="images at a time (default: 32)")
   add("--features", action="store_true", help="features to --output, in place of classes")
   add("--layers", type=whole(0, 1000), default=0, help="with --features: the last blocks, each")

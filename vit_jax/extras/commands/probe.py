@@ -29,7 +29,7 @@ import pathlib
 import sys
 
 from vit_jax.config import ConfigError, RunError
-from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, source, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, image_size, path, source, whole
 from vit_jax.extras.probes.request import (
   CACHE,
   FOLDER,
@@ -76,7 +76,12 @@ def add_of_features(command: ToolFlags):
   """Adds the flags that say how features are computed and kept."""
   add = command.add_argument
   add("--cache", type=path, default=CACHE, help="folder for features (default: %(default)s)")
-  add("--image-size", type=whole(0, 4096), default=0, help="pixels; default: the weights' own size")
+  add(
+    "--image-size",
+    type=image_size,
+    default=0,
+    help="224 or 224x256; default: the weights' own size",
+  )
   add("--batch-size", type=whole(1, 4096), default=32, help="images at a time (default: 32)")
   command.add_plugins()
   command.add_average()

@@ -32,7 +32,7 @@ import sys
 
 from vit_jax import recipes
 from vit_jax.config import ConfigError, Data, RunError
-from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, folder, image_size, path, whole
 from vit_jax.extras.commands.probe import check_images
 from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
@@ -82,8 +82,8 @@ def flags() -> ToolFlags:
     if what in COUNTS:
       add_images(command, what)
     if what in SIZED:
-      side = "side of the images, pixels; default: the weights' own size"
-      command.add_argument("--image-size", type=whole(0, 4096), default=0, help=side)
+      side = "of the images, such as 224 or 224x256; default: the weights' own size"
+      command.add_argument("--image-size", type=image_size, default=0, help=side)
   head = "attention of one layer and head, both from 0, in place of the rollout"
   commands["attention"].add_argument(
     "--raw", nargs=2, type=whole(0, 10**4), metavar=("LAYER", "HEAD"), help=head

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from PIL import Image
 
-from vit_jax.config import Augmentation
+from vit_jax.config import Augmentation, Size
 from vit_jax.config.fields import name_of_kind
 from vit_jax.data.augmentation import operations as o
 
@@ -38,7 +38,7 @@ class Distortion(Augmentation):
   blur: float = 0.5
   solarize: float = 0.0
 
-  def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
+  def draw(self, rng: np.random.Generator, size: Size) -> Sequence[Callable]:
     """The operations of an image."""
     jittered, grey, blurred, solarized = rng.random(4)
     *changes, hue_change = 2 * rng.random(4) - 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from etils import epy
 
-from vit_jax.config import Config, ConfigError, ObjectiveSettings
+from vit_jax.config import Config, ConfigError, ObjectiveSettings, Size, sides
 from vit_jax.config.data import View
 from vit_jax.config.fields import MAX_SIDE, name_of_kind, setting
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, PREFIX, Objective, Sums
@@ -120,7 +120,7 @@ class Settings(ObjectiveSettings):
         f"config.objective.local_side={self.local_side} is not divisible into the patches of "
         f"{config.model.name}; give a multiple of {model.stride()}."
       )
-    shapes = (model.parameter_shapes(side) for side in (config.data.image_size, self.local_side))
+    shapes = (model.parameter_shapes(size) for size in (config.data.image_size, self.local_side))
     large, small = ({name: x.shape for name, x in tree.flatten(each).items()} for each in shapes)
     other = [name for name in large if large[name] != small.get(name) and name != TABLE]
     if other:
@@ -153,16 +153,16 @@ class DINO(Objective):
   Attributes:
     model: the network; its head is neither used nor initialised.
     settings: config.objective.
-    image_size: side of the large crops, pixels.
+    image_size: of the large crops, pixels.
   """
 
   model: "Network"
   settings: Settings
-  image_size: int
+  image_size: Size
 
-  def init(self, key: "jax.Array", image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters without head, and those of DINO's head."""
-    images = jnp.zeros((1, image_size, image_size, 3))
+    images = jnp.zeros((1, *sides(image_size), 3))
     params = self.model.init(key, images, train=False, method="features")["params"]
     own = head.init(jax.random.fold_in(key, _OWN), **self._sizes())
     return params | {OBJECTIVE_PARAMS: own}
@@ -242,7 +242,7 @@ class DINO(Objective):
       )
     return ""
 
-  def training_flops(self, image_size: int) -> int:
+  def training_flops(self, image_size: Size) -> int:
     """The FLOPs of the student's update, and of the teacher's forward pass."""
     settings = self.settings
     large = len(LARGE) * self._macs(image_size)
@@ -251,10 +251,10 @@ class DINO(Objective):
       small = settings.local_crops * self._macs(settings.local_side)
     return vit_costs.training_flops(large + small) + 2 * large
 
-  def _macs(self, side: int) -> int:
+  def _macs(self, size: Size) -> int:
     """Multiply-adds of a crop."""
     model = self.model
-    features = model.macs(side, side) - model.feature_width() * model.num_classes
+    features = model.macs(*sides(size)) - model.feature_width() * model.num_classes
     return features + head.macs(**self._sizes())
 
   def _sizes(self) -> dict[str, int]:
@@ -282,10 +282,10 @@ class DINO(Objective):
     With a `key`, as in training: dropout and stochastic depth are used.
     """
     model = self.model
-    side = crops.shape[-2]
+    size = crops.shape[-3:-1]
     pixels = batches.normalize(crops.reshape(-1, *crops.shape[2:]), model.dtype)
     of_model = {name: x for name, x in params.items() if name != OBJECTIVE_PARAMS}
-    grids = [model.grid(each, each) for each in (self.image_size, side)]
+    grids = [model.grid(*each) for each in (sides(self.image_size), size)]
     train = key is not None
     found = model.apply(
       {"params": at_grid(of_model, *grids)},

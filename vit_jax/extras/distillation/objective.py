@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from etils import epy
 
-from vit_jax.config import AUTO, Config, ConfigError
+from vit_jax.config import AUTO, Config, ConfigError, Size, sides
 from vit_jax.config.fields import Rule, name_of_kind, setting
 from vit_jax.learning import classification
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Sums
@@ -190,7 +190,7 @@ class Distillation(classification.Classification):
   taught: Callable = None
   share: float = 0.5
 
-  def init(self, key: "jax.Array", image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters; with two heads, half the difference of their biases too."""
     params = super().init(key, image_size)
     if not self._has_two_heads():
@@ -224,9 +224,9 @@ class Distillation(classification.Classification):
     }
     return labelled._replace(loss=loss, metrics=labelled.metrics | metrics)
 
-  def training_flops(self, image_size: int) -> int:
+  def training_flops(self, image_size: Size) -> int:
     """The training FLOPs of the student, and those of the teacher's logits."""
-    of_teacher = 2 * self.teacher.module.macs(image_size, image_size)
+    of_teacher = 2 * self.teacher.module.macs(*sides(image_size))
     return super().training_flops(image_size) + of_teacher
 
   def _has_two_heads(self) -> bool:

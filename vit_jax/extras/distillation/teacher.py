@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError, RunError, Size, in_pixels
 from vit_jax.data import classes
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
@@ -35,20 +35,20 @@ class Teacher:
     """Outputs of the head."""
     return self.loaded.module.num_classes
 
-  def for_images(self, side: int) -> LoadedModel:
-    """The model, if it is for square images of `side` pixels.
+  def for_images(self, size: Size) -> LoadedModel:
+    """The model, if it is for images of this size.
 
     Raises:
       ConfigError: it is for images of another size.
     """
-    size = self.loaded.card.image_size
-    if size not in (0, side):
+    own = self.loaded.card.image_size
+    if own not in (0, size):
       raise ConfigError(
-        f"config.objective.teacher={self.place} is for images of {size} pixels, and the student's "
-        f"have {side}; give --config.data.image_size={size}."
+        f"config.objective.teacher={self.place} is for images of {in_pixels(own)} pixels, and the "
+        f"student's have {in_pixels(size)}; give --config.data.image_size={in_pixels(own, 'x')}."
       )
     try:
-      return self.loaded.at_size(side)
+      return self.loaded.at_size(size)
     except ValueError as error:
       raise ConfigError(f"config.objective.teacher={self.place}: {error}") from error
 

@@ -10,7 +10,7 @@ import logging
 import pathlib
 import re
 
-from vit_jax.config import AUTO, Model
+from vit_jax.config import AUTO, Model, Size, in_pixels, sides
 from vit_jax.config.model import USUAL
 from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
@@ -144,8 +144,9 @@ def _check_sizes(kind: ModelType, params: dict, settings: dict):
   sizes = kind.sizes(module) | {"num_channels": module.channels}
   if settings["architectures"][0] in (kind.plain, kind.headed):
     sizes["architectures"] = [kind.class_of(flatten(params))]
-  if side := module.side_of(params):
-    sizes["image_size"] = side + settings["image_size"] % module.patch
+  size = module.size_of(params)
+  if size and isinstance(settings["image_size"], int):
+    sizes["image_size"] = size + settings["image_size"] % min(sides(module.patch))
   for key, size in sizes.items():
     if settings.get(key) != size:
       raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
@@ -239,9 +240,10 @@ def _class_names(kind: ModelType, settings: dict) -> tuple[str, ...]:
 
 def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
+  module = module_of(params, dataclasses.replace(card.model, family=AUTO))
+  _check_squares(images=card.image_size, patches=getattr(module, "patch", 0))
   params = _at_size(params, card)
   flat = flatten(params)
-  module = module_of(params, dataclasses.replace(card.model, family=AUTO))
   name, kind = _type_for(module, flat)
   settings = {"architectures": [kind.class_of(flat)], "model_type": name}
   settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card, module)
@@ -255,14 +257,28 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   notes.write(folder, card)
 
 
+def _check_squares(**sizes: Size):
+  """Checks that images and patches are squares.
+
+  Raises:
+    ValueError: some are not.
+  """
+  for name, size in sizes.items():
+    if isinstance(size, tuple):
+      raise ValueError(
+        f"its {name} are {in_pixels(size)} pixels (height x width), and a folder of Hugging Face "
+        "is written for squares only; export it as NAME.safetensors"
+      )
+
+
 def _at_size(params: dict, card: Card) -> dict:
   """The parameters with position embeddings for the card's image size, which their model needs."""
   module = module_of(params)
-  side = card.image_size
-  if side in (0, inferred(params).image_size) or not inferred(params).image_size:
+  size = card.image_size
+  if size in (0, inferred(params).image_size) or not inferred(params).image_size:
     return params
-  grid = module.grid(side, side)
-  shapes = module.parameter_shapes(side)
+  grid = module.grid(*sides(size))
+  shapes = module.parameter_shapes(size)
   return fit(params, shapes, grid, position_resizing=card.position_resizing)[0]
 
 

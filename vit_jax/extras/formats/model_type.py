@@ -7,6 +7,7 @@ To add one, write a file in `model_types` that ends in a `ModelType`, and name i
 import dataclasses
 from collections.abc import Callable
 
+from vit_jax.config import MAX_SIDE
 from vit_jax.config.model import USUAL
 from vit_jax.extras.formats import huggingface_images
 from vit_jax.extras.formats.huggingface_images import Prepared
@@ -162,7 +163,7 @@ def rules(*classes: str, kinds: tuple[str, ...], acts: Rule = ACTS, **others) ->
     "problem_type": (one_of(*PROBLEM_TYPES.values(), None), None),
     "pruned_heads": (one_of({}, None), None),
     "quantization_config": (one_of(None), None),
-    "image_size": (RULES["image_size"], 224),
+    "image_size": (whole(0, MAX_SIDE), 224),
     "patch_size": (whole(1, 9999), 16),
   }
   own = {}

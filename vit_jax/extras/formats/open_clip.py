@@ -172,7 +172,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
 NAMES = ArrayNames(
   name="OpenCLIP",
   recognised=recognised,
-  load=lambda flat, heads, ours: from_open_clip(flat, heads.blocks),
+  load=lambda flat, heads, ours, size: from_open_clip(flat, heads.blocks),
   card=_card_of_file,
 )
 OPEN_CLIP = WeightFormat(

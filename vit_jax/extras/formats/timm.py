@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from vit_jax.config import Size
 from vit_jax.config.model import FIXED_POSITIONS, USUAL, Model
 from vit_jax.extras.formats import meta, timm_blocks
 from vit_jax.models import relative_bias, rotary
@@ -220,7 +221,7 @@ def to_timm(params: dict, known: Model = UNKNOWN) -> dict[str, np.ndarray]:
 def from_timm(
   flat: dict[str, np.ndarray],
   heads: Heads = NO_HEADS,
-  side: int = 0,
+  size: Size = 0,
   *,
   ours: bool = False,
 ) -> dict:
@@ -231,7 +232,7 @@ def from_timm(
   Args:
     flat: {timm's name: array}.
     heads: attention heads; 0: as many as timm's models of this width have.
-    side: side in pixels of the square images that the position embeddings are for; 0: unknown.
+    size: of the images that the position embeddings are for, pixels; 0: unknown.
     ours: whether this project wrote the file, so that nothing is ambiguous.
 
   Raises:
@@ -255,7 +256,7 @@ def from_timm(
   translated = table.ours(blocks, of_blocks)
   translated |= table.ours(pooling, heads.pooling or of_blocks)
   tree = nest(_in_heads(translated))
-  return position_count.for_all_tokens(tree, side, sure=ours)
+  return position_count.for_all_tokens(tree, size, sure=ours)
 
 
 def _in_heads(flat):
@@ -397,10 +398,10 @@ def _before(flat) -> int:
   return sum(flat[name].shape[1] for name in tokens if name in flat)
 
 
-def _load(flat: dict[str, np.ndarray], heads: Heads, ours: bool) -> dict:
+def _load(flat: dict[str, np.ndarray], heads: Heads, ours: bool, size: Size) -> dict:
   if not ours:
     _check_told(flat)
-  return from_timm(flat, heads, ours=ours)
+  return from_timm(flat, heads, size, ours=ours)
 
 
 def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:

@@ -173,6 +173,8 @@ def _of_sam(others: Arrays, model: Network) -> Arrays:
   if "pos_embed" in others:
     table = others["pos_embed"]
     side = math.isqrt(table.shape[1])
+    if side**2 != table.shape[1]:
+      raise ValueError("timm's models with windows have a place for square images only")
     others["pos_embed"] = table.reshape(1, side, side, -1)
   return others
 

@@ -10,14 +10,14 @@ import pathlib
 import re
 
 from vit_jax import models
-from vit_jax.config import AUTO, MAX_SIDE, Model
+from vit_jax.config import AUTO, MAX_SIDE, Model, Size, as_size, sides
 from vit_jax.config.data import FILTERS
 from vit_jax.config.model import USUAL, translated
 from vit_jax.extras.formats import pickled, timm
 from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
-from vit_jax.weights import card, pixels, position_count, safetensors
+from vit_jax.weights import card, pixels, safetensors
 from vit_jax.weights.card import (
   TEXTS,
   Card,
@@ -28,9 +28,11 @@ from vit_jax.weights.card import (
   one_of,
   or_none,
   read_json,
+  rectangle,
   three,
   whole,
 )
+from vit_jax.weights.fit import fit
 from vit_jax.weights.format import Heads, WeightFormat
 
 CONFIG = "config.json"
@@ -60,17 +62,13 @@ _OF_ONE_GRID = re.compile(r".*\.(relative_position_bias_table|rel_pos_[hw])")
 _BY_NAME = ("norm_epsilon", "norm_place", "rotary", "rotary_side", "window", "global_blocks")
 _A_NAME = Rule(lambda x: isinstance(x, str), "a name")
 _SIDE = whole(1, MAX_SIDE)
-_SIZE = Rule(
-  lambda x: _SIDE.test(x) or (isinstance(x, list) and len(x) == 2 and all(map(_SIDE.test, x))),
-  "a number of pixels, or two",
-)
 COMPUTED = {
   "architecture": (_A_NAME, ""),
   "global_pool": (or_none(_A_NAME), None),
   "label_names": (or_none(TEXTS), None),
 }
 ARGUMENTS = {
-  "img_size": (or_none(_SIZE), None),
+  "img_size": (or_none(rectangle(1, MAX_SIDE)), None),
   "in_chans": (or_none(whole(1, 1024)), None),
   "embed_dim": (or_none(whole(1, 10**5)), None),
   "num_heads": (or_none(whole(1, 10**4)), None),
@@ -158,9 +156,10 @@ def _load(path: pathlib.Path) -> dict:
   usual = functools.partial(_usual, settings["architecture"])
   width = arguments["embed_dim"] or usual("width", 0)
   heads = Heads(arguments["num_heads"] or usual("heads", 0), usual("pool_heads", 0))
-  side = _side_of_positions(images, arguments) if _has_positions(flat) else 0
-  params = timm.from_timm(flat, heads, side)
-  _check_size(params, width=width, channels=arguments["in_chans"] or 0)
+  positions = _size_of_positions(images, arguments) if _has_positions(flat) else 0
+  params = timm.from_timm(flat, heads, positions)
+  params = _for_images(params, positions, _size_of_images(images, arguments))
+  _check_sizes(params, width=width, channels=arguments["in_chans"] or 0)
   _pool(params, *_stated_pools(settings, images, arguments))
   return pixels.folded(params, images["mean"], images["std"])
 
@@ -170,42 +169,35 @@ def _has_positions(names) -> bool:
   return "pos_embed" in names or any(_OF_ONE_GRID.fullmatch(x) for x in names)
 
 
-def _side_of_positions(images: dict, arguments: dict) -> int:
-  """The side of the square images that the position embeddings are for; 0 if unknown.
-
-  Raises:
-    ValueError: the images are not square.
-  """
-  _, height, width = images["input_size"] or [0, 0, 0]
-  position_count.check_square(height, width)
-  size = arguments["img_size"]
-  if size is None:
-    return height
-  if isinstance(size, int):
-    return size
-  height, width = size
-  position_count.check_square(height, width)
-  return height
+def _size_of_positions(images: dict, arguments: dict) -> Size:
+  """The size of the images that the position embeddings are for; 0 if unknown."""
+  if arguments["img_size"]:
+    return as_size(arguments["img_size"])
+  return as_size((images["input_size"] or [0, 0, 0])[1:])
 
 
-def _side_of_images(images: dict, arguments: dict) -> int:
-  """The side of the model's input images, for which it may resize the positions; 0 if unknown."""
+def _size_of_images(images: dict, arguments: dict) -> Size:
+  """The size of the model's input images, for which it may resize the positions; 0 if unknown."""
   resizes = arguments["dynamic_img_size"] or arguments["strict_img_size"] is False
   if resizes and images["input_size"]:
     arguments = arguments | {"img_size": None}
-  return _side_of_positions(images, arguments)
+  return _size_of_positions(images, arguments)
 
 
-def _side_of_card(params: dict, images: dict, arguments: dict) -> int:
-  """The side for the card; 0 if the model takes any size, and its images are not square."""
-  side = card.inferred(params).image_size
-  _, height, width = images["input_size"] or [0, 0, 0]
-  if not side and height != width:
-    return 0
-  return _side_of_images(images, arguments) or side
+def _for_images(params: dict, old: Size, new: Size) -> dict:
+  """The parameters with position embeddings for images of size `new`.
+
+  Those of squares stay for their own size, which their number tells (`recognition.patch_grid`).
+  """
+  if old in (0, new) or not (isinstance(old, tuple) or isinstance(new, tuple)):
+    return params
+  module = module_of(params)
+  grids = dict(old_grid=module.grid(*sides(old)), grid=module.grid(*sides(new)))
+  wanted = module.parameter_shapes(new)
+  return fit(params, wanted, **grids, position_resizing=timm.POSITION_RESIZING)[0]
 
 
-def _check_size(params: dict, **sizes: int):
+def _check_sizes(params: dict, **sizes: int):
   """Checks that config.json belongs to these weights, since the heads depend on it.
 
   Raises:
@@ -259,10 +251,10 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     return None  # nothing records what they were trained on
   settings, images, arguments = _settings(path)
   usual = functools.partial(_usual, settings["architecture"])
-  side = _side_of_card(params, images, arguments)
+  size = _size_of_images(images, arguments) or card.inferred(params).image_size
   return Card(
-    image_size=side,
-    resize=_resize(side, images["crop_pct"], images["crop_mode"]),
+    image_size=size,
+    resize=_resize(size, images["crop_pct"], images["crop_mode"]),
     squeeze=images["crop_mode"] == "squash" and images["crop_pct"] < 1,
     resampling=f"torchvision_{images['interpolation']}",
     position_resizing=timm.POSITION_RESIZING,
@@ -277,10 +269,10 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   )
 
 
-def _resize(side: int, share: float, mode: str) -> int:
-  """The side that images are resized to; 0 if they are resized to the square directly."""
-  resize = math.floor(side / share)
-  if mode == "squash" and resize == side:
+def _resize(size: Size, share: float, mode: str) -> Size:
+  """The size that images are resized to cover; 0 if they are resized to their size directly."""
+  resize = as_size([math.floor(side / share) for side in sides(size)])
+  if mode == "squash" and resize == size:
     return 0
   return resize
 

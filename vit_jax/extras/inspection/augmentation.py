@@ -2,7 +2,7 @@
 
 import collections
 
-from vit_jax.config import ConfigError, Data
+from vit_jax.config import ConfigError, Data, in_pixels
 from vit_jax.data.augmentation.samples import Sample, samples
 from vit_jax.extras.inspection.gallery import Gallery
 from vit_jax.extras.inspection.shown import InspectionResult
@@ -38,7 +38,7 @@ def augmented(data: Data, gallery: Gallery) -> InspectionResult:
   text = ", ".join(f"{count} of {kind}" for kind, count in counts.items())
   names = [row.name.replace(": ", "\n") for row in rows]
   return InspectionResult(
-    f"Operations on {gallery.in_words()} of {data.image_size} px: {text}.",
+    f"Operations on {gallery.in_words()} of {in_pixels(data.image_size)} px: {text}.",
     dict(images=len(gallery), operations=dict(counts)),
     [("augment.png", captions.rows(names, [row.images for row in rows]))],
     {"augment.csv": [["operation", "image", "drawn"], *table]},

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.config import Size, sides
 from vit_jax.extras.inspection import attention
 from vit_jax.models import Network
 
@@ -76,6 +77,6 @@ def mean_distance(weights: jax.Array, places: jax.Array) -> jax.Array:
   return ((weights * apart).sum(axis=-1) / weights.sum(axis=-1)).mean(axis=-1)
 
 
-def centres(grid: tuple[int, int], stride: int) -> np.ndarray:
+def centres(grid: tuple[int, int], stride: Size) -> np.ndarray:
   """The centres of all patches in raster order, (rows * columns, 2) float32, in pixels."""
-  return (np.indices(grid).reshape(2, -1).T + 0.5).astype(np.float32) * stride
+  return (np.indices(grid).reshape(2, -1).T + 0.5).astype(np.float32) * sides(stride)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, sides
 from vit_jax.data import image_files, sources
 from vit_jax.data.crops import Box
 from vit_jax.data.images import BadImage, as_rgb, evaluate_image
@@ -155,9 +155,9 @@ def seen_box(height: int, width: int, card: Card) -> Box:
   """The part of an image that `evaluate_image` cuts out for the model."""
   if not card.resize:
     return Box(0, 0, height, width)
-  resized = [height, width]
+  scales = [side / new for side, new in zip((height, width), sides(card.resize), strict=True)]
   if not card.squeeze:
-    resized = [min(height, width)] * 2
-  share = card.image_size / card.resize
-  down, across = (max(1, round(side * share)) for side in resized)
+    scales = [min(scales)] * 2
+  seen = zip(sides(card.image_size), scales, strict=True)
+  down, across = (max(1, round(side * scale)) for side, scale in seen)
   return Box((height - down) // 2, (width - across) // 2, down, across)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.config import ConfigError, recorded
+from vit_jax.config import ConfigError, in_pixels, recorded, sides
 from vit_jax.data import datasets
 from vit_jax.data.by_label import of_all_classes
 from vit_jax.evaluation import results
@@ -30,13 +30,13 @@ TITLES = {"tsne": "t-SNE", "pca": "Principal components"}
 def filters(model: LoadedModel) -> InspectionResult:
   """Principal components of the filters; raises as `principal.filter_components`."""
   components = principal.filter_components(model.module, model.params)
-  count, side = components.tiles.shape[:2]
+  count, *patch = components.tiles.shape[:3]
   first = float(components.variance[0])
   together = float(components.variance.sum())
   text = (
     f"{count} principal components of the filters of {model.module.filters_in_words()} "
-    f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
-    f"{first:.1%}."
+    f"({in_pixels(tuple(patch))} pixels) hold {together:.1%} of their variance; the first, top "
+    f"left, holds {first:.1%}."
   )
   return InspectionResult(
     text,
@@ -48,8 +48,8 @@ def filters(model: LoadedModel) -> InspectionResult:
 
 def positions(model: LoadedModel) -> InspectionResult:
   """Similarities of position embeddings; raises as `similarity.position_similarity`."""
-  side = model.card.image_size
-  grid = model.module.grid(side, side)
+  size = model.card.image_size
+  grid = model.module.grid(*sides(size))
   tables = similarity.position_similarity(model.module, model.params, grid)
   if not tables:
     raise ValueError("these weights have no position embeddings, so there is nothing to compare.")
@@ -59,7 +59,7 @@ def positions(model: LoadedModel) -> InspectionResult:
     shown = inside.shown_in_words(grid)
     title = f"Maps of {shown} patches: each compares one position embedding with all."
   return InspectionResult(
-    f"Position embeddings of {side} px images. {_means_in_words(means)}.",
+    f"Position embeddings of {in_pixels(size)} px images. {_means_in_words(means)}.",
     means,
     [("positions.png", inside.similarities(tables, title))],
     {"positions.npz": tables},
@@ -88,7 +88,7 @@ def distance(
   means = axes.mean(axis=(0, 2)).tolist()
   figure = inside.attention_distances(by_head)
   return InspectionResult(
-    f"Mean attention distance over {gallery.in_words()} of {model.card.image_size} px: "
+    f"Mean attention distance over {gallery.in_words()} of {in_pixels(model.card.image_size)} px: "
     f"{means[0]:.1f} px in the first layer (heads {axes[:, 0].min():.1f} to "
     f"{axes[:, 0].max():.1f}), {means[-1]:.1f} px in the last (heads {axes[:, -1].min():.1f} to "
     f"{axes[:, -1].max():.1f}).",

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from etils import epy
 
-from vit_jax.config import Config, ConfigError, ObjectiveSettings
+from vit_jax.config import Config, ConfigError, ObjectiveSettings, Size, as_size, sides
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
 
@@ -68,9 +68,9 @@ class MaskedPatches(Objective):
   rate: float
   target: "targets.Target"
 
-  def init(self, key: "jax.Array", image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters without head, the mask embedding and the prediction layer."""
-    images = jnp.zeros((1, image_size, image_size, 3))
+    images = jnp.zeros((1, *sides(image_size), 3))
     params = self.model.init(key, images, method=encoded)["params"]
     own_key = jax.random.fold_in(key, _OWN_STREAM)
     width = self.model.width
@@ -171,12 +171,12 @@ class MaskedPatches(Objective):
     predictions = self._layer().apply({"params": own["prediction"]}, flat)
     return predictions.reshape(*seen.shape[:2], -1)
 
-  def training_flops(self, image_size: int) -> int:
+  def training_flops(self, image_size: Size) -> int:
     """The training FLOPs of embedding, encoder and predictions."""
     model = self.model
-    rows, columns = model.grid(image_size, image_size)
+    rows, columns = model.grid(*sides(image_size))
     predictions = corruption.count(self.rate, rows * columns) * model.width * self._outputs()
-    return vit_costs.training_flops(model.encoder_macs(image_size, image_size) + predictions)
+    return vit_costs.training_flops(model.encoder_macs(*sides(image_size)) + predictions)
 
   def _layer(self) -> "layers.Head":
     return layers.Head(self._outputs(), 0.0, self.model.dtype)
@@ -211,20 +211,20 @@ def check_model(model: "Network", name: str):
     raise ConfigError(f"config.objective.kind='masked_patches' does not suit {name}: {reason}")
 
 
-def check_patches(model: "Network", settings: Masked, name: str, side: int):
+def check_patches(model: "Network", settings: Masked, name: str, size: Size):
   """Checks that there are patches to corrupt, and that they are large enough for the target.
 
   Args:
     model: of the run.
     settings: config.objective.
     name: of the model.
-    side: of the images, pixels.
+    size: of the images, pixels.
   """
   least_side = targets.TARGETS[settings.target].least_side
   try:
-    rows, columns = model.grid(side, side)
+    rows, columns = model.grid(*sides(size))
   except ValueError as error:
-    raise ConfigError(f"config.data.image_size={side}: {error}") from error
+    raise ConfigError(f"config.data.image_size={size}: {error}") from error
   stride = model.stride()
   patches = rows * columns
   rate = settings.rate
@@ -233,10 +233,11 @@ def check_patches(model: "Network", settings: Masked, name: str, side: int):
       f"config.objective.rate={rate:g} of {patches} patches of an image leaves none to corrupt; "
       "raise the rate, such as --config.objective.rate=0.5, or take more patches."
     )
-  if rows * stride != side:
+  whole = as_size([rows * stride, columns * stride])
+  if whole != size:
     raise ConfigError(
-      f"config.data.image_size={side} is not {rows} patches of {stride} pixels, so the pixels "
-      f"under the patches of {name} are not known; nearest: {rows * stride}."
+      f"config.data.image_size={size} is not {rows} patches of {stride} pixels, so the pixels "
+      f"under the patches of {name} are not known; nearest: {whole}."
     )
   if stride < least_side:
     raise ConfigError(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from vit_jax.config import sides
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.data.sources import Source
 from vit_jax.evaluation.features import not_finite
@@ -75,10 +76,8 @@ def empty(model: LoadedModel, compute: Callable, images: int) -> dict[str, np.nd
   Raises:
     ValueError: they take too much memory.
   """
-  side = model.card.image_size
-  shapes = jax.eval_shape(
-    compute, jax.ShapeDtypeStruct((1, side, side, model.card.channels), np.uint8)
-  )
+  size = sides(model.card.image_size)
+  shapes = jax.eval_shape(compute, jax.ShapeDtypeStruct((1, *size, model.card.channels), np.uint8))
   needed = 4 * images * sum(np.prod(shape.shape) for shape in shapes.values())
   if needed > MAX_BYTES:
     raise ValueError(

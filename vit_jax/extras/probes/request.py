@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 
+from vit_jax.config import Size
+
 KINDS = ("knn", "logistic", "linear", "cross_attention", "attentive", "few_shot")
 SEGMENTATION = "segmentation"  # of images with masks, which have no labels for the others
 USUAL = ("knn", "logistic", "linear", "cross_attention", "few_shot")
@@ -24,7 +26,7 @@ class Request:
     seeds: number of seeds.
     steps: of the linear and the segmentation probe; 0: 12,500 and 40,000.
     corruptions: whether corrupted test images are scored too.
-    image_size: pixels; 0: the weights' own.
+    image_size: of the images, pixels; 0: the weights' own.
     batch_size: images at a time, at most.
     average: whether a moving average of the parameters is taken, if there is one.
   """
@@ -36,6 +38,6 @@ class Request:
   seeds: int = 3
   steps: int = 0
   corruptions: bool = False
-  image_size: int = 0
+  image_size: Size = 0
   batch_size: int = 32
   average: bool = True

@@ -34,7 +34,7 @@ def fit(
   masks: Sequence[np.ndarray],
   *,
   grid: tuple[int, int],
-  side: int,
+  size: tuple[int, int],
   classes: int,
   seed: int,
   steps: int,
@@ -46,7 +46,7 @@ def fit(
     patches: (N, P, D), the features of the patches.
     masks: (H, W) uint8 each; 255 does not count.
     grid: rows and columns of patches.
-    side: of the square in which the loss is computed, pixels.
+    size: rows and columns in which the loss is computed, pixels.
     classes: K.
     seed: of the initial weights and the order of images.
     steps: of AdamW.
@@ -55,7 +55,7 @@ def fit(
   Returns:
     A linear map of features: "kernel" (D, K) and "bias" (K,), with the BatchNorm in it.
   """
-  squares = np.stack([nearest(mask, side) for mask in masks])
+  squares = np.stack([nearest(mask, size) for mask in masks])
   batch = min(BATCH, len(masks))
   state = jax.device_put(initial(patches.shape[-1], classes, seed))
   schedule = optimizer(steps)
@@ -181,7 +181,10 @@ def scores(cells: np.ndarray) -> dict[str, float]:
   }
 
 
-def nearest(mask: np.ndarray, side: int) -> np.ndarray:
-  """A mask as a square of `side` pixels; each takes the value at its centre."""
-  rows, columns = (np.int64((np.arange(side) + 0.5) * length / side) for length in mask.shape)
+def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+  """A mask of `size` pixels; each takes the value at its centre."""
+  rows, columns = (
+    np.int64((np.arange(side) + 0.5) * length / side)
+    for side, length in zip(size, mask.shape, strict=True)
+  )
   return mask[rows][:, columns]

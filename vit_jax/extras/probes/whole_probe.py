@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, in_pixels
 from vit_jax.data.images import RGB
 from vit_jax.extras.probes import cache, corrupted, extraction, few_shot, neighbours, probe, scores
 from vit_jax.extras.probes.parts import Parts, open_parts
@@ -32,6 +32,11 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
     raise ConfigError(
       f"--corruptions are of RGB images, and images of these weights have {model.card.channels} "
       "channels; leave it out."
+    )
+  if request.corruptions and isinstance(model.card.image_size, tuple):
+    raise ConfigError(
+      "--corruptions are of square images, and those of these weights are "
+      f"{in_pixels(model.card.image_size)} pixels; leave it out."
     )
   parts = open_parts(request.images, model.card.trained_on, progress)
   say(text.one_line(f"{request.images}: {parts.words}."))
@@ -115,7 +120,7 @@ def commands(request) -> dict[str, str]:
   """The commands that fine-tune, and that train from scratch, on the same parts."""
   size = []
   if request.image_size:
-    size = [f"--config.data.image_size={request.image_size}"]
+    size = [f"--config.data.image_size={in_pixels(request.image_size, 'x')}"]
   return {
     "Fine-tuning": text.command(["vit-jax", "finetune", request.weights, request.images, *size]),
     "From scratch": text.command(["vit-jax", "train", request.images]),

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, sides
 from vit_jax.extras.probes import cache, masks, scores, segmentation
 from vit_jax.extras.probes.masks import MaskedParts
 from vit_jax.extras.probes.probe import Outcome
@@ -35,14 +35,14 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
   kept = cache.Cache(model, request.cache, request.batch_size, progress, say)
   train = kept.features(parts.train, "the training images", patches=True)
   test = kept.features(parts.test, "the test images", patches=True)
-  side = model.card.image_size
-  grid = model.module.grid(side, side)
+  size = sides(model.card.image_size)
+  grid = model.module.grid(*size)
   steps = request.steps or SEGMENTATION_STEPS
   found = []
   for seed in range(request.seeds):
     batch = min(segmentation.BATCH, len(parts.masks))
     count = progress.images(f"{SEGMENTATION}, seed {seed}", steps * batch)
-    options = dict(grid=grid, side=side, classes=parts.classes, seed=seed, steps=steps)
+    options = dict(grid=grid, size=size, classes=parts.classes, seed=seed, steps=steps)
     probe = segmentation.fit(train["patches"], parts.masks, done=count.done, **options)
     cells = segmentation.confusion(probe, test["patches"], parts.test_masks, grid)
     found.append(segmentation.scores(cells))

@@ -14,7 +14,7 @@ import jax.export
 import numpy as np
 
 from vit_jax import registry
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, Size, sides
 from vit_jax.data.batches import normalize
 from vit_jax.inference import export, layers
 from vit_jax.inference.model import LoadedModel
@@ -37,20 +37,21 @@ class Program:
 
   Attributes:
     function: pixels (B, S, S, C) uint8 -> (B, K) float32, with the parameters as constants.
-    side, channels: of the images.
+    size, channels: of the images.
     output: "logits"; for weights without a head "features".
     description: for users of the file; its values can be written as JSON.
   """
 
   function: Callable[[jax.Array], jax.Array]
-  side: int
+  size: Size
   channels: int
   output: str
   description: dict
 
   def input(self) -> jax.ShapeDtypeStruct:
     """The pixels that `function` takes, of any batch size."""
-    shape = jax.export.symbolic_shape(f"batch, {self.side}, {self.side}, {self.channels}")
+    height, width = sides(self.size)
+    shape = jax.export.symbolic_shape(f"batch, {height}, {width}, {self.channels}")
     return jax.ShapeDtypeStruct(shape, np.uint8)
 
 
@@ -123,10 +124,9 @@ def verify(model: LoadedModel, path: Path, form: ProgramFormat) -> str:
   Raises:
     ValueError: the difference is above the bound, or outputs are not finite.
   """
-  side = model.card.image_size
-  channels = model.card.channels
+  shape = *sides(model.card.image_size), model.card.channels
   rng = np.random.default_rng(0)
-  batches = [rng.integers(0, 256, (size, side, side, channels), dtype=np.uint8) for size in BATCHES]
+  batches = [rng.integers(0, 256, (size, *shape), dtype=np.uint8) for size in BATCHES]
   run = form.load(path)
   with jax.default_device(jax.local_devices(backend="cpu")[0]):  # computes in float32 everywhere
     compiled = jax.jit(functools.partial(_outputs, model))
@@ -153,7 +153,7 @@ def _outputs(model: LoadedModel, params: dict, pixels: jax.Array) -> jax.Array:
 
 def _description(model: LoadedModel, output: str) -> dict:
   """What a user of the file must know: the card, with what differs from files of weights."""
-  side = model.card.image_size
+  height, across = sides(model.card.image_size)
   width = model.module.num_classes
   colours = "RGB, " * (model.card.channels == 3)
   meaning = f"in the order of class_names; {model.card.loss} gives probabilities"
@@ -163,6 +163,6 @@ def _description(model: LoadedModel, output: str) -> dict:
   return cards.values_of(model.card) | {
     "pixels": f"{colours}0 to 255; the program scales them itself",
     "preparation": cards.preparation_in_words(model.card),
-    "input": f"{INPUT}: uint8 (batch, {side}, {side}, {model.card.channels})",
+    "input": f"{INPUT}: uint8 (batch, {height}, {across}, {model.card.channels})",
     "output": f"{output}: float32 (batch, {width}), {meaning}",
   }

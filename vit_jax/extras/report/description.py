@@ -4,7 +4,7 @@ import contextlib
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 
-from vit_jax.config import Config, to_dict
+from vit_jax.config import Config, in_pixels, to_dict
 from vit_jax.config.recipe_file import UNITS
 from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
@@ -123,7 +123,7 @@ def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
     yield from of_settings(run.config)
   yield from of_data(run)
   if run.config is not None:
-    yield "Image size", f"{run.config.data.image_size} px"
+    yield "Image size", f"{in_pixels(run.config.data.image_size)} px"
   if before := run.fact("trained_on_before", list):
     yield "Trained on before", "; ".join(map(str, before))
   changes = [f"after step {step:,}: {'; '.join(changed)}" for step, changed in run.changes()]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import matplotlib
 import numpy as np
 
-from vit_jax.config import RunError
+from vit_jax.config import RunError, sides
 from vit_jax.evaluation import catalogue, examples
 from vit_jax.extras.inspection import (
   filter_components,
@@ -126,8 +126,7 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
     f"{model.module.filters_in_words()}, which hold {components.variance.sum():.0%} of their "
     f"variance (Figure 7, left). {inside.OF_FILTERS}",
   )
-  side = model.card.image_size
-  grid = model.module.grid(side, side)
+  grid = model.module.grid(*sides(model.card.image_size))
   values = position_similarity(model.module, model.params, grid)
   if not values:
     return
@@ -146,9 +145,9 @@ def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
   Raises:
     OSError: an image is damaged.
   """
-  side = model.card.image_size
+  height, width = sides(model.card.image_size)
   sizes = {rgb(path).size for path in scored.images.values()}
-  return [*scored.images] if sizes == {(side, side)} else []
+  return [*scored.images] if sizes == {(width, height)} else []
 
 
 def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from vit_jax.config import in_pixels
 from vit_jax.extras.report import cost, description, headline, outcome
 from vit_jax.extras.report.document import Lead, Picture, Table, TableCell, count
 from vit_jax.extras.report.run import RecordedRun
@@ -49,7 +50,7 @@ def data(run: RecordedRun) -> str:
   for key, name in (("training_images", "images"), ("classes", "classes")):
     if number := run.fact(key, int):
       words.append(f"{number:,} {name}")
-  words.append(f"{run.config.data.image_size} px")
+  words.append(f"{in_pixels(run.config.data.image_size)} px")
   if run.config.init_from:
     words.append(f"starting from {run.config.init_from}")
   return ", ".join(words)
