@@ -4,11 +4,13 @@
 those that differ; it takes minutes. Names that are then the same model are compared once.
 """
 
+import copy
 import importlib
 import json
 import pathlib
 import sys
 import tempfile
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +27,8 @@ from vit_jax.weights.format import Heads
 torch = peer.torch
 FILES = ("vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos")
 FILES += ("vision_transformer_sam", "deit", "eva", "beit", "resnetv2")
-# Rows of patches: of the model, and of other images.
-SIDE = 3
-OTHER = 5
+SIDE = 3  # rows of patches
+OTHERS = (2, 5)  # of other images
 BOUND = 1e-5  # of the largest output
 
 
@@ -144,6 +145,17 @@ def error(model, loaded, side: int, config: dict, kind: type) -> float:
   return float(np.abs(np.asarray(ours) - theirs).max() / np.abs(theirs).max())
 
 
+def at_size(model, side: int):
+  """A copy of timm's model for images of `side` pixels."""
+  model = copy.deepcopy(model)
+  for module in (model, getattr(model, "patch_embed", None)):
+    if hasattr(module, "set_input_size"):  # SAM resizes its tables in each call
+      with warnings.catch_warnings(action="ignore"):  # torch, about timm's interpolation
+        module.set_input_size(img_size=side)
+      break
+  return model
+
+
 def in_type(model, kind: type):
   """The model in this type of floats."""
   return model.double() if kind is np.float64 else model
@@ -152,13 +164,10 @@ def in_type(model, kind: type):
 def compare(
   name: str,
   folder: pathlib.Path,
-  sides: tuple[int, ...] = (SIDE, OTHER),
+  sides: tuple[int, ...] = (SIDE, *OTHERS),
   kind: type = np.float32,
 ) -> float:
-  """The largest error for images of so many rows of patches; the arrays must come back.
-
-  Models whose position biases are for one grid are compared at theirs alone.
-  """
+  """The largest error for images of so many rows of patches; the arrays must come back."""
   model = made_small(name)
   read = read_model(folder_of(model, name, folder))
   config = json.loads((folder / "config.json").read_text())["pretrained_cfg"]
@@ -166,15 +175,11 @@ def compare(
   assert {key: x.shape for key, x in back.items()} == {
     key: tuple(x.shape) for key, x in model.state_dict().items()
   }
-  of_one_grid = getattr(read.module, "positions", "") == "relative_table"
-  if of_one_grid or getattr(read.module, "relative_axes", False):
-    sides = (SIDE,)
   errors = []
   for rows in sides:
     side = rows * read.module.stride()
-    if hasattr(model, "set_input_size"):
-      model.set_input_size(img_size=side)
-    errors.append(error(in_type(model, kind), read.at_size(side), side, config, kind))
+    theirs = in_type(at_size(model, side), kind)
+    errors.append(error(theirs, read.at_size(side), side, config, kind))
   return max(errors)
 
 

@@ -1,4 +1,4 @@
-"""Every model type of Transformers: its outputs at two sizes, on random weights, and exports.
+"""Every model type of Transformers: its outputs at three sizes, on random weights, and exports.
 
 Needs torch and transformers (the extra `agreement`); skipped, with this reason, without them.
 """
@@ -47,7 +47,7 @@ class Case:
   patches: int | None
   exported: str
   options: dict = dataclasses.field(default_factory=dict)
-  sides: tuple[int, ...] = (32, 24)
+  sides: tuple[int, ...] = (32, 16, 40)
 
 
 def alone(kind, of, settings, patches, **others):
@@ -56,8 +56,7 @@ def alone(kind, of, settings, patches, **others):
 
 
 PRE = dict(add_pooling_layer=False)
-OWN = dict(sides=(32,))  # biases by offset are not resized
-SAME = dict(sides=(32,))  # another case has the same encoder
+SAME = dict(sides=(32,))  # another case resizes the same positions
 CASES = {
   "vit": alone("ViTForImageClassification", "ViT", SMALL | FIVE, 1),
   "vit, grey": alone("ViTModel", "ViT", SMALL | dict(num_channels=1), 1, options=PRE, **SAME),
@@ -75,8 +74,10 @@ CASES = {
   "ijepa": alone("IJepaForImageClassification", "IJepa", SMALL | FIVE, 0),
   "ijepa alone": alone("IJepaModel", "IJepa", SMALL, 0, **SAME),
   "dinov2": alone("Dinov2Model", "Dinov2", DINOV2, 1),
-  "dinov2, giant": alone("Dinov2Model", "Dinov2", DINOV2 | dict(use_swiglu_ffn=True), 1),
-  "dinov2 with a head": alone("Dinov2ForImageClassification", "Dinov2", DINOV2 | FIVE, None),
+  "dinov2, giant": alone("Dinov2Model", "Dinov2", DINOV2 | dict(use_swiglu_ffn=True), 1, **SAME),
+  "dinov2 with a head": alone(
+    "Dinov2ForImageClassification", "Dinov2", DINOV2 | FIVE, None, **SAME
+  ),
   "dinov2 with registers": alone("Dinov2WithRegistersModel", "Dinov2WithRegisters", DINOV2, 5),
   "dinov3": alone("DINOv3ViTModel", "DINOv3ViT", SMALL | dict(num_register_tokens=4), 5),
   "dinov3, gated": alone(
@@ -84,6 +85,7 @@ CASES = {
     "DINOv3ViT",
     SMALL | dict(num_register_tokens=4, use_gated_mlp=True, hidden_act="silu", key_bias=True),
     5,
+    **SAME,
   ),
   "clip": alone(
     "CLIPVisionModelWithProjection", "CLIPVision", SMALL | dict(projection_dim=7), None
@@ -94,6 +96,7 @@ CASES = {
     BOTH | SEVEN,
     None,
     "CLIPVisionModelWithProjection",
+    **SAME,
   ),
   "siglip": alone("SiglipVisionModel", "SiglipVision", SMALL, 0),
   "siglip with text": Case(("SiglipModel", "Siglip"), BOTH, 0, "SiglipVisionModel", **SAME),
@@ -105,14 +108,12 @@ CASES = {
     "Beit",
     SMALL | FIVE | dict(use_relative_position_bias=True),
     None,
-    **OWN,
   ),
   "beit, shared": alone(
     "BeitForImageClassification",
     "Beit",
     SMALL | FIVE | dict(use_shared_relative_position_bias=True, use_mean_pooling=False),
     None,
-    **OWN,
   ),
   "beit alone": alone(
     "BeitModel",
@@ -175,7 +176,7 @@ def difference(ours, theirs):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_at_two_sizes(name, tmp_path, record_property):
+def test_outputs_at_three_sizes(name, tmp_path, record_property):
   model = saved(name, tmp_path)
   loaded = read_model(tmp_path)
   found = []

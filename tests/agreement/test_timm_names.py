@@ -3,6 +3,7 @@
 Needs torch and timm (the extra `agreement`); skipped, with this reason, where they are not there.
 """
 
+import copy
 import importlib
 import json
 
@@ -20,7 +21,7 @@ from vit_jax.inference.model import of_weights, read_model
 from vit_jax.models.recognition import differences
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
-from vit_jax.weights.fit import for_channels
+from vit_jax.weights.fit import for_channels, resize_biases
 from vit_jax.weights.format import Heads
 
 BOUND = 1e-5
@@ -246,9 +247,23 @@ def test_how_images_and_positions_are_resized(peer, tmp_path, images, expected):
   loaded = read_model(tmp_path)
   card = loaded.card
   assert (card.resize, card.squeeze, card.resampling) == expected
-  ours = loaded.at_size(48).params["Transformer"]["posembed_input"]["pos_embedding"]
-  model.set_input_size(img_size=48)
-  np.testing.assert_allclose(ours, model.pos_embed.detach().numpy(), atol=1e-6, rtol=0)
+  for other in (48, 16):
+    ours = loaded.at_size(other).params["Transformer"]["posembed_input"]["pos_embedding"]
+    theirs = copy.deepcopy(model)
+    theirs.set_input_size(img_size=other)
+    np.testing.assert_allclose(ours, theirs.pos_embed.detach().numpy(), atol=1e-6, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, about timm's code
+@pytest.mark.parametrize(("old", "new"), [(14, 24), (14, 7), (3, 5), (2, 60), (1, 3), (4, 1)])
+def test_biases_of_offsets_are_resized_as_timm_does(peer, old, new):
+  rng = np.random.default_rng(0)
+  table = rng.standard_normal(((2 * old - 1) ** 2 + 3, 4)).astype(np.float32)
+  theirs = peer.timm.layers.resize_rel_pos_bias_table(
+    peer.torch.from_numpy(table), (new, new), ((2 * new - 1) ** 2 + 3, 4)
+  )
+  ours = resize_biases(table, (old, old), (new, new), timm.POSITION_RESIZING)
+  np.testing.assert_allclose(ours, theirs, atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import scipy.ndimage
 
 from vit_jax.config import POSITION_RESIZING
-from vit_jax.weights.fit import PUBLISHED, resize_axis, resize_table
+from vit_jax.weights.fit import PUBLISHED, resize_axis, resize_biases, resize_offsets, resize_table
 
 GRIDS = [
   ((14, 14), (32, 32)),  # 224 / 16 to 512 / 16
@@ -85,3 +85,44 @@ def test_every_rule_against_a_plain_formula_scipy_and_torch(old, new, rule):
     **size,
   )
   np.testing.assert_allclose(got, theirs[0].numpy().transpose(1, 2, 0), atol=2e-5, rtol=0)
+
+
+def offsets(values, new, rule):
+  """One axis of embeddings or biases of offsets: (2 old - 1, D) -> (2 new - 1, D)."""
+  old = (len(values) + 1) // 2
+  if rule == PUBLISHED:  # the farthest stays the farthest
+    places = np.arange(1 - new, new) * (old - 1) / max(new - 1, 1) + old - 1
+  else:
+    places = (np.arange(2 * new - 1) + 0.5) * (2 * old - 1) / (2 * new - 1) - 0.5
+  return np.stack([np.interp(places, range(2 * old - 1), x) for x in values.T], axis=1)
+
+
+SIDES = [(14, 24), (14, 7), (3, 5), (5, 2), (2, 60), (1, 3), (4, 1), (6, 6)]
+
+
+@pytest.mark.parametrize("rule", POSITION_RESIZING)
+@pytest.mark.parametrize(("old", "new"), SIDES)
+def test_what_belongs_to_offsets_against_plain_formulas_and_torch(old, new, rule):
+  """BEiT's biases as in timm are compared in tests/agreement."""
+  rng = np.random.default_rng(0)
+  near = functools.partial(np.testing.assert_allclose, atol=1e-6, rtol=0)
+  axis = rng.standard_normal((2 * old - 1, 8)).astype(np.float32)
+  resized = resize_offsets(axis, 2 * new - 1, rule)
+  near(resized, offsets(axis, new, rule))
+  table = rng.standard_normal(((2 * old - 1) ** 2 + 3, 8)).astype(np.float32)
+  biases = resize_biases(table, (old, old), (new, new), rule)
+  assert resized.dtype == biases.dtype == np.float32
+  np.testing.assert_array_equal(biases[-3:], table[-3:])
+  grid = table[:-3].reshape(2 * old - 1, 2 * old - 1, 8)
+  got = biases[:-3].reshape(2 * new - 1, 2 * new - 1, 8)
+  if rule != "bicubic_antialiased":
+    rows = np.stack([offsets(column, new, rule) for column in grid.swapaxes(0, 1)], axis=1)
+    near(got, np.stack([offsets(row, new, rule) for row in rows]))
+  if rule != "bicubic":
+    return
+  torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
+  of_torch = lambda x: torch.from_numpy(np.moveaxis(x, -1, 0)[None].copy())
+  enlarge = functools.partial(torch.nn.functional.interpolate, size=2 * new - 1)
+  near(resized, enlarge(of_torch(axis), mode="linear")[0].numpy().T, atol=2e-5)
+  theirs = torch.nn.functional.interpolate(of_torch(grid), size=got.shape[:2], mode="bilinear")
+  near(got, theirs[0].numpy().transpose(1, 2, 0), atol=2e-5)

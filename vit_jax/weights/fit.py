@@ -11,6 +11,10 @@ Position embeddings are resized to another grid of patches by the rule of the we
 - "bicubic_offset": DINOv2's own code without registers: "bicubic", with the places of a grid that
   is a tenth of a patch larger.
 
+Embeddings and biases of offsets are resized linearly, as in SAM and in Transformers' BEiT; with
+aligned corners for "bilinear_aligned". BEiT's biases, for "bicubic_antialiased", as in timm: see
+`geometric_weights`.
+
 Fixed position embeddings in files: other libraries read a table, this project computes it.
 
 A file holds the table, so that a reader of the arrays alone computes the same; the card says that
@@ -72,6 +76,35 @@ def resize_axis(table: np.ndarray, new: int, rule: str) -> np.ndarray:
   return (resizing_matrix(len(table), new, rule) @ table).astype(table.dtype)
 
 
+def resize_biases(
+  table: np.ndarray, old: tuple[int, int], new: tuple[int, int], rule: str
+) -> np.ndarray:
+  """Interpolates biases of offsets in rows and columns; those of a class token, last, stay.
+
+  Args:
+    table: (offsets + extra, heads); offsets = (2 rows - 1) (2 columns - 1) of `old`.
+    old, new: rows and columns of patches.
+    rule: one of those above.
+
+  Returns:
+    (new offsets + extra, heads), in the dtype of `table`.
+  """
+  before, after = _offsets(old), _offsets(new)
+  count = math.prod(before)
+  if rule == "bicubic_antialiased":
+    rows, columns = (geometric_weights(o, n) for o, n in zip(before, after, strict=True))
+  else:
+    rows, columns = (linear_weights(o, n, rule) for o, n in zip(before, after, strict=True))
+  grid = table[:count].reshape(*before, -1)
+  grid = np.einsum("ro,cp,oph->rch", rows, columns, grid, optimize=True).astype(table.dtype)
+  return np.concatenate([grid.reshape(-1, table.shape[-1]), table[count:]])
+
+
+def resize_offsets(table: np.ndarray, new: int, rule: str) -> np.ndarray:
+  """Interpolates embeddings of the offsets along an axis, (old, D_h) -> (new, D_h)."""
+  return (linear_weights(len(table), new, rule) @ table).astype(table.dtype)
+
+
 def _zoom(array, shape):
   factors = [n / o for n, o in zip(shape, array.shape, strict=True)]
   # "nearest", because rounding may place the last entry slightly outside the table.
@@ -105,12 +138,57 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
   return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
+def linear_weights(old: int, new: int, rule: str) -> np.ndarray:
+  """The weight of each of `old` offsets in each of `new`, (new, old): linear interpolation.
+
+  Args:
+    old, new: numbers of offsets along an axis, 2 n - 1 for n patches.
+    rule: with "bilinear_aligned" the farthest offsets stay the farthest; otherwise as in
+      `torch.nn.functional.interpolate(align_corners=False)`.
+  """
+  scale = old / new
+  if rule == PUBLISHED:
+    scale = (old - 1) / max(new - 1, 1)
+  wanted = (np.arange(new) - new // 2) * scale
+  return _between(np.arange(old) - old // 2, wanted)
+
+
+def geometric_weights(old: int, new: int) -> np.ndarray:
+  """As `linear_weights`, where near offsets stay and far ones move: 1, 1 + q, 1 + q + q^2, ...
+
+  With this q, from 1.01 to 1.5, the farthest old offset becomes the farthest new one.
+
+  Source: BEiT's code for fine-tuning, and `resize_rel_pos_bias_table` of timm, which is linear
+  between these places where BEiT's code is cubic.
+  """
+  count, farthest = old // 2, new // 2
+  distances = np.cumsum(_growth(count, farthest) ** np.arange(count))
+  places = np.concatenate([-distances[::-1], [0], distances])
+  return _between(places, np.arange(-farthest, farthest + 1))
+
+
+def _growth(count: int, farthest: int) -> float:
+  """The q, as exact as in these sources, with which `count` terms add up to `farthest`."""
+  low, high = 1.01, 1.5
+  while high - low > 1e-6:
+    q = (low + high) / 2
+    if np.sum(q ** np.arange(count)) > farthest:
+      high = q
+    else:
+      low = q
+  return q
+
+
+def _between(places: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+  """The weight of each place in each wanted one; those outside get the value at the border."""
+  return np.stack([np.interp(wanted, places, one) for one in np.eye(len(places))], axis=1)
+
+
 HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
-RELATIVE = (
-  *("pos_embedding_relative", "pos_embedding_bias"),
-  *("pos_embedding_rows", "pos_embedding_columns"),
-)
+RELATIVE = "pos_embedding_relative"
+BIASES = re.compile(r".*/pos_embedding_bias")
+OFFSETS = re.compile(r".*/pos_embedding_(rows|columns)")
 POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative|_bias|_rows|_columns)?")
 NAMED = 5  # the most parameters that the message names
 TABLE = re.compile(
@@ -166,16 +244,16 @@ def fit(
   """
   stored = flatten(params)
   wanted = flatten(wanted)
+  grids = (old_grid, grid)
   head = LAST if keep_representation else HEAD
   renewed = _renewed(stored, wanted, head, new_head=new_head, new_positions=new_positions)
   kept = [name for name in wanted if not renewed(name)]
-  misfits = [_misfit(name, stored.get(name), wanted[name]) for name in kept]
+  misfits = [_misfit(name, stored.get(name), wanted[name], grids) for name in kept]
   surplus = {name: x for name, x in stored.items() if name not in wanted}
   extra = [f"{n} {x.shape} is not part of the model" for n, x in surplus.items() if not renewed(n)]
   _check([*filter(None, misfits), *extra])
   fitted = {}
   rows = []
-  grids = (old_grid, grid)
   for name, target in wanted.items():
     array = stored.get(name)
     if renewed(name):
@@ -213,7 +291,7 @@ def _renewed(
   return lambda name: any(pattern.fullmatch(name) for pattern in patterns)
 
 
-def _misfit(name: str, array, target) -> str:
+def _misfit(name: str, array, target, grids) -> str:
   """Why an array, None if it is missing, cannot be used; "" if it fits or can be resized."""
   if array is None:
     return f"{name} {target.shape} is missing"
@@ -221,10 +299,37 @@ def _misfit(name: str, array, target) -> str:
     return ""
   if TABLE.fullmatch(name) and _without_places(array.shape) == _without_places(target.shape):
     return ""
+  if _has_other_offsets(name, array, target, grids):
+    return ""
   fixed = ""
   if name.endswith(RELATIVE):
-    fixed = " (relative position embeddings are not resized)"
+    fixed = " (relative position embeddings of tokens are not resized)"
   return f"{name} is {array.shape} and must be {target.shape}{fixed}"
+
+
+def _has_other_offsets(name: str, array, target, grids) -> bool:
+  """Whether an array is for the offsets in a known grid that is not the wanted one."""
+  if array.shape[1:] != target.shape[1:]:
+    return False
+  if OFFSETS.fullmatch(name):
+    return len(array) % 2 == 1
+  return bool(BIASES.fullmatch(name) and _grid_of_biases(array, target, grids))
+
+
+def _grid_of_biases(array, target, grids) -> tuple[int, int] | None:
+  """Rows and columns that biases are for: the likely grid or a square; None if neither fits."""
+  likely, grid = grids
+  beside = len(target) - math.prod(_offsets(grid))  # biases for a class token
+  offsets = len(array) - beside
+  side = (math.isqrt(max(offsets, 0)) + 1) // 2
+  known = [old for old in (likely, (side, side)) if old and math.prod(_offsets(old)) == offsets]
+  return next(iter(known), None)
+
+
+def _offsets(grid: tuple[int, int]) -> tuple[int, int]:
+  """The number of offsets between rows, and between columns, of a grid."""
+  rows, columns = grid
+  return 2 * rows - 1, 2 * columns - 1
 
 
 def _has_other_channels(name: str, array, target) -> bool:
@@ -310,9 +415,11 @@ def _summarised(rows: list[Row]) -> list[Row]:
 
 def _is_for(params, name, target, grids) -> bool:
   """Whether position embeddings of the right number are also for the right rows and columns."""
+  likely, grid = grids
+  if BIASES.fullmatch(name):
+    return _grid_of_biases(target, target, grids) in (None, grid)
   if not TABLE.fullmatch(name) or not name.endswith("/pos_embedding"):
     return True
-  likely, grid = grids
   return patch_grid(params, target.shape[1] - math.prod(grid), likely) in (None, grid)
 
 
@@ -320,6 +427,13 @@ def _resized(params, name, array, target, grids, rule):
   """Position embeddings resized to the shape of `target`, and a description of the change."""
   likely, grid = grids
   rows, columns = grid
+  if OFFSETS.fullmatch(name):
+    resized = resize_offsets(array, len(target), rule)
+    return resized, f"{len(array)} -> {len(target)} offsets"
+  if BIASES.fullmatch(name):
+    old = _grid_of_biases(array, target, grids)
+    resized = resize_biases(array, old, grid, rule)
+    return resized, f"{old[0]} x {old[1]} -> {rows} x {columns} patches"
   if name.endswith("pos_embedding"):
     before = target.shape[1] - rows * columns
     old = patch_grid(params, before, likely)

@@ -7,8 +7,12 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix, jaccard_score
 
 from vit_jax.config import ConfigError
-from vit_jax.extras.probes import masks, segmentation
+from vit_jax.data.crops import resized
+from vit_jax.data.datasets import NamedDataset
+from vit_jax.data.sources import Example, Source
+from vit_jax.extras.probes import masks, segmentation, windows
 from vit_jax.process.progress import SILENT
+from vit_jax.weights.card import Card
 
 GRID = 4, 4
 SIDE = 16
@@ -20,7 +24,7 @@ def example(images, seed):
   classes = rng.integers(0, 3, (images, *GRID))
   means = np.random.default_rng(9).standard_normal((3, 8))
   patches = means[classes] + 0.3 * rng.standard_normal((images, *GRID, 8))
-  large = [np.uint8(np.kron(each, np.ones((6, 5)))) for each in classes]
+  large = [np.uint8(np.kron(each, np.ones((6, 6)))) for each in classes]
   for mask in large:
     mask[0] = 255
   return np.float32(patches.reshape(images, 16, 8)), large
@@ -28,16 +32,19 @@ def example(images, seed):
 
 def test_a_linear_probe_learns_made_masks():
   patches, large = example(20, 0)
-  options = dict(grid=GRID, size=(SIDE, SIDE), classes=3, seed=0)
-  probe = segmentation.fit(patches, large, steps=120, **options)
+  squares = [windows.nearest(mask, (SIDE, SIDE)) for mask in large]
+  options = dict(grid=GRID, classes=3, seed=0)
+  probe = segmentation.fit(patches, squares, steps=120, **options)
   test, test_masks = example(10, 1)
-  cells = segmentation.confusion(probe, test, test_masks, GRID)
+  cells = segmentation.confusion(probe, test, test_masks, GRID, Card(SIDE))
   assert cells.sum() == sum((mask != 255).sum() for mask in test_masks)
   predictions = []
   for features, mask in zip(test, test_masks, strict=True):
     logits = features @ probe["kernel"] + probe["bias"]
     with jax.enable_x64():
-      large = segmentation.enlarged(logits[None], GRID, mask.shape)
+      pixels = segmentation.enlarged(logits[None], GRID, (SIDE, SIDE))
+      flat = pixels.reshape(1, SIDE**2, -1)
+      large = segmentation.enlarged(flat, (SIDE, SIDE), mask.shape)
     predictions.append(np.asarray(large[0]).argmax(axis=-1)[mask != 255])
   labels = np.concatenate([mask[mask != 255] for mask in test_masks])
   predictions = np.concatenate(predictions)
@@ -47,6 +54,75 @@ def test_a_linear_probe_learns_made_masks():
     jaccard_score(labels, predictions, average="macro"), abs=1e-3
   )
   assert found["miou"] > 0.6
+
+
+@pytest.mark.parametrize(
+  ("length", "side", "expected"),
+  [(512, 512, [0]), (683, 512, [0, 171]), (853, 512, [0, 341]), (1000, 512, [0, 341, 488])],
+)
+def test_windows_follow_one_another_and_the_last_ends_at_the_border(length, side, expected):
+  assert windows.starts(length, side) == expected
+
+
+class Pictures(Source):
+  """Images in memory."""
+
+  identity, class_names = "pictures", ()
+
+  def __init__(self, images):
+    self.images = images
+
+  def __len__(self):
+    return len(self.images)
+
+  def __getitem__(self, index):
+    return Example(self.images[index], (), self.name(index))
+
+  def labels(self, index):
+    return ()
+
+
+def test_images_and_masks_are_cut_alike():
+  card = Card(SIDE)
+  rng = np.random.default_rng(0)
+  shapes = [(20, 45), (33, 16), (8, 8)]
+  images = [rng.integers(0, 256, (*shape, 3)).astype(np.uint8) for shape in shapes]
+  large = [image[..., 0] for image in images]
+  cut = windows.of_images(NamedDataset("", None, Pictures(images)), large, card).source
+  of_masks = list(windows.of_masks(large, card))
+  # 16 x 36, 33 x 16 and 16 x 16 pixels, with windows 11 pixels apart.
+  places = [(0, 0, 0), (0, 0, 11), (0, 0, 20), (1, 0, 0), (1, 11, 0), (1, 17, 0), (2, 0, 0)]
+  assert len(cut) == len(of_masks) == len(places)
+  assert len({cut.name(i) for i in range(len(cut))}) == len(places)
+  sizes = [(16, 36), (33, 16), (16, 16)]
+  for i, (row, top, left) in enumerate(places):
+    height, width = sizes[row]
+    whole = resized(images[row], height=height, width=width, resampling=card.resampling)
+    np.testing.assert_array_equal(cut[i].image, whole[top : top + SIDE, left : left + SIDE])
+    for y, x in ((0, 0), (5, 9), (15, 15)):
+      old_y = int((top + y + 0.5) * shapes[row][0] / height)
+      old_x = int((left + x + 0.5) * shapes[row][1] / width)
+      assert of_masks[i][y, x] == large[row][old_y, old_x]
+
+
+def bilinear(values, size):
+  """One map (rows, columns) enlarged to (size, size), a pixel at a time."""
+  places = [(np.arange(size) + 0.5) * length / size - 0.5 for length in values.shape]
+  along = [np.interp(places[0], range(len(values)), column) for column in values.T]
+  return np.stack([np.interp(places[1], range(values.shape[1]), row) for row in np.array(along).T])
+
+
+def test_the_logits_of_windows_are_averaged():
+  rng = np.random.default_rng(0)
+  places = [(0, 0), (0, 11), (0, 20)]
+  maps = rng.standard_normal((3, *GRID, 2)).astype(np.float32)
+  found = segmentation.joined(maps, places, (SIDE, 36), SIDE)
+  for kind in range(2):
+    large = [bilinear(each[..., kind], SIDE) for each in maps]
+    for y in range(SIDE):
+      for x in range(36):
+        seen = [large[i][y, x - left] for i, (_, left) in enumerate(places) if 0 <= x - left < SIDE]
+        assert found[y, x, kind] == pytest.approx(np.mean(seen), abs=1e-5)
 
 
 def test_running_statistics_after_a_step():

@@ -1,10 +1,10 @@
 """A linear segmentation probe: BatchNorm and a 1 x 1 convolution on the last block's patches.
 
 After DINOv3's eval/segmentation: AdamW at 1e-3 with a warm-up of 1,500 of 40,000 steps on batches
-of 16 images, cross-entropy at the pixels of enlarged logits. Two things are simpler here: each
-image is resized to the model's square, in place of crops and sliding windows; and after the warm-up
-the rate falls to 0 by a cosine. Logits are enlarged (bilinear) to the size of a mask before they
-are scored, so every pixel counts once.
+of 16 crops, cross-entropy at the pixels of enlarged logits. Two things are simpler here: the crops
+are the windows of `windows.py`, not random; and after the warm-up the rate falls to 0 by a cosine.
+The logits of an image are the mean of those of its windows where these overlap. They are enlarged
+(bilinear) to the size of a mask before they are scored, so every pixel counts once.
 """
 
 import functools
@@ -16,9 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from vit_jax.config import Size, sides
+from vit_jax.extras.probes import windows
 from vit_jax.extras.probes.batches import chunks
 from vit_jax.extras.probes.masks import IGNORED
 from vit_jax.extras.probes.request import SEGMENTATION_STEPS
+from vit_jax.weights.card import Card
 
 RATE = 1e-3
 DECAY = 1e-3
@@ -34,7 +37,6 @@ def fit(
   masks: Sequence[np.ndarray],
   *,
   grid: tuple[int, int],
-  size: tuple[int, int],
   classes: int,
   seed: int,
   steps: int,
@@ -44,9 +46,8 @@ def fit(
 
   Args:
     patches: (N, P, D), the features of the patches.
-    masks: (H, W) uint8 each; 255 does not count.
+    masks: (H, W) uint8 each, of one size; 255 does not count.
     grid: rows and columns of patches.
-    size: rows and columns in which the loss is computed, pixels.
     classes: K.
     seed: of the initial weights and the order of images.
     steps: of AdamW.
@@ -55,7 +56,7 @@ def fit(
   Returns:
     A linear map of features: "kernel" (D, K) and "bias" (K,), with the BatchNorm in it.
   """
-  squares = np.stack([nearest(mask, size) for mask in masks])
+  squares = np.stack(masks)
   batch = min(BATCH, len(masks))
   state = jax.device_put(initial(patches.shape[-1], classes, seed))
   schedule = optimizer(steps)
@@ -141,20 +142,52 @@ def confusion(
   patches: np.ndarray,
   masks: Sequence[np.ndarray],
   grid: tuple[int, int],
+  card: Card,
 ) -> np.ndarray:
   """The number of pixels of each class (rows) with each prediction (columns), (K, K) int64.
 
-  Pixels of value 255 do not count.
+  Args:
+    probe: the linear map.
+    patches: (N, P, D), of all windows of the images, as `windows.Windows` has them.
+    masks: (H, W) uint8 of each image; 255 does not count.
+    grid: rows and columns of patches in a window.
+    card: as for `windows.Windows`.
   """
   classes = len(probe["bias"])
   result = np.zeros((classes, classes), np.int64)
-  for features, mask in zip(patches, masks, strict=True):
+  rest = iter(patches)
+  for mask in masks:
+    shape = windows.resized_shape(mask.shape, card)
+    places = windows.places(shape, card.image_size)
+    features = np.stack([next(rest) for _ in places])
     logits = np.float32(features @ probe["kernel"] + probe["bias"])
-    large = cv2_enlarged(logits.reshape(*grid, classes), mask.shape)
+    maps = logits.reshape(len(places), *grid, classes)
+    large = cv2_enlarged(joined(maps, places, shape, card.image_size), mask.shape)
     counts = mask != IGNORED
     cells = mask[counts].astype(np.int64) * classes + large.argmax(axis=-1)[counts]
     result += np.bincount(cells, minlength=classes**2).reshape(classes, classes)
   return result
+
+
+def joined(
+  maps: np.ndarray, places: Sequence[tuple[int, int]], shape: tuple[int, int], size: Size
+) -> np.ndarray:
+  """The logits of an image, (*shape, K): the mean of those of the windows at a pixel.
+
+  Args:
+    maps: (windows, rows, columns, K), the logits of patches.
+    places: the first row and column of each window.
+    shape: rows and columns of the image.
+    size: of a window, pixels.
+  """
+  rows, columns = sides(size)
+  total = np.zeros((*shape, maps.shape[-1]), np.float32)
+  count = np.zeros((*shape, 1), np.float32)
+  for window, (top, left) in zip(maps, places, strict=True):
+    part = np.s_[top : top + rows, left : left + columns]
+    total[part] += cv2_enlarged(window, (rows, columns))
+    count[part] += 1
+  return total / count
 
 
 def cv2_enlarged(maps: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -179,12 +212,3 @@ def scores(cells: np.ndarray) -> dict[str, float]:
     "accuracy": float(hits.sum() / cells.sum()),
     "miou": float(np.mean(hits[there] / union[there])),
   }
-
-
-def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-  """A mask of `size` pixels; each takes the value at its centre."""
-  rows, columns = (
-    np.int64((np.arange(side) + 0.5) * length / side)
-    for side, length in zip(size, mask.shape, strict=True)
-  )
-  return mask[rows][:, columns]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from vit_jax.config import ConfigError, sides
-from vit_jax.extras.probes import cache, masks, scores, segmentation
+from vit_jax.extras.probes import cache, masks, scores, segmentation, windows
 from vit_jax.extras.probes.masks import MaskedParts
 from vit_jax.extras.probes.probe import Outcome
 from vit_jax.extras.probes.request import SEGMENTATION, SEGMENTATION_STEPS, Request
@@ -30,21 +30,23 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
   progress.doing("reading masks")
   parts = masks.open_masked(request.images, progress)
   model = opened(request, progress, say)
-  squeezed = dataclasses.replace(model.card, resize=0)  # the whole image, as its mask is whole
-  model = dataclasses.replace(model, card=squeezed)
+  card = dataclasses.replace(model.card, resize=0)  # a window is not cropped again
+  model = dataclasses.replace(model, card=card)
   kept = cache.Cache(model, request.cache, request.batch_size, progress, say)
-  train = kept.features(parts.train, "the training images", patches=True)
-  test = kept.features(parts.test, "the test images", patches=True)
-  size = sides(model.card.image_size)
-  grid = model.module.grid(*size)
+  of_train = windows.of_images(parts.train, parts.masks, card)
+  of_test = windows.of_images(parts.test, parts.test_masks, card)
+  train = kept.features(of_train, "the training images", patches=True)
+  test = kept.features(of_test, "the test images", patches=True)
+  train_masks = list(windows.of_masks(parts.masks, card))
+  grid = model.module.grid(*sides(card.image_size))
   steps = request.steps or SEGMENTATION_STEPS
   found = []
   for seed in range(request.seeds):
-    batch = min(segmentation.BATCH, len(parts.masks))
+    batch = min(segmentation.BATCH, len(train_masks))
     count = progress.images(f"{SEGMENTATION}, seed {seed}", steps * batch)
-    options = dict(grid=grid, size=size, classes=parts.classes, seed=seed, steps=steps)
-    probe = segmentation.fit(train["patches"], parts.masks, done=count.done, **options)
-    cells = segmentation.confusion(probe, test["patches"], parts.test_masks, grid)
+    options = dict(grid=grid, classes=parts.classes, seed=seed, steps=steps)
+    probe = segmentation.fit(train["patches"], train_masks, done=count.done, **options)
+    cells = segmentation.confusion(probe, test["patches"], parts.test_masks, grid, card)
     found.append(segmentation.scores(cells))
   return Result(
     facts=facts(request, model, parts, steps),
