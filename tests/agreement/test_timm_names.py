@@ -200,7 +200,7 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
     (dict(model_args=dict(global_pool="")), "pools by ''"),
     (dict(pretrained_cfg=dict(global_pool="max")), "pools by 'max'"),
     (dict(model_args=dict(in_chans=1)), "model of channels 1, and its arrays .* channels 3"),
-    (dict(model_args=dict(img_size=[32])), r"img_size is \[32\] and must be a number of pixels"),
+    (dict(model_args=dict(img_size=[32])), r"img_size is \[32\] and must be a number from 1"),
     (dict(architecture="vit_base_patch16_224"), "model of width 768, and its arrays .* width 192"),
     (dict(architecture="vit_base_mci_224"), "with another stem of convolutions, which no model"),
     (dict(model_args=dict(gated_attn=True)), "made with gated_attn"),
