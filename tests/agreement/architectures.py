@@ -1,7 +1,9 @@
 """timm's architectures beside ours: parameters by name, and outputs from the same random weights.
 
-`python -m tests.agreement.architectures` compares the outputs of all names, made small, and prints
-those that differ; it takes minutes. Names that are then the same model are compared once.
+`python -m tests.agreement.architectures` compares the outputs of all names, made small, at three
+sizes, in float32 and float64, and prints those that differ in float32, where rounding decides about
+deep sums, with the difference of each library's float32 from timm's float64. It takes minutes.
+Names that are then the same model are compared once.
 """
 
 import copy
@@ -131,18 +133,30 @@ def images_of(side: int) -> np.ndarray:
   return np.random.default_rng(side).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
 
 
-def error(model, loaded, side: int, config: dict, kind: type) -> float:
-  """The largest difference of the logits, relative to the largest logit, in this type of floats."""
-  images = images_of(side).astype(kind)
-  prepared = ((images + 1) / 2 - kind(config["mean"])) / kind(config["std"])
+def theirs_on(model, side: int, config: dict, kind: type = np.float32) -> np.ndarray:
+  """Logits of timm's model for `images_of(side)`, in this type of floats."""
+  mean, deviation = (np.float32(config[key]) for key in ("mean", "std"))
+  prepared = ((images_of(side) + 1) / 2 - mean) / deviation
+  pixels = torch.from_numpy(prepared.transpose(0, 3, 1, 2).astype(kind))
+  model = copy.deepcopy(model).to(pixels.dtype)
   with torch.no_grad():
-    theirs = model(torch.from_numpy(prepared.transpose(0, 3, 1, 2).copy())).numpy()
+    logits = model(pixels).numpy()
+  assert logits.std() > 0.05
+  return logits
+
+
+def ours_on(loaded, side: int, kind: type = np.float32) -> np.ndarray:
+  """Logits of our model for the same images, in this type of floats."""
   with jax.enable_x64(kind is np.float64):
     module = loaded.module.clone(dtype=jnp.dtype(kind))
     params = jax.tree.map(kind, loaded.params)
-    ours, _ = module.apply({"params": params}, images, train=False)
-  assert theirs.std() > 0.05
-  return float(np.abs(np.asarray(ours) - theirs).max() / np.abs(theirs).max())
+    logits, _ = module.apply({"params": params}, kind(images_of(side)), train=False)
+    return np.asarray(logits)
+
+
+def error(found: np.ndarray, exact: np.ndarray) -> float:
+  """The largest difference of logits, relative to the largest logit."""
+  return float(np.abs(found - exact).max() / np.abs(exact).max())
 
 
 def at_size(model, side: int):
@@ -156,18 +170,11 @@ def at_size(model, side: int):
   return model
 
 
-def in_type(model, kind: type):
-  """The model in this type of floats."""
-  return model.double() if kind is np.float64 else model
+def at_each_size(name: str, folder: pathlib.Path, sides: tuple[int, ...]):
+  """timm's model and ours for images of so many rows of patches, their side, and timm's config.
 
-
-def compare(
-  name: str,
-  folder: pathlib.Path,
-  sides: tuple[int, ...] = (SIDE, *OTHERS),
-  kind: type = np.float32,
-) -> float:
-  """The largest error for images of so many rows of patches; the arrays must come back."""
+  The arrays must come back.
+  """
   model = made_small(name)
   read = read_model(folder_of(model, name, folder))
   config = json.loads((folder / "config.json").read_text())["pretrained_cfg"]
@@ -175,12 +182,29 @@ def compare(
   assert {key: x.shape for key, x in back.items()} == {
     key: tuple(x.shape) for key, x in model.state_dict().items()
   }
-  errors = []
   for rows in sides:
     side = rows * read.module.stride()
-    theirs = in_type(at_size(model, side), kind)
-    errors.append(error(theirs, read.at_size(side), side, config, kind))
-  return max(errors)
+    yield at_size(model, side), read.at_size(side), side, config
+
+
+def compare(
+  name: str, folder: pathlib.Path, sides: tuple[int, ...] = (SIDE, *OTHERS)
+) -> dict[str, float]:
+  """The largest differences of ours and timm's outputs, in float32, in float64 and between them."""
+  errors = []
+  for model, loaded, side, config in at_each_size(name, folder, sides):
+    ours = ours_on(loaded, side)
+    theirs = theirs_on(model, side, config)
+    exact = theirs_on(model, side, config, np.float64)
+    errors.append(
+      {
+        "float32": error(ours, theirs),
+        "float64": error(ours_on(loaded, side, np.float64), exact),
+        "ours in float32 from float64": error(ours, exact),
+        "timm's in float32 from float64": error(theirs, exact),
+      }
+    )
+  return {what: max(each[what] for each in errors) for what in errors[0]}
 
 
 def made_alike(name: str):
@@ -197,19 +221,19 @@ def main():
   groups = {}
   for name in wanted:
     groups.setdefault(made_alike(name), []).append(name)
-  equal = dict.fromkeys((np.float32, np.float64), 0)
+  equal = dict.fromkeys(("float32", "float64"), 0)
   for alike in groups.values():
-    for kind in equal:  # in float32, rounding decides about deep sums
-      with tempfile.TemporaryDirectory() as folder:
-        try:
-          largest = compare(alike[0], pathlib.Path(folder), kind=kind)
-        except Exception as failure:  # the others go on
-          largest = repr(failure)[:500]
-      if isinstance(largest, float) and largest < BOUND:
-        equal[kind] += len(alike)
-        break
-      print(kind.__name__, largest, *alike, flush=True)
-  print(f"of {len(wanted)} names, in {len(groups)} models:", *equal.items())
+    with tempfile.TemporaryDirectory() as folder:
+      try:
+        errors = compare(alike[0], pathlib.Path(folder))
+      except Exception as failure:  # the others go on
+        print(repr(failure)[:500], *alike, flush=True)
+        continue
+    for kind in equal:
+      equal[kind] += len(alike) * (errors[kind] < BOUND)
+    if errors["float32"] >= BOUND:
+      print(*alike, *(f"{what}: {x:.2e};" for what, x in errors.items()), flush=True)
+  print(f"of {len(wanted)} names, in {len(groups)} models, equal:", *equal.items())
 
 
 if __name__ == "__main__":

@@ -97,4 +97,6 @@ def test_every_name_is_made_of_the_same_arrays_or_refused_by_its_part(peer, monk
 def test_outputs_are_those_of_timm_at_other_sizes(peer, tmp_path, name):
   """The program compares all names, at three sizes each."""
   sides = (peer.SIDE, *peer.OTHERS) if name in RESIZED else peer.OTHERS[-1:]
-  assert peer.compare(name, tmp_path, sides) < peer.BOUND
+  for model, loaded, side, config in peer.at_each_size(name, tmp_path, sides):
+    expected = peer.theirs_on(model, side, config)
+    assert peer.error(peer.ours_on(loaded, side), expected) < peer.BOUND
