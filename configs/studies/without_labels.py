@@ -137,7 +137,8 @@ def training(start: str, labels: int) -> Stage:
   }
   if labels < 60_000:
     settings["data.train.subset"] = labels
-  return Stage("configs/vit_fashion.py:plain", settings, f"{start}_{labels}".replace(" ", "_"), after)
+  name = f"{start}_{labels}".replace(" ", "_")
+  return Stage("configs/vit_fashion.py:plain", settings, name, after)
 
 
 def cell(start: str, method: str, labels: int, stage: Stage, metric: str) -> Cell:
