@@ -163,7 +163,7 @@ def small() -> Study:
   """On one CPU core."""
   starts = (*OBJECTIVES, "none")
   every = [one for labels in SUBSETS for start in starts for one in cells(start, labels)]
-  every.append(cell("none", "training", 60_000, training("none", 60_000), "test/top1"))
   every.sort(key=lambda one: one.factors["start"] == "none" and one.factors["method"] != "training")
+  every.append(cell("none", "training", 60_000, training("none", 60_000), "test/top1"))
   drawing = Drawing(x="labels", by="start", panel="method", log=True, label="top-1, Fashion-MNIST")
   return Study(tuple(every), drawing)
