@@ -94,6 +94,14 @@ def test_the_head_against_numpy():
   assert head.macs(**sizes) == 6 * 12 + 12 * 12 + 12 * 8 + 8 * OUTPUTS
 
 
+def test_prototypes_begin_as_small_as_in_the_authors_code():
+  """There PyTorch draws them, uniformly up to 1 / sqrt(inputs); Adam turns larger ones slower."""
+  params = head.init(jax.random.key(0), inputs=2, hidden=2, bottleneck=100, outputs=50)
+  kernel = params["prototypes"]["kernel"]
+  assert 0.099 < jnp.abs(kernel).max() <= 0.1
+  assert float(kernel.std()) == pytest.approx(0.1 / 3**0.5, rel=0.03)
+
+
 def test_the_deviation_of_features():
   rng = np.random.default_rng(0)
   features, mask = rng.normal(size=(9, 4)), np.float32([1, 1, 0, 1, 1, 1, 0, 1, 1])

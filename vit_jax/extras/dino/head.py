@@ -14,15 +14,20 @@ LEAST = 1e-12  # norm by which a vector is divided
 
 
 def init(key: jax.Array, *, inputs: int, hidden: int, bottleneck: int, outputs: int) -> dict:
-  """Fresh parameters, float32; traceable."""
+  """Fresh parameters, float32; traceable.
+
+  The size of the prototypes does not count for the outputs, but an optimizer turns small ones
+  faster; they begin as in the authors' code, where PyTorch draws them.
+  """
   sizes = inputs, hidden, hidden, bottleneck
   keys = jax.random.split(key, len(LAYERS) + 1)
   params = {}
   for name, layer_key, rows, columns in zip(LAYERS, keys, sizes, sizes[1:], strict=False):
     kernel = STD * jax.random.truncated_normal(layer_key, -2.0, 2.0, (rows, columns))
     params[name] = {"kernel": kernel, "bias": jnp.zeros(columns)}
-  directions = jax.random.normal(keys[-1], (bottleneck, outputs))
-  return params | {"prototypes": {"kernel": directions}}
+  bound = bottleneck**-0.5
+  prototypes = jax.random.uniform(keys[-1], (bottleneck, outputs), minval=-bound, maxval=bound)
+  return params | {"prototypes": {"kernel": prototypes}}
 
 
 def outputs(params: dict, x: jax.Array, dtype: jnp.dtype) -> jax.Array:
