@@ -37,6 +37,8 @@ def config_of(stage, *more):
   [
     # Six pre-trainings; each cell chooses among four rates.
     ("masked", "small", 3 * 3 + 5, 6 * 3 + 14 * (4 + 3)),
+    # Four starts, and thirteen trainings; the probes are evaluations of the starts.
+    ("without_labels", "small", 4 * 3 * 3 + 1, (4 + 13) * 3),
     ("subsets", "small", 4 * 4, 4 * 4 * 3),
     ("subsets", "paper", 6 * 4, 6 * 4),
     ("optimizer", "small", 4, 4 * (4 + 3 + 3)),
@@ -154,6 +156,18 @@ def test_runs_after_masked_patches_differ_from_others_in_start_and_length_alone(
   for same, (masked, scratch, longer, *kinds) in by_labels.values():
     assert same.count(same[0]) == len(same)
     assert {masked, longer, *kinds} == {scratch + 2000}
+
+
+def test_every_start_without_labels_sees_as_many_images_and_no_test_image():
+  cells = [cell for cell in of("without_labels", "small").cells if "train" in cell.label]
+  passes = set()
+  for cell in cells:
+    configs = [config_of(stage) for stage in cell.stage.chain()]
+    passes.add(sum(one.duration.steps * one.batch_size for one in configs))
+    assert {one.data.train.split for one in configs} == {"train"}
+    assert configs[-1].data.train.subset in (0, cell.factors["labels"])
+  assert len(cells) == 13
+  assert passes == {500 * 64}
 
 
 @pytest.mark.parametrize(("scale", "sides"), [("small", (16, 24, 32)), ("paper", (224, 336, 448))])
