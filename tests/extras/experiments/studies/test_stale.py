@@ -84,6 +84,11 @@ def test_what_has_changed_is_named(tmp_path, monkeypatch):
   assert said(study, changed) == ["code of models"]
   without = [{key: x for key, x in row.items() if key != "code"} for row in rows]
   assert said(study, without) == ["code not recorded"]
+  first = study.cells[0]
+  monkeypatch.setattr(stale, "kinds", lambda cell: {"mae" if cell is first else "classification"})
+  of_mae = json.dumps(SETTINGS | {"objective": "sum of mae.py"})
+  mixed = [row | ({"code": of_mae} if row["cell"] == first.label else {}) for row in rows]
+  assert said(study, mixed) == []
 
 
 def test_stale_studies_are_listed_and_marked(tmp_path, monkeypatch, capsys):

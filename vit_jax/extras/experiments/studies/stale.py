@@ -83,11 +83,17 @@ def changed_cells(study: Study, rows: list[dict[str, str]]) -> Iterator[str]:
 
 def changed_code(study: Study, rows: list[dict[str, str]]) -> Iterator[str]:
   """Packages whose code has changed."""
-  now = record.code({kind for cell in study.cells for kind in kinds(cell)})
-  made = [json.loads(row["code"]) for row in rows if row.get("code")]
-  if len(made) < len(rows):
+  if not all(row.get("code") for row in rows):
     yield "code not recorded"
-  parts = [name for name in now if any(one.get(name, now[name]) != now[name] for one in made)]
+  now = {cell.label: record.code(kinds(cell)) for cell in study.cells}
+  made = [(row["cell"], json.loads(row["code"])) for row in rows if row.get("code")]
+  changed = {
+    name
+    for cell, before in made
+    for name, checksum in now.get(cell, {}).items()
+    if before.get(name, checksum) != checksum
+  }
+  parts = sorted(changed)
   if parts:
     yield f"code of {', '.join(parts)}"
 
