@@ -8,7 +8,9 @@ import pytest
 from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
+from vit_jax.config import ConfigError
 from vit_jax.inference.model import read_model
+from vit_jax.models import family
 from vit_jax.models.recognition import in_words, settings_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
@@ -75,3 +77,11 @@ def test_patches_that_are_no_squares(tmp_path):
     card = dataclasses.replace(known, image_size=size)
     with pytest.raises(ValueError, match=f"its {what} pixels .* squares only"):
       weights.write(tmp_path / "folder", Weights(params, card))
+
+
+def test_the_nearest_sizes_are_named_for_each_side():
+  model = models.create("ViT-Ti/16", patch=(8, 16), num_classes=2)
+  message = r"image_size=100x130 is not divisible .*; nearest: 96x128, 104x144\."
+  with pytest.raises(ConfigError, match=message):
+    family.check_tiles(model, (100, 130), "this model")
+  family.check_tiles(model, (104, 144), "this model")

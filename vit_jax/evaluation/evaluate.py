@@ -120,7 +120,7 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:
   """A warning that the weights were trained on images of another size than they are scored on."""
-  size = read.settings.data.image_size
+  size = in_pixels(read.settings.data.image_size, "x")
   words = f"These weights were trained at another image size than config.data.image_size={size}"
   if read.resized:
     words += f"; their position embeddings were interpolated: {read.resized}"

@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import MAX_SIDE, ConfigError, Size, as_size, sides
+from vit_jax.config import MAX_SIDE, ConfigError, Size, as_size, in_pixels, sides
 from vit_jax.config.fields import AUTO
 from vit_jax.devices.mesh import ALL_LARGEST
 from vit_jax.models.attention import Attention
@@ -277,16 +277,21 @@ def check_tiles(module: Network, size: Size, whose: str):
     return
   below, above = (_tiled(module, size, step) for step in (-1, 1))
   raise ConfigError(
-    f"config.data.image_size={size} is not divisible into the patches of {whose}; "
-    f"nearest: {', '.join(str(near) for near in (below, above) if near) or 'none'}."
+    f"config.data.image_size={in_pixels(size, 'x')} is not divisible into the patches of {whose}; "
+    f"nearest: {', '.join(in_pixels(near, 'x') for near in (below, above) if near) or 'none'}."
   )
 
 
 def _tiled(module: Network, size: Size, step: int) -> Size | None:
   """The nearest size with sides that the module tiles, searched in one direction; None: none."""
+  other = module.largest_side(MAX_SIDE)  # it tiles this side, whichever it is
+  axes = lambda side: (side, other), lambda side: (other, side)
   ends = {-1: 0, 1: MAX_SIDE + 1}
   searched = [range(side, ends[step], step) for side in sides(size)]
-  found = [next(filter(module.tiles, each), 0) for each in searched]
+  found = [
+    next((side for side in each if module.tiles(axis(side))), 0)
+    for each, axis in zip(searched, axes, strict=True)
+  ]
   return as_size(found) if all(found) else None
 
 
