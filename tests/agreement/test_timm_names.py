@@ -21,7 +21,8 @@ from vit_jax.inference.model import of_weights, read_model
 from vit_jax.models.recognition import differences
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
-from vit_jax.weights.fit import for_channels, resize_biases
+from vit_jax.weights.fit import for_channels
+from vit_jax.weights.resizing import resize_biases
 from vit_jax.weights.format import Heads
 
 BOUND = 1e-5

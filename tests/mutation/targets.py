@@ -158,9 +158,16 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/extras/inspection/principal.py": below("extras/inspection", "patches filters"),
   "vit_jax/extras/inspection/representation.py": below("extras/inspection", "representation"),
   "vit_jax/extras/inspection/similarity.py": below("extras/inspection", "similarity"),
-  "vit_jax/weights/fit.py": [
+  "vit_jax/weights/resizing.py": [
+    *below("weights", "resize"),
+  ],
+  "vit_jax/weights/positions.py": [
     *below("weights", "fit"),
     *below("weights", "resize"),
+    *below("weights", "rectangles"),
+  ],
+  "vit_jax/weights/fit.py": [
+    *below("weights", "fit"),
     *named("training/test_init_from.py", "a_head_goes_by_the_names_of_its_classes"),
   ],
 }

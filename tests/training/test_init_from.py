@@ -18,7 +18,7 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from
 from vit_jax.weights.card import Card
-from vit_jax.weights.fit import resize_table
+from vit_jax.weights.resizing import resize_table
 
 NAMES = tuple("abcde")
 VIT = dict(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)

@@ -7,7 +7,7 @@ import pytest
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights.fit import PUBLISHED, resize_axis, resize_table
+from vit_jax.weights.resizing import PUBLISHED, resize_axis, resize_table
 
 
 def shapes(module, side=families.SIDE):

@@ -15,7 +15,7 @@ from vit_jax.models.recognition import in_words, settings_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
-from vit_jax.weights.fit import PUBLISHED, resize_table
+from vit_jax.weights.resizing import PUBLISHED, resize_table
 from vit_jax.weights.published import POSITIONS
 
 GRIDS = {(32, 8): (8, 2), (16, 16): (4, 4), (8, 40): (2, 10)}  # of patches, for images of a size

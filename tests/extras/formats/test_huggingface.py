@@ -19,7 +19,7 @@ from vit_jax.inference.predict import predict
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
-from vit_jax.weights.fit import resize_table
+from vit_jax.weights.resizing import resize_table
 
 NAMES = ("bag", "boot", "coat", "dress", "shirt")
 
