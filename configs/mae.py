@@ -33,6 +33,7 @@ MODELS = {"B": "ViT-B/16", "L": "ViT-L/16", "H": "ViT-H/14"}
 def get_config(size="B", replace=unchanged):
   """One size; the learning rate grows with the batch."""
   images = DATASETS["imagenet"]
+  probe = dataclasses.replace(IN_LOOP_PROBE, train=images.train, test=images.validation)
   recipe = Config(
     batch_size=BATCH,
     duration=Duration(epochs=1600),
@@ -61,7 +62,7 @@ def get_config(size="B", replace=unchanged):
       resampling="torchvision_bicubic",
       flip=True,
     ),
-    evaluate={"imagenet": IN_LOOP_PROBE},
+    evaluate={"imagenet": probe},
     checkpoint=Checkpoint(every=Duration(epochs=1), keep_every=Duration(epochs=200)),
   )
   rate = RATE * replace(recipe).batch_size / 256

@@ -306,8 +306,7 @@ def launch_evaluation(
     joining.check(hosts)
     trained_on = start.history_of(place, config.evaluate_step)
     evaluations = evaluation.open_alone(config, trained_on, progress)
-    if not evaluations.heads():
-      checks.check_without_head(given)
+    checks.check_used(config, given)
     step = max(checkpoint.available(folder), default=0)
 
   def told():

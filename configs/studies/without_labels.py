@@ -53,6 +53,7 @@ OBJECTIVES = {
     "objective.temperature_warmup": 0.3,
     "objective.frozen_prototypes": 0.02,
     "data.crop_area": (0.4, 1.0),
+    "data.crop_aspect": (3 / 4, 4 / 3),
     "data.crop_rule": "random_resized",
     "optimizer.weight_decay": 0.04,
     "optimizer.ema": 0.98,
@@ -79,6 +80,7 @@ def probes() -> dict:
     "evaluate.linear.kind": "few_shot",
     "evaluate.linear.shots": (10, 100, 1000),
     "evaluate.linear.seeds": 1,
+    "evaluate.linear.resize": 1.0,
     **features("evaluate.linear"),
   }
 

@@ -52,24 +52,24 @@ def test_evaluation_batches_have_the_size_of_a_part_of_a_step_or_of_a_small_set(
   """That of a small set is of eight rows, or more, on each of eight devices."""
   reader = Reader(DATA, MESH, batch_size, accumulation)
   source = sources.Subset(digits("test"), images)
-  for found in (reader.evaluation(source, resize=0, squeeze=False), reader.squares(source)):
-    read = list(found)
-    assert {len(batch["mask"]) for batch in read} == {size}
-    assert sum(batch["mask"].sum() for batch in read) == len(source)
+  read = list(reader.evaluation(source))
+  assert {len(batch["mask"]) for batch in read} == {size}
+  assert sum(batch["mask"].sum() for batch in read) == len(source)
 
 
 @pytest.mark.parametrize("resize", [0, 12])
 @pytest.mark.parametrize("resampling", ["", "pillow_bicubic"])
 def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize, resampling):
-  data = dataclasses.replace(DATA, resampling=resampling)
+  data = dataclasses.replace(
+    DATA, resampling=resampling, evaluate_resize=14, evaluate_squeeze=True
+  )
   reader, source = Reader(data, MESH, 16, 1), digits("test")
   common = dict(size=8, resampling=resampling or "bilinear", max_pixels=DATA.max_pixels)
-  square = dict(resize=round(8 * 256 / 224), squeeze=True)
   kept, squeezed = dict(resize=resize, squeeze=False), dict(resize=resize, squeeze=True)
   for read, how in (
     (reader.evaluation(source, **kept), kept),
     (reader.evaluation(source, **squeezed), squeezed),
-    (reader.squares(source), square),
+    (reader.evaluation(source), dict(resize=14, squeeze=True)),
   ):
     found = next(read)["image"]
     for row in range(16):

@@ -21,13 +21,14 @@ from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.classification import Classification, LabelledSet
 from vit_jax.evaluation.evaluations import Evaluations
+from vit_jax.evaluation.few_shot import FewShot, FewShotProbe
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.inference.model import of_weights
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.training import facts
 from vit_jax.weights.card import Card
-from vit_jax.weights.fit import resize_table
+from vit_jax.weights.resizing import resize_table
 
 MODEL = c.Model(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
 NOWHERE = pathlib.Path("/none-such")
@@ -445,7 +446,7 @@ def test_how_images_are_prepared_in_words():
     "of 480 px"
   )
   assert "480 x 480 px (the weights do not tell" in words(known=False)
-  for resize in (0, 256):
-    plain = c.Data(image_size=224, evaluate_resize=resize)
-    words = evaluate.preparation_in_words(plain, Evaluations(), known=False)
-    assert words == "256 x 256 px, centre of 224 px"
+  shots = [("shots", FewShotProbe(FewShot(), None, None, None))]
+  words = functools.partial(evaluate.preparation_in_words, c.Data(image_size=224), known=True)
+  assert words(Evaluations((*opened, *shots))).endswith("; shots: 256 x 256 px, centre of 224 px")
+  assert words(Evaluations(tuple(shots))) == "shots: 256 x 256 px, centre of 224 px"

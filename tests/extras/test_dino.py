@@ -214,14 +214,18 @@ def test_nothing_moves_where_the_update_is_skipped():
 
 
 def test_distortions_come_as_often_as_they_should():
-  kind = Distortion(blur=0.1, solarize=0.2)
+  kind = Distortion(blur=0.1, solarize=0.2, radius=3.0)
   names = []
+  radii = []
   for seed in range(2000):
     drawn = kind.draw(np.random.default_rng(seed), 8)
     names.append([getattr(operation, "func", operation).__name__ for operation in drawn])
+    radii += [operation.keywords["radius"] for operation in drawn if "blur" in str(operation)]
   for name, share in dict(brightness=0.8, hue=0.8, grey=0.2, blur=0.1, solarize=0.2).items():
     found = np.mean([name in each for each in names])
     assert found == pytest.approx(share, abs=4 * (share * (1 - share) / 2000) ** 0.5), name
+  assert 0.15 <= min(radii) < 0.25 < 2.9 < max(radii) <= 3.0
+  assert np.mean(radii) == pytest.approx(1.575, abs=0.25)
   order = [each.index("hue") for each in names if "hue" in each]
   assert np.allclose(np.bincount(order) / len(order), 0.25, atol=0.05)
 
@@ -242,6 +246,9 @@ def test_views_have_their_sizes_areas_and_distortions():
   assert sides == dict(global_1=large, global_2=large, local=(96, (0.05, 0.4), 8))
   found = [(view.data.augment[-1].blur, view.data.augment[-1].solarize) for view in views.values()]
   assert found == [(1.0, 0.0), (0.1, 0.2), (0.5, 0.0)]
+  assert {view.data.augment[-1].radius for view in views.values()} == {2.0}
+  smaller = Settings().views(dataclasses.replace(data, image_size=(28, 14)))
+  assert {view.data.augment[-1].radius for view in smaller.values()} == {0.25}
 
 
 # --- settings, collapse ---

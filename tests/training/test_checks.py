@@ -156,8 +156,19 @@ def test_half_a_pair_is_refused(kind, given):
       check(config)
 
 
-@pytest.mark.parametrize("key", ["data.evaluate_resize", "class_names"])
-def test_settings_of_heads_are_refused_where_none_is_scored(key):
-  checks.check_without_head(frozenset(["data.image_size"]))
-  with pytest.raises(c.ConfigError, match=f"config.{key} has no effect: no set of config.evaluate"):
-    checks.check_without_head(frozenset([key, "seed"]))
+@pytest.mark.parametrize(
+  ("kinds", "key"),
+  [
+    ([FewShot], "data.evaluate_resize"),
+    ([FewShot, Nearest], "class_names"),
+  ],
+)
+def test_settings_are_refused_that_no_evaluation_uses(kinds, key):
+  parts = {part: c.Dataset("digits", part) for part in ("train", "test")}
+  specs = {kind.__name__.lower(): kind(**parts) for kind in kinds}
+  config = dataclasses.replace(GOOD, evaluate=specs)
+  checks.check_used(config, frozenset(["data.image_size"]))
+  with pytest.raises(c.ConfigError, match=f"config.{key} has no effect: "):
+    checks.check_used(config, frozenset([key, "seed"]))
+  used = dataclasses.replace(GOOD, evaluate=specs | {"more": Classification("digits", "test")})
+  checks.check_used(used, frozenset([key, "seed"]))

@@ -21,6 +21,8 @@ from vit_jax.config.fields import (
   sides,
 )
 from vit_jax.config.scales import in_words, patch_of, scale_of
+from vit_jax.process.errors import ConfigError
+from vit_jax.process.text import shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,6 +372,22 @@ class Data(*added("data")):
     """All datasets to train on, by the name of their setting."""
     mix = {f"config.data.mix.{name}": item for name, item in self.mixed().items()}
     return mix or {"config.data.train": self.train}
+
+
+AREAS = 1e-4, 1.0  # bounds of a crop's fraction of the image's area
+
+
+def check_range(key: str, pair: Sequence, low: float, high: float):
+  """Checks that the setting `key` is (least, largest), both from `low` to `high`.
+
+  Raises:
+    ConfigError: it is not.
+  """
+  numbers = [x for x in pair if isinstance(x, (int, float)) and not isinstance(x, bool)]
+  if len(pair) != 2 or len(numbers) != 2 or not low <= pair[0] <= pair[1] <= high:
+    raise ConfigError(
+      f"{key}={shown(pair)} is not (least, largest) with {low:g} <= least <= largest <= {high:g}."
+    )
 
 
 class View(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from vit_jax.config import ConfigError, Data, ObjectiveSettings, RunError
+from vit_jax.config import ConfigError, Data, ObjectiveSettings, RunError, Size
 from vit_jax.data import crops, images, pipeline
 from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.images import BadImage
@@ -94,15 +94,31 @@ class Reader:
     )
 
   def evaluation(
-    self, source: Source, *, resize: int, squeeze: bool, fields: Mapping[str, Field] | None = None
+    self,
+    source: Source,
+    *,
+    resize: Size | None = None,
+    squeeze: bool | None = None,
+    fields: Mapping[str, Field] | None = None,
   ) -> pipeline.Batches:
-    """Every image once; arguments as for `images.evaluation_cut`, and fields of the source."""
-    return self._once(source, fields, resize=resize, squeeze=squeeze)
+    """Every image once.
 
-  def squares(self, source: Source) -> pipeline.Batches:
-    """Every image once: the centre of what is resized to 8/7 of the image size."""
-    resize = crops.square(self.settings.image_size)
-    return self._once(source, None, resize=resize, squeeze=True)
+    Args:
+      source: the images.
+      resize, squeeze: as for `images.evaluation_cut`; None: as config.data says.
+      fields: of the source.
+    """
+    data = self.settings
+    resize = data.evaluate_resize if resize is None else resize
+    squeeze = data.evaluate_squeeze if squeeze is None else squeeze
+    transform = evaluation_transform(data, channels=self.channels, resize=resize, squeeze=squeeze)
+    crop = Crop(transform, data.image_size, channels=self.channels)
+    return pipeline.evaluate_batches(
+      source,
+      layout=Layout.of(source, {"image": crop}, fields or {}),
+      batch_size=self.evaluation_size(len(source)),
+      **self._reading(),
+    )
 
   @contextlib.contextmanager
   def ahead(self, batches: pipeline.Batches) -> Iterator[Iterator[dict]]:
@@ -110,16 +126,6 @@ class Reader:
     sharding = meshes.batch_sharding(self.mesh)
     with contextlib.closing(batches):
       yield prefetch_to_device(batches, sharding, ahead=self.settings.ahead)
-
-  def _once(self, source, fields, **how):
-    transform = evaluation_transform(self.settings, channels=self.channels, **how)
-    crop = Crop(transform, self.settings.image_size, channels=self.channels)
-    return pipeline.evaluate_batches(
-      source,
-      layout=Layout.of(source, {"image": crop}, fields or {}),
-      batch_size=self.evaluation_size(len(source)),
-      **self._reading(),
-    )
 
   def evaluation_size(self, images: int) -> int:
     """Images in an evaluation batch: those of a microbatch, so that large sets share a program.
@@ -135,7 +141,7 @@ class Reader:
     return dict(host=host, hosts=hosts, threads=self.settings.threads)
 
 
-def evaluation_transform(data: Data, *, resize: int, squeeze: bool, channels: int = images.RGB):
+def evaluation_transform(data: Data, *, resize: Size, squeeze: bool, channels: int = images.RGB):
   """The function that prepares an evaluation image: image -> Cut."""
   return functools.partial(
     images.evaluation_cut,

@@ -163,10 +163,6 @@ def _nearest(first: int, length: int, count: int, grid: int, image: int) -> np.n
   return np.minimum((centres * image / grid).astype(int), image - 1)
 
 
-# Few-shot evaluation cuts 224 pixels out of a square of 256.
-SQUARE = 256 / 224
-
-
 def resampling_in_words(data: Data, resize: Size, *, squeeze: bool) -> str:
   """Says how an image gets the size `data.image_size`.
 
@@ -186,11 +182,6 @@ def resampling_in_words(data: Data, resize: Size, *, squeeze: bool) -> str:
   if data.resampled() != Data().resampled():
     steps.append(data.resampling)
   return ", ".join(steps)
-
-
-def square(size: Size) -> Size:
-  """The size, usually of a square, to which images are resized to evaluate features."""
-  return as_size([round(side * SQUARE) for side in sides(size)])
 
 
 def check_resampling(data: Data):

@@ -105,17 +105,14 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
     evaluations: what is scored.
     known: as `Scored.resizing_known`.
   """
-  if not evaluations.heads():
-    return crops.resampling_in_words(data, crops.square(data.image_size), squeeze=True)
-  texts = [crops.resampling_in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)]
+  own = {name: each.resizing_in_words(data) for name, each in evaluations.evaluators}
+  texts = [f"{name}: {words}" for name, words in own.items() if words]
+  if own and all(own.values()):
+    return "; ".join(texts)
+  of_all = crops.resampling_in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)
   if not known:
-    texts[0] += (
-      " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
-    )
-  for name, each in evaluations.evaluators:
-    if words := each.resizing_in_words(data):
-      texts.append(f"{name}: {words}")
-  return "; ".join(texts)
+    of_all += " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
+  return "; ".join([of_all, *texts])
 
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:

@@ -104,14 +104,20 @@ def make_step(model, representation: str):
 
 
 def of_source(
-  context: EvalContext, params, source: "sources.Source", representation: str, part: str = ""
+  context: EvalContext,
+  params,
+  source: "sources.Source",
+  representation: str,
+  part: str = "",
+  **resizing,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Features (N, D) float32 and labels (N,) of all images of a source, in order, on every host.
 
   Args:
-    context, params, source: the model and the images, each as `Reader.squares` prepares it.
+    context, params, source: the model and the images.
     representation: as in `features_of`.
     part: names the source in the progress, if the evaluation has several.
+    **resizing: passed to `Reader.evaluation`.
 
   Raises:
     EvaluationInterrupted: the run was asked to stop.
@@ -119,7 +125,7 @@ def of_source(
     NotFinite: features are not finite.
   """
   step = context.compiled(make_step, representation)
-  with context.batches(context.reader.squares(source), part) as batches:
+  with context.batches(context.reader.evaluation(source, **resizing), part) as batches:
     results = one_behind(step(params, batch) for batch in batches)
     pairs = [counted(rows) for rows in results]
   features, labels = map(np.concatenate, zip(*pairs, strict=True))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from etils import epy
 
-from vit_jax.config import Config, ConfigError
+from vit_jax.config import Config, ConfigError, Data, as_size, sides
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.evaluation import features
 from vit_jax.evaluation.features import FeatureSpec
@@ -33,7 +33,7 @@ with epy.lazy_imports():
   import jax
   import jax.numpy as jnp
 
-  from vit_jax.data import by_label, sources
+  from vit_jax.data import by_label, crops, sources
   from vit_jax.devices import mesh as meshes
 
 CONSTANT = 100.0
@@ -46,6 +46,7 @@ class FewShot(FeatureSpec):
   """A linear probe with few training images per class; left out if both its sources are empty."""
 
   metrics: ClassVar = (Metric(r"\d+shot", headline=True),)
+  resizes_itself: ClassVar = True
 
   kind: str = name_of_kind(
     "few_shot", "accuracy of a linear probe with few training images per class"
@@ -54,10 +55,23 @@ class FewShot(FeatureSpec):
   seeds: int = setting(
     3, "draws of the training images, with the seeds 0, 1, ...", low=1, high=1000
   )
+  resize: float = setting(
+    256 / 224,
+    "images are resized to this multiple of image_size, whatever their proportions, before the "
+    "centre is cropped (default: 256 for 224 pixels, as published); 1: not cropped",
+    low=1.0,
+    high=10.0,
+  )
 
   def names(self, config: Config) -> list[str]:
     """The mean for each number of shots."""
     return [f"{k}shot" for k in self.shots]
+
+  def resizing(self, data: Data) -> dict:
+    """`resize` and `squeeze` of `Reader.evaluation`."""
+    return dict(
+      resize=as_size([round(self.resize * side) for side in sides(data.image_size)]), squeeze=True
+    )
 
   def open(self, key: str, data: RunData) -> "FewShotProbe":
     """Draws the training images; refuses a class that has fewer than the shots."""
@@ -100,7 +114,8 @@ class FewShotProbe(Evaluator):
   def score(self, context: EvalContext, params) -> Result:
     """As `metrics_of`, from a probe for each number of shots and each draw."""
     representation = self.settings.representation
-    seen, labels = features.of_source(context, params, self.train, representation, "train")
+    how = self.settings.resizing(context.reader.settings)
+    seen, labels = features.of_source(context, params, self.train, representation, "train", **how)
     probes = []
     context.progress.doing(f"{context.name}: fitting probes")
     for k in self.settings.shots:
@@ -109,9 +124,13 @@ class FewShotProbe(Evaluator):
         rows = draw[:, :k].ravel()
         probes.append(fit(seen[rows], labels[rows], len(self.test.class_names)))
     probes = meshes.replicate(context.reader.mesh, stack(probes))
-    with context.batches(context.reader.squares(self.test), "test") as batches:
+    with context.batches(context.reader.evaluation(self.test, **how), "test") as batches:
       accuracy = accuracies(context.compiled(make_step, representation), params, probes, batches)
     return Result(metrics_of(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
+
+  def resizing_in_words(self, data: Data) -> str:
+    """As `Evaluator.resizing_in_words`."""
+    return crops.resampling_in_words(data, **self.settings.resizing(data))
 
 
 def most_shots(shots: tuple, key: str) -> int:

@@ -198,10 +198,12 @@ class EvaluationSpec(abc.ABC):
     metrics: the metrics that it may give, apart from counts and deviations; no other kind has a
       metric of this name.
     scores_head: whether it scores the model's head.
+    resizes_itself: whether it resizes all images in its own way, not as config.data says.
   """
 
   metrics: ClassVar[tuple[Metric, ...]]
   scores_head: ClassVar[bool] = False
+  resizes_itself: ClassVar[bool] = False
 
   kind: str = name_of_kind("", "what is measured")
 

@@ -10,7 +10,7 @@ from etils import epy
 
 from vit_jax.config import Config, ConfigError, ObjectiveSettings, Size, sides
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums, of_model
 
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
@@ -164,11 +164,10 @@ class MaskedAutoencoder(Objective):
       key: of dropout.
     """
     own = params[OBJECTIVE_PARAMS]
-    of_model = {name: value for name, value in params.items() if name != OBJECTIVE_PARAMS}
     pixels = batches.normalize(images, self.model.dtype)
     rngs = {"dropout": key}
     tokens = self.model.apply(
-      {"params": of_model}, pixels, kept, train=True, rngs=rngs, method=encoded
+      {"params": of_model(params)}, pixels, kept, train=True, rngs=rngs, method=encoded
     )
     grid = self.model.grid(*images.shape[1:3])
     given = (tokens, kept, own["mask_embedding"], self._positions(grid), grid)

@@ -8,7 +8,7 @@ import numpy as np
 from vit_jax import weights
 from vit_jax.config import in_pixels, sides
 from vit_jax.inference.model import LoadedModel
-from vit_jax.learning.objective import OBJECTIVE_PARAMS
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, of_model
 from vit_jax.weights.card import parameters_in_words
 
 BOUND = 1e-5
@@ -31,7 +31,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
   card = model.card
   if card.image_size:
     model.at_size()  # finds missing and surplus parameters before anything is written
-  kept = {name: tree for name, tree in read.params.items() if name != OBJECTIVE_PARAMS}
+  kept = of_model(read.params)
   weights.write(output, weights.Weights(kept, card), name)
   size = f"{in_pixels(card.image_size)} px" if card.image_size else "an unknown number of pixels"
   kind = parameters_in_words(card.average)

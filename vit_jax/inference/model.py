@@ -19,7 +19,7 @@ from vit_jax import models, weights
 from vit_jax.inference import predict as predictions
 from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
-from vit_jax.learning.objective import OBJECTIVE_PARAMS
+from vit_jax.learning.objective import of_model
 from vit_jax.models.recognition import UNKNOWN, differences, in_words
 from vit_jax.process import progress
 from vit_jax.process.text import listed, one_line
@@ -275,8 +275,8 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
   if card.model.name != cfg.AUTO:
     model = dataclasses.replace(model, name=card.model.name)
   card = dataclasses.replace(card, model=model)
-  params = {name: tree for name, tree in read.params.items() if name != OBJECTIVE_PARAMS}
-  return LoadedModel(read, module, with_head(params, module.feature_width()), card)
+  params = with_head(of_model(read.params), module.feature_width())
+  return LoadedModel(read, module, params, card)
 
 
 def with_head(params: dict, width: int) -> dict:

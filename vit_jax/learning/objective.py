@@ -18,6 +18,11 @@ with epy.lazy_imports():  # reading settings needs no JAX
 PREFIX = "training/"  # of the names of an objective's metrics in metrics.jsonl
 
 
+def of_model(params: dict) -> dict:
+  """The parameters without those of the objective."""
+  return {name: tree for name, tree in params.items() if name != OBJECTIVE_PARAMS}
+
+
 class Sums(NamedTuple):
   """Sums over the examples of a batch, or of a part of it.
 

@@ -20,6 +20,7 @@ from vit_jax.config import (
   sides,
   similar,
 )
+from vit_jax.config.data import AREAS, check_range
 from vit_jax.config.fields import switched_on
 from vit_jax.config.resolve import left, with_value
 from vit_jax.data import crops, images, sources
@@ -35,8 +36,6 @@ from vit_jax.storage.tree import flatten
 from vit_jax.training.facts import LATER, module_of
 
 MAX_FACTOR = 1e4  # for weight decay, in a decay rule
-
-OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded; name your own "
@@ -188,13 +187,18 @@ def check_mode(config: Config):
     )
 
 
-def check_without_head(given: Collection[str]):
-  """Refuses settings of the command line that have an effect only if a head is scored."""
-  for key in OF_HEADS:
-    if key in given:
-      raise ConfigError(
-        f"config.{key} has no effect: no set of config.evaluate scores the head; leave it out."
-      )
+def check_used(config: Config, given: Collection[str]):
+  """Refuses settings of the command line that no evaluation uses."""
+  specs = catalogue.asked_for(config).values()
+  if "class_names" in given and not any(spec.scores_head for spec in specs):
+    raise ConfigError(
+      "config.class_names has no effect: no set of config.evaluate scores the head; leave it out."
+    )
+  if "data.evaluate_resize" in given and all(spec.resizes_itself for spec in specs):
+    raise ConfigError(
+      "config.data.evaluate_resize has no effect: every set of config.evaluate is resized as its "
+      "kind says; leave it out."
+    )
 
 
 def check_evaluations(config: Config):
@@ -240,14 +244,8 @@ def check_given(config: Config):
 
 def check_crops(data: Data):
   """Checks the settings that resize training images and cut crops out of them."""
-  for key, low, high in (("crop_area", 1e-4, 1.0), ("crop_aspect", 0.01, 100.0)):
-    pair = getattr(data, key)
-    numbers = [x for x in pair if isinstance(x, (int, float)) and not isinstance(x, bool)]
-    if len(pair) != 2 or len(numbers) != 2 or not low <= pair[0] <= pair[1] <= high:
-      raise ConfigError(
-        f"config.data.{key}={shown(pair)} is not (least, largest) with "
-        f"{low:g} <= least <= largest <= {high:g}."
-      )
+  check_range("config.data.crop_area", data.crop_area, *AREAS)
+  check_range("config.data.crop_aspect", data.crop_aspect, 0.01, 100.0)
   resize = data.train_resize
   if resize and not covers(resize, data.image_size):
     raise ConfigError(

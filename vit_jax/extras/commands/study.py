@@ -62,6 +62,8 @@ def main(arguments: list[str] | None = None):
   """
   args, overrides = flags().parse_with_settings(arguments)
   with ending("study"):
+    if args.mark and not args.stale:
+      raise ConfigError("--mark is for --stale; add it.")
     if args.stale:
       show_stale(args)
     elif args.every:

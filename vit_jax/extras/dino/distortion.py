@@ -15,7 +15,7 @@ JITTER = 0.8  # probability
 STRENGTHS = {o.brightness: 0.4, o.contrast: 0.4, o.color: 0.2}
 HUE = 0.1  # of the colour circle, to each side
 GREY = 0.2  # probability
-RADII = 0.1, 2.0  # pixels
+LEAST = 0.05  # of the largest radius of the blur
 SOLARIZED_FROM = 128
 
 
@@ -30,6 +30,7 @@ class Distortion(Augmentation):
 
   Attributes:
     blur, solarize: probabilities.
+    radius: the largest of the blur, pixels.
   """
 
   moves_pixels = False
@@ -37,6 +38,7 @@ class Distortion(Augmentation):
   kind: str = name_of_kind("distortion", "colour jitter, grey, blur and solarisation")
   blur: float = 0.5
   solarize: float = 0.0
+  radius: float = 2.0
 
   def draw(self, rng: np.random.Generator, size: Size) -> Sequence[Callable]:
     """The operations of an image."""
@@ -55,7 +57,7 @@ class Distortion(Augmentation):
     if grey < GREY:
       operations.append(o.grey)
     if blurred < self.blur:
-      radius = float(RADII[0] + (RADII[1] - RADII[0]) * place)
+      radius = self.radius * float(LEAST + (1 - LEAST) * place)
       operations.append(functools.partial(o.blur, radius=radius))
     if solarized < self.solarize:
       operations.append(functools.partial(o.solarize, threshold=SOLARIZED_FROM))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from etils import epy
 
 from vit_jax.config import Config, ConfigError, ObjectiveSettings, Size, sides
-from vit_jax.config.data import View
+from vit_jax.config.data import AREAS, View, check_range
 from vit_jax.config.fields import MAX_SIDE, name_of_kind, setting
-from vit_jax.learning.objective import OBJECTIVE_PARAMS, PREFIX, Objective, Sums
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, PREFIX, Objective, Sums, of_model
 
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
@@ -29,6 +29,7 @@ LARGE = ("global_1", "global_2")
 SMALL = "local"
 TABLE = "Transformer/posembed_input/pos_embedding"
 RESIZING = "bicubic_offset"  # of the authors' code
+BLUR = 2 / 224  # the largest radius, of the side of a large crop
 SAME = 0.02  # least standard deviation of features that differ
 UNIFORM = 0.99  # most entropy of the teacher, as a fraction of that of equal probabilities
 _OWN = 2**32 - 1  # folded into the key of the parameters
@@ -83,10 +84,14 @@ class Settings(ObjectiveSettings):
   )
 
   def views(self, data) -> Mapping[str, View]:
-    """Two large crops with different distortions, and the small ones."""
+    """Two large crops with different distortions, and the small ones.
+
+    The radius of the blur is the authors' for large crops of 224 pixels, and in proportion to them.
+    """
+    radius = BLUR * max(sides(data.image_size))
 
     def distorted(cropped, **probabilities):
-      augment = *data.augment, distortion.Distortion(**probabilities)
+      augment = *data.augment, distortion.Distortion(**probabilities, radius=radius)
       return dataclasses.replace(cropped, augment=augment)
 
     large = data.cropped(data.image_size, data.crop_area)
@@ -108,6 +113,12 @@ class Settings(ObjectiveSettings):
         f"{asked} takes the moving average of the parameters as its teacher, and there is none; "
         "give --config.optimizer.ema=0.996 --config.optimizer.ema_corrected=False."
       )
+    for key in ("train_resize", "train_resize_ratio", "train_pad"):
+      if value := getattr(config.data, key):
+        raise ConfigError(
+          f"config.data.{key}={value} has no effect: {asked} cuts crops by their area; give "
+          f"--config.data.{key}=0."
+        )
     if model.channels != 3:
       raise ConfigError(
         f"{asked} distorts colours, and config.model.channels={model.channels}; give "
@@ -115,6 +126,7 @@ class Settings(ObjectiveSettings):
       )
     if not self.local_crops:
       return
+    check_range("config.objective.local_area", self.local_area, *AREAS)
     if not model.tiles(self.local_side):
       raise ConfigError(
         f"config.objective.local_side={self.local_side} is not divisible into the patches of "
@@ -284,11 +296,10 @@ class DINO(Objective):
     model = self.model
     size = crops.shape[-3:-1]
     pixels = batches.normalize(crops.reshape(-1, *crops.shape[2:]), model.dtype)
-    of_model = {name: x for name, x in params.items() if name != OBJECTIVE_PARAMS}
     grids = [model.grid(*each) for each in (sides(self.image_size), size)]
     train = key is not None
     found = model.apply(
-      {"params": at_grid(of_model, *grids)},
+      {"params": at_grid(of_model(params), *grids)},
       pixels,
       train=train,
       method="features",
@@ -325,7 +336,7 @@ def deviation(features: "jax.Array", mask: "jax.Array") -> "jax.Array":
 
 def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int]) -> dict:
   """The model's parameters for another grid of patches; those it has for no grid stay."""
-  from vit_jax.weights.fit import resizing_matrix  # imports JAX, which settings alone do not need
+  from vit_jax.weights.resizing import resizing_matrix  # its package imports JAX
 
   encoder = params.get("Transformer", {})
   if old == new or "posembed_input" not in encoder:

@@ -7,7 +7,7 @@ from etils import epy
 
 from vit_jax.config import Config, ConfigError, ObjectiveSettings, Size, as_size, sides
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, Sums, of_model
 
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
@@ -153,12 +153,11 @@ class MaskedPatches(Objective):
       train: whether to use dropout, with `key`.
     """
     own = params[OBJECTIVE_PARAMS]
-    of_model = {name: value for name, value in params.items() if name != OBJECTIVE_PARAMS}
     rngs = None
     if train:
       rngs = {"dropout": key}
     outputs = self.model.apply(
-      {"params": of_model},
+      {"params": of_model(params)},
       batches.normalize(images, self.model.dtype),
       drawn,
       own["mask_embedding"],

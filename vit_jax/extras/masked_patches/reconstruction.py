@@ -112,7 +112,7 @@ class HeldOut(Evaluator):
     step = context.compiled(make_step, self.masked.rate, target)
     totals = {}
     shown = []
-    with context.batches(context.reader.squares(sources.Unlabelled(self.source))) as batches:
+    with context.batches(context.reader.evaluation(sources.Unlabelled(self.source))) as batches:
       placed = with_places(batches, context.reader.mesh, self.places)
       results = ((step(params, *inputs), here) for *inputs, here in placed)
       for (sums, few), here in one_behind(results):

@@ -9,10 +9,11 @@ from tests.extras.experiments.studies import stub
 from vit_jax.config import ConfigError, RunError, Stopped
 from vit_jax.extras.commands import study as tool
 from vit_jax.extras.experiments.studies import command, loading, record, results, stale
+from vit_jax.extras.experiments.studies.study import Score
 from vit_jax.process import program
 from vit_jax.storage import workdir
 
-SETTINGS = {name: f"sum of {name}" for name in record.PACKAGES}
+SETTINGS = {name: f"sum of {name.rpartition('/')[2]}" for name in record.PLACES}
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,8 @@ def test_the_code_of_an_objective_counts_where_it_is():
   assert record.code(["classification"]) == SETTINGS
   of_masked = record.code(["classification", "masked_patches"])
   assert of_masked == SETTINGS | {"objective": "sum of masked_patches"}
+  of_mae = record.code(["mae"])["objective"]
+  assert of_mae == "sum of mae.py sum of masked_patches"  # from which it imports
 
 
 def started(folder, revision, code):
@@ -76,7 +79,16 @@ def test_what_has_changed_is_named(tmp_path, monkeypatch):
   ]
   study = stub.study(0.0, 0.1)
   assert said(study, rows) == []
-  assert said(stub.study(0.0, 0.1, 0.2), rows) == ["no numbers of 'dropout 0.2'"]
+  assert said(stub.study(0.0, 0.1, 0.2), rows) == [
+    "no numbers, or of too few seeds, of 'dropout 0.2'"
+  ]
+  more = dataclasses.replace(study, seeds=study.seeds + 1)
+  assert said(more, rows) == [
+    "no numbers, or of too few seeds, of 'dropout 0.0' and 'dropout 0.1'"
+  ]
+  losses = dataclasses.replace(study, score=Score("test/loss", better="smaller"))
+  of_losses = [row | {"test/loss": "0.5"} for row in rows]
+  assert said(losses, of_losses) == ["the score of 'dropout 0.0' and 'dropout 0.1'"]
   shorter = dataclasses.replace(study.cells[1].stage, settings=stub.STEPS | {"batch_size": 32})
   cells = study.cells[0], dataclasses.replace(study.cells[1], stage=shorter)
   assert said(dataclasses.replace(study, cells=cells), rows) == ["settings of 'dropout 0.1'"]
@@ -97,6 +109,9 @@ def test_stale_studies_are_listed_and_marked(tmp_path, monkeypatch, capsys):
   page = tmp_path / "results.md"
   link = "([{0}](images/studies/{0}.csv){1})"
   page.write_text(link.format("head", "") + link.format("vtab", "†") + "[x](masked.csv)")
+  with pytest.raises(SystemExit, match="2"):
+    tool.main(["all", f"--mark={page}"])
+  assert "--mark is for --stale" in capsys.readouterr().err
   tool.main(["--stale", f"--mark={page}"])
   assert page.read_text() == link.format("head", "†") + link.format("vtab", "") + "[x](masked.csv)"
   lines = capsys.readouterr().out.splitlines()

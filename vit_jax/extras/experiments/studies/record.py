@@ -13,18 +13,52 @@ from vit_jax.storage import workdir
 from vit_jax.storage.paths import Path
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PACKAGES = ("data", "learning", "models")  # whose code decides numbers
+# Whose code decides numbers; of the weights, only what fine-tuning changes.
+PLACES = ("data", "evaluation", "learning", "models", "weights/resizing.py")
 OBJECTIVE = "objective"  # code of an objective outside of them
 
 
 def code(kinds: Iterable[str]) -> dict[str, str]:
-  """A checksum of each package that decides the numbers of runs with these kinds of objective."""
-  sums = {name: sum_of(ROOT / name) for name in PACKAGES}
-  homes = {registry.OBJECTIVES.line(kind).partition(":")[0] for kind in kinds}
-  outside = sorted(home for home in homes if home.split(".")[1] not in PACKAGES)
-  if outside:
-    sums[OBJECTIVE] = " ".join(sum_of(home_of(module)) for module in outside)
+  """A checksum of each place whose code decides the numbers of runs with these kinds of objective.
+
+  To an objective belongs what it imports from other extras.
+  """
+  sums = {name: sum_of(ROOT / name) for name in PLACES}
+  modules = {registry.OBJECTIVES.line(kind).partition(":")[0] for kind in kinds}
+  homes = {home_of(module) for module in modules if is_extra(module)}
+  before = set()
+  while before != homes:
+    before = homes
+    homes = homes.union(*map(imported, before))
+  if homes:
+    sums[OBJECTIVE] = " ".join(sum_of(home) for home in sorted(homes))
   return sums
+
+
+def is_extra(module: str) -> bool:
+  """Whether a module lies outside the core."""
+  return module.split(".")[1] == "extras"
+
+
+def imported(place: pathlib.Path) -> set[pathlib.Path]:
+  """The files or folders of the extras that a file or a folder imports."""
+  trees = [ast.parse(path.read_bytes()) for path in files_of(place)]
+  imports = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+  found = set()
+  for node in imports:
+    for name in node.names:
+      module = f"{node.module}.{name.name}"
+      path = ROOT.joinpath(*module.split(".")[1:])
+      if not path.with_suffix(".py").exists():
+        module = node.module
+      if module.startswith(f"{ROOT.name}.extras."):
+        found.add(home_of(module))
+  return found
+
+
+def files_of(place: pathlib.Path) -> list[pathlib.Path]:
+  """The Python files of a folder; of a file, this one."""
+  return [place] if place.suffix else sorted(place.rglob("*.py"))
 
 
 def home_of(module: str) -> pathlib.Path:
@@ -39,8 +73,7 @@ def home_of(module: str) -> pathlib.Path:
 def sum_of(place: pathlib.Path) -> str:
   """A checksum of the Python code of a file or a folder, whatever its comments and docstrings."""
   digest = hashlib.sha256()
-  files = [place] if place.suffix else sorted(place.rglob("*.py"))
-  for path in files:
+  for path in files_of(place):
     meaning = ast.unparse(without_docstrings(ast.parse(path.read_bytes())))
     digest.update(f"{path.relative_to(place.parent)}\0{meaning}\0".encode())
   return digest.hexdigest()[:10]

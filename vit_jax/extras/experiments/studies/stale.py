@@ -10,7 +10,7 @@ from vit_jax.config import ConfigError
 from vit_jax.extras.experiments.studies import changes, loading, record, results
 from vit_jax.extras.experiments.studies.jobs import FIRST, Job
 from vit_jax.extras.experiments.studies.store import RunStore, first_option
-from vit_jax.extras.experiments.studies.study import Cell, Study
+from vit_jax.extras.experiments.studies.study import Cell, Score, Study
 from vit_jax.process.text import aligned, listed
 from vit_jax.storage import files
 
@@ -33,11 +33,15 @@ def names(scale: str) -> list[str]:
 
 
 def seconds(name: str) -> float:
-  """How long the runs of a study took; infinite if nothing is recorded."""
+  """How long the runs of a study took; infinite if nothing is recorded.
+
+  Each run counts with those before it, so a pre-training as often as it was fine-tuned.
+  """
   rows = results.read_rows(NUMBERS / f"{name}.csv")
   if not rows:
     return float("inf")
-  return sum(float(row["seconds"]) for row in rows)
+  of_runs = {row["run"]: float(row["seconds"]) for row in rows}
+  return sum(of_runs.values())
 
 
 def stale(scale: str) -> dict[str, list[str]]:
@@ -63,7 +67,7 @@ def reasons(name: str, scale: str) -> Iterator[str]:
 
 
 def changed_cells(study: Study, rows: list[dict[str, str]]) -> Iterator[str]:
-  """Cells that were added, or whose runs have other settings now."""
+  """Cells that were added, lack seeds, or whose runs or scores are others now."""
   stages = {cell.label: cell.stage for cell in study.cells}
   store = nowhere()
   other = [
@@ -77,8 +81,21 @@ def changed_cells(study: Study, rows: list[dict[str, str]]) -> Iterator[str]:
     yield "settings of all cells"
   elif cells:
     yield f"settings of {listed(cells)}"
-  if added := stages.keys() - {row["cell"] for row in rows}:
-    yield f"no numbers of {listed(sorted(added))}"
+  seeds = {label: {row["seed"] for row in rows if row["cell"] == label} for label in stages}
+  if lacking := [label for label in stages if len(seeds[label]) < study.seeds]:
+    yield f"no numbers, or of too few seeds, of {listed(lacking)}"
+  scores = {cell.label: study.score_of(cell) for cell in study.cells}
+  rescored = [
+    row["cell"] for row in rows if row["cell"] in scores and is_other(row, scores[row["cell"]])
+  ]
+  if rescored:
+    yield f"the score of {listed([*dict.fromkeys(rescored)])}"
+
+
+def is_other(row: Mapping[str, str], score: Score) -> bool:
+  """Whether the score of a row is another metric than this one, if the row tells."""
+  recorded = row.get(score.metric)
+  return score.take == "last" and recorded != row["score"] and recorded is not None
 
 
 def changed_code(study: Study, rows: list[dict[str, str]]) -> Iterator[str]:
