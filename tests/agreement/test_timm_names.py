@@ -22,8 +22,8 @@ from vit_jax.models.recognition import differences
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 from vit_jax.weights.fit import for_channels
-from vit_jax.weights.resizing import resize_biases
 from vit_jax.weights.format import Heads
+from vit_jax.weights.resizing import resize_biases
 
 BOUND = 1e-5
 SMALL = dict(img_size=16, patch_size=4, embed_dim=32, depth=2, num_heads=2, mlp_ratio=2)

@@ -60,9 +60,7 @@ def test_evaluation_batches_have_the_size_of_a_part_of_a_step_or_of_a_small_set(
 @pytest.mark.parametrize("resize", [0, 12])
 @pytest.mark.parametrize("resampling", ["", "pillow_bicubic"])
 def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize, resampling):
-  data = dataclasses.replace(
-    DATA, resampling=resampling, evaluate_resize=14, evaluate_squeeze=True
-  )
+  data = dataclasses.replace(DATA, resampling=resampling, evaluate_resize=14, evaluate_squeeze=True)
   reader, source = Reader(data, MESH, 16, 1), digits("test")
   common = dict(size=8, resampling=resampling or "bilinear", max_pixels=DATA.max_pixels)
   kept, squeezed = dict(resize=resize, squeeze=False), dict(resize=resize, squeeze=True)

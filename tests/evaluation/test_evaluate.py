@@ -133,21 +133,20 @@ PROBE = FewShot(c.Dataset("digits", "train"), c.Dataset("digits", "test"), shots
 def features(tmp_path_factory):
   """A config with a probe and neighbours of the digits, and what they see.
 
-  That is, for each representation, the features and labels by split.
+  That is, for each representation, the features and labels by split; for the probe of squares of 9
+  pixels without their border, for the neighbours of whole images.
   """
   root = tmp_path_factory.mktemp("features")
   module, params = parameters(1)
   weights.write(root / "w.npz", weights.Weights(params, Card(image_size=SIDE)))
-  look = functools.partial(
-    images.evaluate_image, size=SIDE, resize=9, squeeze=True, max_pixels=10**6
-  )
-  known = {"pre_logits": {}, "patches": {}}
-  for split in ("train", "test"):
+  known = {name: {"probe": {}, "near": {}} for name in ("pre_logits", "patches")}
+  for split, (use, resize) in itertools.product(("train", "test"), dict(probe=9, near=0).items()):
     source = sources.open_source("digits", split=split)
-    pixels = [look(source[i].image) for i in range(len(source))]
+    how = dict(size=SIDE, resize=resize, squeeze=True, max_pixels=10**6)
+    pixels = [images.evaluate_image(source[i].image, **how) for i in range(len(source))]
     labels = np.array([source[i].labels[0] for i in range(len(source))])
     for representation, found in seen(module, params, pixels)[1].items():
-      known[representation][split] = found, labels
+      known[representation][use][split] = found, labels
   config = resolved.evaluation(
     init_from=str(root / "w.npz"),
     batch_size=64,
@@ -184,9 +183,9 @@ def neighboured(known, k):
 
 
 def expected_of(known):
-  result = {"near/7nn": neighboured(known, 7)}
+  result = {"near/7nn": neighboured(known["near"], 7)}
   for k in PROBE.shots:
-    values = [probed(known, k, seed) for seed in (0, 1)]
+    values = [probed(known["probe"], k, seed) for seed in (0, 1)]
     result |= {f"digits/{k}shot": np.mean(values), f"digits/{k}shot_std": np.std(values)}
   return result
 

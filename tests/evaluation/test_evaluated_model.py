@@ -447,6 +447,8 @@ def test_how_images_are_prepared_in_words():
   )
   assert "480 x 480 px (the weights do not tell" in words(known=False)
   shots = [("shots", FewShotProbe(FewShot(), None, None, None))]
-  words = functools.partial(evaluate.preparation_in_words, c.Data(image_size=224), known=True)
+  words = functools.partial(
+    evaluate.preparation_in_words, resolved.data(image_size=224), known=True
+  )
   assert words(Evaluations((*opened, *shots))).endswith("; shots: 256 x 256 px, centre of 224 px")
   assert words(Evaluations(tuple(shots))) == "shots: 256 x 256 px, centre of 224 px"

@@ -77,7 +77,9 @@ def test_self_distillation_is_that_of_the_published_weights(
     **dict(local_crops=10, local_side=96, local_area=(0.05, 0.25)),
     **dict(head_hidden=2048, head_bottleneck=256, head_outputs=65_536),
     **dict(student_temperature=0.1, first_teacher_temperature=0.04, teacher_temperature=0.07),
-    **dict(temperature_warmup=warmup / epochs, frozen_prototypes=frozen / epochs, centre_momentum=0.9),
+    **dict(
+      temperature_warmup=warmup / epochs, frozen_prototypes=frozen / epochs, centre_momentum=0.9
+    ),
   )
   adam = config.optimizer
   assert (adam.kind, adam.beta1, adam.beta2, adam.clip_norm) == ("adam", 0.9, 0.999, clip_norm)

@@ -15,8 +15,8 @@ from vit_jax.models.recognition import in_words, settings_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
-from vit_jax.weights.resizing import PUBLISHED, resize_table
 from vit_jax.weights.published import POSITIONS
+from vit_jax.weights.resizing import PUBLISHED, resize_table
 
 GRIDS = {(32, 8): (8, 2), (16, 16): (4, 4), (8, 40): (2, 10)}  # of patches, for images of a size
 CARDS = {(32, 8): ((32, 8), (40, 10)), (16, 16): (16, 20), (8, 40): ((8, 40), (10, 50))}

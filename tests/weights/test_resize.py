@@ -7,7 +7,13 @@ import pytest
 import scipy.ndimage
 
 from vit_jax.config import POSITION_RESIZING
-from vit_jax.weights.resizing import PUBLISHED, resize_axis, resize_biases, resize_offsets, resize_table
+from vit_jax.weights.resizing import (
+  PUBLISHED,
+  resize_axis,
+  resize_biases,
+  resize_offsets,
+  resize_table,
+)
 
 GRIDS = [
   ((14, 14), (32, 32)),  # 224 / 16 to 512 / 16

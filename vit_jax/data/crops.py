@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from vit_jax.config import RESAMPLING, ConfigError, Data, Size, as_size, covers, in_pixels, sides
+from vit_jax.config import RESAMPLING, ConfigError, Data, Size, covers, in_pixels, sides
 
 _TRIES = 100
 _TRIES_RESIZED = 10

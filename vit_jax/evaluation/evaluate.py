@@ -111,7 +111,9 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
     return "; ".join(texts)
   of_all = crops.resampling_in_words(data, data.evaluate_resize, squeeze=data.evaluate_squeeze)
   if not known:
-    of_all += " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
+    of_all += (
+      " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
+    )
   return "; ".join([of_all, *texts])
 
 

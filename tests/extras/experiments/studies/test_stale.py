@@ -83,12 +83,10 @@ def test_what_has_changed_is_named(tmp_path, monkeypatch):
     "no numbers, or of too few seeds, of 'dropout 0.2'"
   ]
   more = dataclasses.replace(study, seeds=study.seeds + 1)
-  assert said(more, rows) == [
-    "no numbers, or of too few seeds, of 'dropout 0.0' and 'dropout 0.1'"
-  ]
+  assert said(more, rows) == ["no numbers, or of too few seeds, of 'dropout 0.0', 'dropout 0.1'"]
   losses = dataclasses.replace(study, score=Score("test/loss", better="smaller"))
   of_losses = [row | {"test/loss": "0.5"} for row in rows]
-  assert said(losses, of_losses) == ["the score of 'dropout 0.0' and 'dropout 0.1'"]
+  assert said(losses, of_losses) == ["the score of 'dropout 0.0', 'dropout 0.1'"]
   shorter = dataclasses.replace(study.cells[1].stage, settings=stub.STEPS | {"batch_size": 32})
   cells = study.cells[0], dataclasses.replace(study.cells[1], stage=shorter)
   assert said(dataclasses.replace(study, cells=cells), rows) == ["settings of 'dropout 0.1'"]
@@ -98,7 +96,7 @@ def test_what_has_changed_is_named(tmp_path, monkeypatch):
   assert said(study, without) == ["code not recorded"]
   first = study.cells[0]
   monkeypatch.setattr(stale, "kinds", lambda cell: {"mae" if cell is first else "classification"})
-  of_mae = json.dumps(SETTINGS | {"objective": "sum of mae.py"})
+  of_mae = json.dumps(SETTINGS | {"objective": "sum of mae.py sum of masked_patches"})
   mixed = [row | ({"code": of_mae} if row["cell"] == first.label else {}) for row in rows]
   assert said(study, mixed) == []
 
