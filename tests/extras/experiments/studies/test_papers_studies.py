@@ -167,7 +167,7 @@ def test_every_start_without_labels_sees_as_many_images_and_no_test_image():
     assert {one.data.train.split for one in configs} == {"train"}
     assert configs[-1].data.train.subset in (0, cell.factors["labels"])
   assert len(cells) == 13
-  assert passes == {500 * 64}
+  assert passes == {2500 * 64}
 
 
 @pytest.mark.parametrize(("scale", "sides"), [("small", (16, 24, 32)), ("paper", (224, 336, 448))])
