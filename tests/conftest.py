@@ -3,6 +3,7 @@
 import gc
 import os
 
+from tests import turns
 from tests.compiler import KEPT, QUICK
 
 os.environ["XLA_FLAGS"] = QUICK
@@ -18,6 +19,8 @@ import jax  # reads the flags above
 import pytest
 
 pytest_plugins = ["tests.selection"]  # which part of the tests runs
+gc.set_threshold(100_000, 20, 100)  # imports and tracing make much that lives
+TURN = turns.taken()
 
 # Files that take longest, first, so that no worker is left alone with one of them at the end.
 SLOWEST = (
@@ -57,7 +60,7 @@ def pytest_collection_modifyitems(items):
   place = {name: i for i, name in enumerate(SLOWEST)}
   items.sort(key=lambda item: place.get(item.path.name, len(SLOWEST)))
   gc.freeze()  # so that no collection goes through all that was imported
-  gc.set_threshold(100_000, 20, 100)  # tracing makes much that lives; a sixth of its time went here
+  turns.given_up(TURN)
 
 
 @pytest.fixture

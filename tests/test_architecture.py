@@ -146,7 +146,8 @@ main.run()
 
 def test_the_demo_calls_few_files(tmp_path):
   """Files with a function that is called up to the first step; imports are left out."""
-  command = ["--config=configs/vit_digits.py", f"--workdir={tmp_path / 'run'}"]
+  words = "--config=configs/vit_digits.py", "--config.model.depth=1"
+  command = [*words, f"--workdir={tmp_path / 'run'}"]
   run = [sys.executable, "-c", TRACED, *command]
   result = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
   called = [line for line in result.stdout.splitlines() if line.startswith(str(ROOT))]

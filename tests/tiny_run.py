@@ -9,7 +9,6 @@ from tests import resolved
 from vit_jax import config as c
 from vit_jax import launch
 from vit_jax.evaluation.classification import Classification
-from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.console import StopRequest
 
@@ -32,7 +31,6 @@ CONFIG = resolved.config(
   optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.9, ema_corrected=False),
   loss=c.Loss(kind="softmax"),
   schedule=c.Schedule(learning_rate=3e-3, warmup=c.Duration(steps=2)),
-  objective=Settings(mixup=0.2),
   data=c.Data(
     train=c.Dataset("digits", "train"),
     image_size=16,

@@ -6,7 +6,6 @@ from PIL import Image
 
 from tests.data.pictures import CAP
 from vit_jax.data import crops, images
-from vit_jax.data.augmentation import steps
 from vit_jax.data.augmentation.rand_augment import RandAugment
 from vit_jax.data.augmentation.rand_augment_timm import RandAugmentTimm
 from vit_jax.data.augmentation.random_erasing import RandomErasing
@@ -91,7 +90,7 @@ def test_augmentation_moves_and_erases_along_both_sides(turned):
   changed = np.zeros(size, bool)
   for seed in range(80):
     rng = np.random.default_rng(seed)
-    pixels = steps.augmented(grey, rng=rng, crop=uncropped, steps=chain).pixels
+    pixels = crops.augmented(grey, rng=rng, crop=uncropped, steps=chain).pixels
     assert pixels.shape == (*size, 3)
     erased = RandomErasing(probability=1.0).draw(rng, size)
     for operation in erased:

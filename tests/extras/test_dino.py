@@ -139,7 +139,7 @@ def started(data=1, fsdp=1, parts=1):
   )
   step = jax.jit(meshes.on(mesh, made))
   put = lambda one: jax.device_put(one, meshes.batch_sharding(mesh))
-  return train_step.create_state(init, abstract), lambda state, one: step(state, put(one))
+  return steps.created(init, abstract), lambda state, one: step(state, put(one))
 
 
 BATCHES = [batch(seed) for seed in range(3)]

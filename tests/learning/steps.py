@@ -65,6 +65,12 @@ def initial(model, optimizer):
   return train_step.TrainState(zero, params, moments, ema, {}, zero, zero)
 
 
+def created(init, abstract):
+  """The state that `init` makes, on the devices of `abstract`; compiled only for one device."""
+  one = train_step.create_state(init, train_step.abstract_state(init, ONE))
+  return jax.device_put(one, jax.tree.map(lambda x: x.sharding, abstract))
+
+
 def placed(config, mesh):
   """The first state of a run on a mesh."""
   model = dataclasses.replace(config.model, remat="none", dropout=0.0)

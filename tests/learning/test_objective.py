@@ -31,7 +31,7 @@ def run(batches, objective=HIDES, *, side=SIDE, mesh=steps.ONE, accumulation=1):
     train_step.init_state, objective, optimizer, seed=0, image_size=side, with_ema=True
   )
   abstract = train_step.abstract_state(init, mesh)
-  first = train_step.create_state(init, abstract)
+  first = steps.created(init, abstract)
   states, history = [train_step.with_given(first, objective, abstract)], []
   made = train_step.make(
     objective,

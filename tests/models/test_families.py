@@ -18,12 +18,12 @@ from vit_jax.learning.optimizers.sgd import SGD
 ENCODER = dict(depth=2, width=32, mlp_dim=64, heads=2)
 TRANSFORMERS = {
   "ViT": dict(name="ViT-B/8"),
-  "hybrid": dict(name="R50x1+ViT-B/16", stages=(1,), stem_width=32, positions="relative"),
-  "axial ViT": dict(name="Axial-ViT-B/8", pool="map", positions="2d", position_place="every_layer"),
-  "later ViT": dict(
-    **dict(name="ViT-B/8", pool="map_with_token", rotary="mixed", mlp="gated", activation="silu"),
-    **dict(norm="rms", mlp_norm=True),
+  "hybrid": dict(
+    **dict(name="R50x1+ViT-B/16", stages=(1,), stem_width=32, positions="relative"),
+    **dict(pool="map_with_token", rotary="mixed", mlp="gated", activation="silu", norm="rms"),
+    mlp_norm=True,
   ),
+  "axial ViT": dict(name="Axial-ViT-B/8", pool="map", positions="2d", position_place="every_layer"),
 }
 RESNETS = {
   "ResNet": dict(name="R50x1", stages=(1, 1), width=32),
@@ -32,7 +32,7 @@ RESNETS = {
 OPTIONS = {key: fields | ENCODER for key, fields in TRANSFORMERS.items()} | RESNETS
 # Each kind of layer: a ViT's blocks are a hybrid's, a ResNet's units an axial one's but for their
 # 3 x 3 convolutions, which a hybrid has.
-TRAINED = pytest.mark.parametrize("family", ["hybrid", "later ViT", "axial ResNet"])
+TRAINED = pytest.mark.parametrize("family", ["hybrid", "axial ResNet"])
 COMPUTED = pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "axial ResNet"])
 IMAGES = golden.images(32)
 
@@ -50,8 +50,13 @@ def losses(family, data, fsdp):
 
 def start(family, **options):
   """A model, and parameters of which none is 0."""
-  model = models.create(**OPTIONS[family] | options, num_classes=10)
-  return model, modules.parameters(model, IMAGES, train=False)
+  return models.create(**OPTIONS[family] | options, num_classes=10), parameters(family)
+
+
+@functools.cache
+def parameters(family):
+  model = models.create(**OPTIONS[family], num_classes=10)
+  return modules.parameters(model, IMAGES, train=False)
 
 
 @pytest.mark.parametrize("family", OPTIONS)
@@ -71,7 +76,7 @@ def test_images_of_integers_are_refused_before_anything_is_computed(family):
 def test_eight_devices_learn_as_one_does(family):
   """Stacked blocks too."""
   one = losses(family, 1, 1)
-  assert np.mean(one[-3:]) < 0.6 * np.mean(one[:3])
+  assert np.mean(one[-3:]) < 0.7 * np.mean(one[:3])
   # After more than two updates, rounding decides where ties in a max-pooling fall.
   np.testing.assert_allclose(losses(family, 2, 4)[:3], one[:3], rtol=2e-5)
 
@@ -87,7 +92,8 @@ def test_bfloat16_gives_logits_near_those_of_float32(family):
 def test_remat_changes_neither_outputs_nor_gradients():
   """In float64: in float32, rounding decides about a ReLU at zero, which is 9% of a gradient."""
   with jax.enable_x64(True):
-    model, params = start("hybrid", depth=1, dtype=jnp.float64)  # a block and a residual unit
+    model = start("hybrid")[0].clone(depth=1, dtype=jnp.float64)  # a block and a residual unit
+    params = modules.parameters(model, IMAGES, train=False)
     params = jax.tree.map(np.float64, params)
     expected, wanted = modules.logits_and_grads(model, params, IMAGES)
     actual, grads = modules.logits_and_grads(model.clone(remat="everything"), params, IMAGES)
@@ -96,18 +102,13 @@ def test_remat_changes_neither_outputs_nor_gradients():
 
 
 @COMPUTED
-def test_logits_of_bfloat16_are_float32(family):
+def test_of_bfloat16_logits_are_float32_and_all_else_is_bfloat16(family):
   model, params = start(family, dtype=jnp.bfloat16)
-  logits, features = jax.eval_shape(lambda p: modules.run(model, p, IMAGES), params)
+  trace = jax.make_jaxpr(lambda p: modules.run(model, p, IMAGES), return_shape=True)
+  text, (logits, features) = trace(params)
   assert logits.dtype == jnp.float32
   assert features["patches"].dtype == features["pre_logits"].dtype == jnp.bfloat16
-
-
-@COMPUTED
-def test_all_convolutions_are_bfloat16_where_it_is_asked_for(family):
-  model, params = start(family, dtype=jnp.bfloat16)
-  text = str(jax.make_jaxpr(lambda p: modules.run(model, p, IMAGES))(params))
-  types = re.findall(r"(\w+)\[[\d,]+\] = conv_general_dilated", text)
+  types = re.findall(r"(\w+)\[[\d,]+\] = conv_general_dilated", str(text))
   assert set(types) == (set() if family == "ViT" else {"bf16"})
 
 

@@ -39,10 +39,11 @@ class Perceptron(Network, nn.Module):
     return nn.Dense(self.num_classes, name="head")(hidden), {}
 
 
-H14 = dict(depth=2, num_classes=CLASSES, head_std=0.02)
+# The proportions of ViT-H/14.
+H14 = dict(width=640, mlp_dim=2560, heads=8, num_classes=CLASSES, head_std=0.02)
 FAMILIES = {
-  "ViT-H/14": lambda: models.create("ViT-H/14", **H14),
-  "ViT-H/14, scanned": lambda: models.create("ViT-H/14", scan=True, **H14),
+  "ViT-H/14": lambda: models.create("ViT-H/14", depth=1, **H14),
+  "ViT-H/14, scanned": lambda: models.create("ViT-H/14", depth=2, scan=True, **H14),
   "perceptron": Perceptron,
 }
 
@@ -51,7 +52,7 @@ FAMILIES = {
 def example(family):
   """A model, parameters that give each of them a gradient, and a batch."""
   model, rng = FAMILIES[family](), np.random.default_rng(0)
-  draw = lambda x: np.float32(0.02 * rng.normal(size=x.shape))
+  draw = lambda x: np.float32(0.02) * rng.standard_normal(x.shape, np.float32)
   params = jax.tree.map(draw, model.parameter_shapes(SIDE))
   image = rng.integers(0, 256, (IMAGES, SIDE, SIDE, 3), np.uint8)
   labels = np.int32(rng.integers(0, CLASSES, IMAGES))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import resolved
+from tests.learning import steps
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
@@ -64,7 +65,7 @@ def started(config, *, fsdp=1):
     size = config.data.image_size
     return train_step.init_state(objective, optimizer, seed=0, image_size=size, with_ema=True)
 
-  fresh = train_step.create_state(init, train_step.abstract_state(init, devices))
+  fresh = steps.created(init, train_step.abstract_state(init, devices))
   loaded = read(config, NAMES[: config.model.num_classes])
   return fresh, init_from.put(loaded, fresh, objective, optimizer, ".*")
 

@@ -1,6 +1,7 @@
 """As few parts of a batch as fit into the memory of a device."""
 
 import dataclasses
+import functools
 import types
 
 import chex
@@ -13,28 +14,36 @@ from vit_jax import launch
 from vit_jax.config import AUTO, Duration, Mesh, Schedule
 from vit_jax.config.resolve import resolve
 from vit_jax.devices.hosts import Hosts
-from vit_jax.learning.classification import Settings
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.console import StopRequest
 from vit_jax.storage import checkpoint
 from vit_jax.training import pace
 from vit_jax.training import run as runs
 
-# Without MixUp, whose draws take as long to compile as the rest. The rate of a step does not depend
-# on the length of a run.
+# Little to compile. The rate of a step does not depend on the length of a run.
 CONFIG = dataclasses.replace(
   tiny_run.CONFIG,
-  objective=Settings(),
+  model=dataclasses.replace(tiny_run.CONFIG.model, dropout=0.0),
+  optimizer=SGD(ema=0.0),
   schedule=Schedule(learning_rate=1e-3, warmup=Duration(), decay="constant"),
   mesh=Mesh(),
 )
 DEVICES = jax.devices()[:2]
-KNOWN = dataclasses.replace(resolved.with_data(CONFIG, DEVICES), accumulation=AUTO)
-DATA = runs.open_data(KNOWN)
 MESH = dict(data=2, fsdp=1, model=1)
 
 
+@functools.cache
+def known():
+  return dataclasses.replace(resolved.with_data(CONFIG, DEVICES), accumulation=AUTO)
+
+
+@functools.cache
+def data():
+  return runs.open_data(known())
+
+
 def made(config):
-  return runs.make(config, DATA, DEVICES)
+  return runs.make(config, data(), DEVICES)
 
 
 class Measured:
@@ -72,14 +81,13 @@ class Measured:
 def test_parts_are_doubled_until_a_step_fits(limit, refused, parts):
   """A batch of 32 on two devices has 16 parts at the most; the compiler's refusal is no end."""
   measured = lambda config: Measured(config, limit, refused)
-  known = {"parts": lambda config: pace.fewest_parts(config, measured)}
-  run = made(resolve(KNOWN, known))
+  run = made(resolve(known(), {"parts": lambda config: pace.fewest_parts(config, measured)}))
   assert run.config.accumulation == run.reader.accumulation == parts
   assert dict(run.config.origins)["accumulation"].startswith("a step needs ")
 
 
 def test_more_parts_need_less_and_a_second_state_of_verified_steps_counts():
-  one, eight = (made(dataclasses.replace(KNOWN, accumulation=parts)) for parts in (1, 8))
+  one, eight = (made(dataclasses.replace(known(), accumulation=parts)) for parts in (1, 8))
   assert pace.step_bytes(eight) < pace.step_bytes(one)
   assert pace.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30
   verified = dataclasses.replace(one.config, verify_every=9)

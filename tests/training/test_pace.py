@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import pytest
 
 from tests import resolved, tiny_run
-from vit_jax.learning.classification import Settings
 from vit_jax.training import pace
 
 HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -89,7 +88,7 @@ def test_too_little_memory_is_left_to_the_run_itself(clock):
 
 def test_timing_changes_nothing_in_the_run():
   """Its batches begin at the beginning again, and its state is another one."""
-  config = dataclasses.replace(tiny_run.CONFIG, objective=Settings())  # which compiles in half
+  config = tiny_run.CONFIG
   run = resolved.run(config, jax.devices()[:1])
   longer = dataclasses.replace(run, steps=dataclasses.replace(run.steps, total=40))
   with run.batches() as batches:

@@ -18,7 +18,6 @@ from vit_jax.data.sources import open_source
 from vit_jax.evaluation import evaluations, spec
 from vit_jax.evaluation.evaluations import NotScored
 from vit_jax.extras.report import run as reported
-from vit_jax.learning.classification import Settings
 from vit_jax.process import agreement
 from vit_jax.process.console import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
@@ -27,7 +26,6 @@ from vit_jax.training import start
 
 CONFIG = dataclasses.replace(
   tiny_run.CONFIG,
-  objective=Settings(),  # which compiles in half
   checkpoint=c.Checkpoint(every=c.Duration(steps=100)),
   evaluate_every=c.Duration(steps=3),
   early_stopping=c.EarlyStopping(metric="test/top1", patience=1),

@@ -10,7 +10,7 @@ from tests.seams.program import StopAfter
 from tests.tiny_run import CONFIG
 from vit_jax import launch
 from vit_jax.config import Checkpoint, ConfigError, Duration
-from vit_jax.learning.classification import Classification, Settings
+from vit_jax.learning.classification import Classification
 from vit_jax.storage import metrics_log
 from vit_jax.training import run as runs
 from vit_jax.training.loop import MetricAccumulator
@@ -24,7 +24,6 @@ def train(folder, *, log_every, stops=()):
     CONFIG,
     duration=Duration(steps=7),
     log_every=Duration(steps=log_every),
-    objective=Settings(),  # which compiles in half
     evaluate={},
     checkpoint=Checkpoint(every=Duration(steps=100)),
   )

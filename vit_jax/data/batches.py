@@ -16,7 +16,6 @@ from jax.sharding import Mesh
 
 from vit_jax.config import ConfigError, Data, ObjectiveSettings, RunError, Size
 from vit_jax.data import crops, images, pipeline
-from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.images import BadImage
 from vit_jax.data.layout import Crop, Layout
 from vit_jax.data.order import MixedSource
@@ -159,7 +158,7 @@ def train_transform(data: Data, channels: int = images.RGB):
   crop = train_crop(data, channels)
   if not data.augment:
     return crop
-  return functools.partial(augmented, crop=crop, steps=data.augment)
+  return functools.partial(crops.augmented, crop=crop, steps=data.augment)
 
 
 def train_crop(data: Data, channels: int = images.RGB):

@@ -5,14 +5,24 @@ made with.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 from PIL import Image
 
-from vit_jax.config import RESAMPLING, ConfigError, Data, Size, covers, in_pixels, sides
+from vit_jax.config import (
+  RESAMPLING,
+  Augmentation,
+  ConfigError,
+  Data,
+  Size,
+  as_size,
+  covers,
+  in_pixels,
+  sides,
+)
 
 _TRIES = 100
 _TRIES_RESIZED = 10
@@ -161,6 +171,32 @@ def _nearest(first: int, length: int, count: int, grid: int, image: int) -> np.n
   centres = np.where(centres < 0, 1 - centres, centres)  # mirrored at the centre of the last pixel
   centres = np.where(centres > grid, 2 * grid - 1 - centres, centres)
   return np.minimum((centres * image / grid).astype(int), image - 1)
+
+
+def augmented(
+  image: bytes | np.ndarray,
+  *,
+  rng: np.random.Generator,
+  crop: Callable[..., Cut],
+  steps: Sequence[Augmentation],
+) -> Cut:
+  """A crop of the image, changed by all steps in their order.
+
+  The crop draws first, so it is the same with and without steps.
+
+  Args:
+    image: an encoded file, or pixels.
+    rng: generator for the image's position in the run.
+    crop: (image, rng=generator) -> Cut.
+    steps: the steps, in the order in which they change the crop.
+  """
+  cut = crop(image, rng=rng)
+  pixels = cut.pixels
+  size = as_size(pixels.shape[:2])
+  for step in steps:
+    for operation in step.draw(rng, size):
+      pixels = operation(pixels)
+  return cut._replace(pixels=pixels)
 
 
 def resampling_in_words(data: Data, resize: Size, *, squeeze: bool) -> str:

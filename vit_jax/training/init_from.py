@@ -22,7 +22,7 @@ from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.card import parameters_in_words
-from vit_jax.weights.fixed_positions import with_fixed_positions
+from vit_jax.weights.positions import with_fixed_positions
 
 RENEWED = ("new_head", "new_positions", "keep_representation")  # settings that drop parameters
 AS_IT_IS = classes.HeadOrder(None, "")

@@ -1,7 +1,10 @@
-"""Which parameters belong to places of patches or their offsets, and what they become elsewhere.
+"""Position embeddings in weights: those for another grid of patches, and fixed ones.
 
 A table of position embeddings has a vector per patch (1-D), or per row and column (2-D); others
 have one per offset between two patches (relative).
+
+Fixed ones are computed here, and read as a table by other libraries. So a file holds the table,
+and a reader of the arrays alone computes the same; the card says that it is fixed.
 """
 
 import dataclasses
@@ -10,15 +13,20 @@ import re
 
 import numpy as np
 
-from vit_jax.models.recognition import patch_grid
+from vit_jax.config import sides
+from vit_jax.config.model import FIXED_POSITIONS
+from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.weights import resizing
+from vit_jax.weights.card import Card
 
 ALL = re.compile(r".*\bpos_embedding(_row|_column|_relative|_bias|_rows|_columns)?")
-_TABLE = re.compile(
+_TABLES = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
 )
 _BIASES = re.compile(r".*/pos_embedding_bias")
 _OFFSETS = re.compile(r".*/pos_embedding_(rows|columns)")
+_MODULE = "posembed_input"
+_TABLE = "pos_embedding"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Grids:
 
 def can_resize(name: str, array: np.ndarray, target, grids: Grids) -> bool:
   """Whether an array of another shape than `target` is for a grid that is known, and no more."""
-  if _TABLE.fullmatch(name):
+  if _TABLES.fullmatch(name):
     return _without_places(array.shape) == _without_places(target.shape)
   if array.shape[1:] != target.shape[1:]:
     return False
@@ -50,7 +58,7 @@ def fit_as_they_are(params: dict, name: str, target, grids: Grids) -> bool:
   """Whether an array with the shape of `target` is also for the model's rows and columns."""
   if _BIASES.fullmatch(name):
     return _grid_of_biases(target, target, grids) in (None, grids.new)
-  if not _TABLE.fullmatch(name) or not name.endswith("/pos_embedding"):
+  if not _TABLES.fullmatch(name) or not name.endswith("/pos_embedding"):
     return True
   before = target.shape[1] - math.prod(grids.new)
   return patch_grid(params, before, grids.likely) in (None, grids.new)
@@ -102,3 +110,47 @@ def _grid_of_biases(array, target, grids: Grids) -> tuple[int, int] | None:
     if old and math.prod(resizing.offsets(old)) == offsets
   ]
   return next(iter(known), None)
+
+
+def with_fixed_positions(params: dict, card: Card) -> dict:
+  """The parameters with the table of fixed position embeddings, if the card's model has them.
+
+  Raises:
+    ValueError: the size of the images is not known.
+  """
+  positions = card.model.positions
+  if positions not in FIXED_POSITIONS:
+    return params
+  if not card.image_size:
+    raise ValueError("its fixed position embeddings need the size of its images; give it")
+  module = module_of(params, card.model)
+  grid = module.grid(*sides(card.image_size))
+  table = np.asarray(module.position_tables({"Transformer": {}}, grid)["stem"])
+  table = np.pad(table, ((module.tokens_before(), 0), (0, 0)))[None]
+  encoder = params["Transformer"] | {_MODULE: {_TABLE: table}}
+  return params | {"Transformer": encoder}
+
+
+def without_table(params: dict, card: Card | None) -> dict:
+  """The parameters without the table, if the card says that it is fixed.
+
+  Raises:
+    ValueError: the table is another one.
+  """
+  if not card or card.model.positions not in FIXED_POSITIONS:
+    return params
+  if _MODULE not in params.get("Transformer", {}):
+    return params
+  encoder = {name: x for name, x in params["Transformer"].items() if name != _MODULE}
+  bare = params | {"Transformer": encoder}
+  computed = _table_in(with_fixed_positions(bare, card))
+  stored = _table_in(params)
+  if computed.shape != stored.shape or not np.allclose(computed, stored, atol=1e-5):
+    raise ValueError(
+      f"its card says positions={card.model.positions!r}, and it holds other position embeddings"
+    )
+  return bare
+
+
+def _table_in(params: dict) -> np.ndarray:
+  return np.asarray(params["Transformer"][_MODULE][_TABLE])

@@ -13,8 +13,8 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path, inside
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, workdir
-from vit_jax.weights.fixed_positions import with_fixed_positions, without_table
 from vit_jax.weights.format import WeightFormat, Weights
+from vit_jax.weights.positions import with_fixed_positions, without_table
 
 CONFIG = "config.json"  # written by other libraries beside weights
 NEEDED = (".json", ".safetensors", ".md")  # files in a folder that formats read, or keep

@@ -94,8 +94,9 @@ def test_an_unknown_command():
 
 
 def test_a_run_by_name_in_an_empty_folder(tmp_path):
-  small = ("--config.duration.steps=2", "--config.schedule.warmup.steps=1", "--config.report=False")
-  trained = vit_jax_command("train", "vit_digits", *small)
+  small = "duration.steps=2 schedule.warmup.steps=1 report=False model.depth=1 model.width=16"
+  small += " model.mlp_dim=32 model.heads=2"
+  trained = vit_jax_command("train", "vit_digits", *(f"--config.{x}" for x in small.split()))
   assert trained.returncode == 0, trained.stderr
   assert (tmp_path / "workdirs" / "vit_digits" / "checkpoints" / "2").is_dir()
   (line,) = [line for line in trained.stdout.splitlines() if line.startswith("Next: ")]

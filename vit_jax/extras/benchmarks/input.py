@@ -23,8 +23,7 @@ import numpy as np
 import simplejpeg
 
 from vit_jax.config import Augmentation
-from vit_jax.data import images, pipeline, sources
-from vit_jax.data.augmentation.steps import augmented
+from vit_jax.data import crops, images, pipeline, sources
 from vit_jax.data.layout import Crop, Layout
 from vit_jax.extras import prepared_cache as cache
 
@@ -159,7 +158,7 @@ def our_batches(
   crop = functools.partial(
     images.train_image, size=_SIZE, area=_AREA, aspect=_ASPECT, flip=True, max_pixels=_MAX_PIXELS
   )
-  prepared = functools.partial(augmented, crop=crop, steps=steps)
+  prepared = functools.partial(crops.augmented, crop=crop, steps=steps)
   return pipeline.train_batches(
     _Long(source),
     layout=Layout.of(source, {"image": Crop(prepared, _SIZE)}, {}),
