@@ -1,5 +1,6 @@
-"""Two runs compared bit by bit, and waiting for a moment of one that is under way."""
+"""Two runs compared bit by bit, a run as it was before its end, and waiting for a moment of one."""
 
+import shutil
 import time
 
 import numpy as np
@@ -40,6 +41,15 @@ def assert_equal_ends(workdir, other, step=40, *, logged_after=0):
     np.testing.assert_array_equal(array, others[name], err_msg=name)
   after = lambda found: [line for line in found if line["step"] > logged_after]
   assert after(lines) == after(other_lines)
+
+
+def copy_as_stopped(run, folder, *, step):
+  """Copies a finished run as if it had been stopped after the checkpoint of this step."""
+  shutil.copytree(run, folder)
+  later = [path for path in (folder / "checkpoints").iterdir() if int(path.name) > step]
+  assert later
+  for path in later:
+    shutil.rmtree(path)
 
 
 def wait_for(process, what, condition):

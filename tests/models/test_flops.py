@@ -20,14 +20,20 @@ WINDOWS |= dict(neck="convolutions", neck_dim=64)
 ADDED = dict(parallel_branches=2, differential=True, pool="distilled", first_norm="tokens")
 
 
+PRODUCTS = {}  # the FLOPs of those that were counted; blocks repeat them
+
+
 def counted(jaxpr) -> float:
   """FLOPs of all matmuls and convolutions, by the compiler's own count of each."""
   total = 0.0
   for step in jaxpr.eqns:
     if step.primitive.name in ("dot_general", "conv_general_dilated"):
-      product = lambda *arrays, step=step: step.primitive.bind(*arrays, **step.params)
-      shapes = (jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in step.invars)
-      total += jax.jit(product).lower(*shapes).cost_analysis()["flops"]
+      key = str((step.primitive, step.params, [x.aval for x in step.invars]))
+      if key not in PRODUCTS:
+        product = lambda *arrays, step=step: step.primitive.bind(*arrays, **step.params)
+        shapes = (jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in step.invars)
+        PRODUCTS[key] = jax.jit(product).lower(*shapes).cost_analysis()["flops"]
+      total += PRODUCTS[key]
     inner = core.jaxprs_in_params(step.params)
     total += sum(map(counted, inner)) * step.params.get("length", 1)
   return total

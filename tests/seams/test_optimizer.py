@@ -9,6 +9,7 @@ import jax
 import optax
 import pytest
 
+from tests import ends
 from tests.seams import program
 from vit_jax import registry
 from vit_jax.config import Optimizer
@@ -42,19 +43,17 @@ def line(monkeypatch):
   monkeypatch.setitem(registry.OPTIMIZERS, "sums", f"{__name__}:Sums")
 
 
-def trained(folder, *words, stop=None):
+def trained(folder, *words):
   """The parameters at the end of a run."""
-  stop_after = program.StopAfter(stop)
-  assert program.run(folder, TOY, *words, "--config.duration.steps=4", stop=stop_after) == (
-    not stop
-  )
+  lengths = "--config.duration.steps=4", "--config.checkpoint.every.steps=2"
+  assert program.run(folder, TOY, *words, *lengths)
   return checkpoint.load_params(checkpoint.find(folder), ema=False)
 
 
 def test_it_trains_resumes_and_is_in_the_report(tmp_path):
   whole, parts, own = tmp_path / "whole", tmp_path / "parts", "--config.optimizer.memory=0.25"
   params = trained(whole, own)
-  trained(parts, own, stop=2)
+  ends.copy_as_stopped(whole, parts, step=2)
   chex.assert_trees_all_equal(params, trained(parts, own))
   of_other = trained(tmp_path / "other", "--config.optimizer.memory=0.9")
   assert (jax.tree.leaves(params)[0] != jax.tree.leaves(of_other)[0]).any()

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import ends
 from tests.seams import program
 from vit_jax import config as c
 from vit_jax import models
@@ -127,6 +128,7 @@ WORDS = (
   "--config.accumulation=2",
   "--config.duration.epochs=0",
   "--config.duration.steps=4",
+  "--config.checkpoint.every.steps=2",
 )
 SPLIT = ("--config.mesh.fsdp=2", "--config.mesh.model=2", "--config.verify_every=1")
 
@@ -135,7 +137,7 @@ def test_a_run_is_that_of_other_devices_and_goes_on_on_them(tmp_path):
   """With an average; stopped without the split, resumed with it, verified at each step, scored."""
   whole, parts = tmp_path / "whole", tmp_path / "parts"
   assert program.run(whole, *WORDS)
-  assert not program.run(parts, *WORDS, stop=program.StopAfter(2))
+  ends.copy_as_stopped(whole, parts, step=2)
   assert program.run(parts, *WORDS, *SPLIT)
   text = (parts / "parameters.txt").read_text()
   assert re.search(r"MlpBlock_3/Dense_0/kernel .*\(None, 'fsdp', 'model'\)", text)
