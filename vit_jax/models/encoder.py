@@ -226,8 +226,11 @@ class Encoder(nn.Module):
     return Dropout(self.dropout)(x, train=train)
 
   @nn.compact
-  def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-    """The blocks and the norms around them: (B, N, D) -> (B, N, D)."""
+  def __call__(self, x: jax.Array, *, train: bool, blocks: int = 0) -> jax.Array:
+    """The blocks and the norms around them: (B, N, D) -> (B, N, D).
+
+    With `blocks` the first so many blocks alone, in an encoder without scan.
+    """
     count = x.shape[1]
     shared = None
     if position := self._position("every_layer_shared", x.shape[-1]):
@@ -248,7 +251,7 @@ class Encoder(nn.Module):
       stacked = self._stacked(block)(**options, name="encoderblock")
       x, _ = stacked(x, shared, train, rates, starts, tables)
     else:
-      for i in range(self.depth):
+      for i in range(blocks or self.depth):
         rate = None if rates is None else rates[i]
         start = None if starts is None else starts[i]
         own = options | self._own_options(i)

@@ -274,14 +274,17 @@ class ViT(ViTCosts, nn.Module):
     return self._encoder(grid).add_positions(x, train=train)
 
   @nn.compact
-  def encode(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
+  def encode(
+    self, x: jax.Array, grid: tuple[int, int], *, train: bool, blocks: int = 0
+  ) -> jax.Array:
     """The blocks, the norms around them and the neck: tokens -> as many tokens.
 
     Args:
       x: the result of `add_positions`.
       grid, train: as for `add_positions`.
+      blocks: the first so many blocks alone, in a model without scan; 0: all.
     """
-    x = self._encoder(grid)(x, train=train)
+    x = self._encoder(grid)(x, train=train, blocks=blocks)
     if self.neck != "none":
       x = Neck(self.neck_dim, self.dtype, name="neck")(x, grid)
     return x
@@ -292,11 +295,16 @@ class ViT(ViTCosts, nn.Module):
 
     With pool="distilled" the result is (B, 2 D).
     """
-    y = split_by_example(self._pooled(x))
-    if self.final_norm == "pooled":
-      y = self.parts.norm_of(self.dtype, self.norm_epsilon, "pooled_norm")(y)
+    y = self.normed(split_by_example(self._pooled(x)))
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
+    return y
+
+  @nn.compact
+  def normed(self, y: jax.Array) -> jax.Array:
+    """As `Layered.normed`."""
+    if self.final_norm == "pooled":
+      y = self.parts.norm_of(self.dtype, self.norm_epsilon, "pooled_norm")(y)
     return y
 
   @nn.compact
