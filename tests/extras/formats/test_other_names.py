@@ -317,3 +317,17 @@ def test_other_names_of_classes_are_refused(tmp_path, labels):
     ValueError, match=r"label_names is .* a list of texts, or texts by the numbers"
   ):
     weights.read(path)
+
+
+@pytest.mark.parametrize("key", ["global_average_pool", "input_patchnorm"])
+def test_what_an_encoder_of_open_clip_computes_otherwise_is_refused(tmp_path, key):
+  def read(value):
+    vision = {"width": 32, "output_tokens": True, key: value}
+    config = json.dumps({"model_cfg": {"vision_cfg": vision}})
+    (tmp_path / "open_clip_config.json").write_text(config)
+    weights.read(tmp_path)
+
+  with pytest.raises(ValueError, match=rf"open_clip_config\.json has {key}, which this project"):
+    read(True)
+  with pytest.raises(ValueError, match="it has no open_clip_model"):
+    read(False)
