@@ -331,3 +331,13 @@ def test_what_an_encoder_of_open_clip_computes_otherwise_is_refused(tmp_path, ke
     read(True)
   with pytest.raises(ValueError, match="it has no open_clip_model"):
     read(False)
+
+
+def test_tables_of_whole_numbers_in_files_of_beit_are_computed_here(tmp_path):
+  params, known = made(positions="relative_table", qkv_bias="no_key", width=64)
+  index = {f"blocks.{i}.attn.relative_position_index": np.zeros((17, 17), "i8") for i in range(2)}
+  flat = timm.to_timm(params, known)
+  families.assert_same_bits(weights.load(stored(tmp_path, flat | index)), params)
+  families.assert_same_bits(weights.load(stored(tmp_path, flat | index, {})), params)
+  with pytest.raises(ValueError, match="queue holds I64; weights are floating-point numbers"):
+    weights.load(stored(tmp_path, flat | {"queue": np.zeros(1, "i8")}))

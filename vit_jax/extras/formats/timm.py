@@ -443,4 +443,5 @@ NAMES = ArrayNames(
   load=_load,
   save=to_timm,
   card=_card,
+  tables=timm_blocks.TABLES,
 )
