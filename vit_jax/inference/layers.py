@@ -61,8 +61,8 @@ def seen(module: Network, params: dict, pixels: jax.Array, layers: int) -> dict[
     image = patches.mean(axis=2)
     mean = image[:, -1]
   else:
-    ends = range(module.depth - layers + 1, module.depth + 1)
-    tokens = [module.apply({"params": params}, images, end, method=_encoded) for end in ends]
+    models = [module.first(blocks) for blocks in range(module.depth - layers + 1, module.depth + 1)]
+    tokens = [model.apply({"params": params}, images, method=_encoded) for model in models]
     patches = jnp.float32(jnp.stack([module.patches(x) for x in tokens], axis=1))
     image = patches.mean(axis=2)
     mean = module.apply({"params": params}, image[:, -1], method="normed")
@@ -73,8 +73,8 @@ def seen(module: Network, params: dict, pixels: jax.Array, layers: int) -> dict[
   return {name: jnp.float32(x) for name, x in of_images.items()} | {"patches": patches}
 
 
-def _encoded(module, images: jax.Array, blocks: int) -> jax.Array:
-  """The tokens after so many blocks and the final LayerNorm, (B, tokens, D)."""
+def _encoded(module, images: jax.Array) -> jax.Array:
+  """The tokens after all blocks and the final LayerNorm, (B, tokens, D)."""
   grid = module.grid(*images.shape[1:3])
   x = module.add_positions(module.embed(images), grid, train=False)
-  return module.encode(x, grid, train=False, blocks=blocks)
+  return module.encode(x, grid, train=False)

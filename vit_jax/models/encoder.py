@@ -212,6 +212,7 @@ class Encoder(nn.Module):
   branches: Branches = Branches()
   parts: Parts = Parts()
   kv_heads_from: int = 0
+  whole_depth: int = 0
   global_blocks: tuple[int, ...] = ()
   rotary_side: int = 0
   relative_dim: int = 0
@@ -226,11 +227,8 @@ class Encoder(nn.Module):
     return Dropout(self.dropout)(x, train=train)
 
   @nn.compact
-  def __call__(self, x: jax.Array, *, train: bool, blocks: int = 0) -> jax.Array:
-    """The blocks and the norms around them: (B, N, D) -> (B, N, D).
-
-    With `blocks` the first so many blocks alone, in an encoder without scan.
-    """
+  def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
+    """The blocks and the norms around them: (B, N, D) -> (B, N, D)."""
     count = x.shape[1]
     shared = None
     if position := self._position("every_layer_shared", x.shape[-1]):
@@ -251,7 +249,7 @@ class Encoder(nn.Module):
       stacked = self._stacked(block)(**options, name="encoderblock")
       x, _ = stacked(x, shared, train, rates, starts, tables)
     else:
-      for i in range(blocks or self.depth):
+      for i in range(self.depth):
         rate = None if rates is None else rates[i]
         start = None if starts is None else starts[i]
         own = options | self._own_options(i)
@@ -304,7 +302,7 @@ class Encoder(nn.Module):
     """The fields of block i that other blocks have otherwise."""
     ends = self.kv_heads_from
     changes = {}
-    if ends and not ends <= i < self.depth - ends:
+    if ends and not ends <= i < (self.whole_depth or self.depth) - ends:
       changes["kv_heads"] = 0
     if i in self.global_blocks:
       changes["window"] = 0

@@ -177,10 +177,8 @@ class Layered(Maskable):
 
   depth: int
 
-  def encode(
-    self, x: jax.Array, grid: tuple[int, int], *, train: bool, blocks: int = 0
-  ) -> jax.Array:
-    """As `Maskable.encode`, by the first so many blocks, unrolled; 0: by all."""
+  def first(self, blocks: int) -> "Network":
+    """The model of the first so many blocks, with the same parameters."""
 
   def has_class_token(self) -> bool:
     """Whether the first token is a learned one that stands for the whole image."""

@@ -130,6 +130,7 @@ class ViT(ViTCosts, nn.Module):
       layout, parallel_branches, window, relative_axes, rotary: options of the blocks; see
       `vit_jax.models.parts.Parts`.
     kv_heads_from: the first and the last so many blocks have all heads in spite of `kv_heads`.
+    whole_depth: the number of blocks of the model of which these are the first; 0: these are all.
     rotary_side: rows and columns of the grid that the places of `rotary` are scaled to; 0: no
       scaling. See `vit_jax.models.rotary.places`.
     global_blocks: blocks, counted from 0, whose attention is over the image in spite of `window`.
@@ -192,6 +193,7 @@ class ViT(ViTCosts, nn.Module):
   channels: int = 3
   kv_heads: int = 0
   kv_heads_from: int = 0
+  whole_depth: int = 0
   differential: bool = False
   layout: str = "sequential"
   parallel_branches: int = 1
@@ -274,17 +276,14 @@ class ViT(ViTCosts, nn.Module):
     return self._encoder(grid).add_positions(x, train=train)
 
   @nn.compact
-  def encode(
-    self, x: jax.Array, grid: tuple[int, int], *, train: bool, blocks: int = 0
-  ) -> jax.Array:
+  def encode(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
     """The blocks, the norms around them and the neck: tokens -> as many tokens.
 
     Args:
       x: the result of `add_positions`.
       grid, train: as for `add_positions`.
-      blocks: the first so many blocks alone, in a model without scan; 0: all.
     """
-    x = self._encoder(grid)(x, train=train, blocks=blocks)
+    x = self._encoder(grid)(x, train=train)
     if self.neck != "none":
       x = Neck(self.neck_dim, self.dtype, name="neck")(x, grid)
     return x
@@ -391,6 +390,7 @@ class ViT(ViTCosts, nn.Module):
       branches=self.branches,
       parts=self.parts,
       kv_heads_from=self.kv_heads_from,
+      whole_depth=self.whole_depth,
       global_blocks=self.global_blocks,
       rotary_side=self.rotary_side,
       relative_dim=self.relative_dim,

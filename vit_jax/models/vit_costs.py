@@ -280,6 +280,10 @@ class ViTCosts(Network, Layered, Inspectable):
       return "its patches are those of its neck"
     return ""
 
+  def first(self, blocks: int) -> "ViTCosts":
+    """As `Layered.first`."""
+    return self.clone(depth=blocks, whole_depth=self.depth)
+
   def has_class_token(self) -> bool:
     """As `Layered.has_class_token`."""
     return "cls" in self.learned_tokens()
