@@ -97,9 +97,7 @@ def test_a_norm_behind_the_pooling_is_applied_to_what_stands_for_the_image():
 def test_a_neck_leaves_one_output():
   module = models.create("ViT-B/4", **families.VIT, pool="gap", neck="norm", final_norm="none")
   assert extraction.layer_count(module) == 1
-  with pytest.raises(
-    ValueError, match="its patches are those of its neck, so only its last"
-  ):
+  with pytest.raises(ValueError, match="its patches are those of its neck, so only its last"):
     layers.check(module, 2)
 
 
