@@ -179,6 +179,8 @@ def difference(ours, theirs):
 def test_outputs_at_three_sizes(name, tmp_path, record_property):
   model = saved(name, tmp_path)
   loaded = read_model(tmp_path)
+  if "ForImageClassification" in CASES[name].kind[0]:
+    assert loaded.card.class_names == tuple(model.config.id2label.values())
   found = []
   for side in CASES[name].sides:
     images = families.images(side, batch=1)[..., : loaded.card.channels]

@@ -6,10 +6,14 @@ import jax
 import numpy as np
 import pytest
 
+from tests import modules
 from tests.weights import families
+from vit_jax import models
+from vit_jax.extras.probes import extraction
 from vit_jax.inference import layers
 from vit_jax.inference.model import of_weights
 from vit_jax.models.layers import LayerNorm
+from vit_jax.models.recognition import settings_of
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -20,9 +24,16 @@ def model(family):
   return of_weights(Weights(families.params(family), Card(image_size=16))).at_size()
 
 
-def outputs_of_blocks(family):
+def made(**fields):
+  """A small model with other fields."""
+  module = models.create("ViT-B/4", **families.VIT | fields)
+  params = modules.parameters(module, families.images(), train=False)
+  return of_weights(Weights(params, Card(image_size=16, model=settings_of(module)))).at_size()
+
+
+def outputs_of_blocks(loaded):
   """The output of each block, through the final LayerNorm."""
-  module, params = families.module(family), families.params(family)
+  module, params = loaded.module, loaded.params
   wanted = lambda inner, name: (inner.name or "").startswith("encoderblock_")
   run = functools.partial(
     module.apply, train=False, capture_intermediates=wanted, mutable=["intermediates"]
@@ -36,9 +47,9 @@ def outputs_of_blocks(family):
 
 @pytest.mark.parametrize(("family", "before"), [("later", 4), ("gap", 0)])
 def test_the_last_blocks(family, before):
-  expected = outputs_of_blocks(family)
   images = list(PIXELS)
   loaded = model(family)
+  expected = outputs_of_blocks(loaded)
   patches = expected[:, :, before:]
   whole = patches.mean(axis=2)
   if before:
@@ -49,6 +60,45 @@ def test_the_last_blocks(family, before):
   np.testing.assert_allclose(loaded.features(images, patches=True), patches[:, 1], atol=1e-5)
   np.testing.assert_allclose(loaded.features(images), whole[:, 1], atol=1e-5)
   assert loaded.features([], layers=2, patches=True).shape == (0, 2, 16, 32)
+
+
+@pytest.mark.parametrize(
+  ("fields", "token"),
+  [
+    (dict(representation_layer=True), True),
+    (dict(patch=(4, 8)), True),
+    (dict(pool="map"), False),
+    (dict(pool="distilled"), True),
+    (dict(pool="gap_beside_token"), True),
+    (dict(depth=3, heads=4, kv_heads=2, kv_heads_from=1), True),  # both ends differ
+  ],
+)
+def test_what_stands_for_the_image_is_a_learned_token_in_each_block(fields, token):
+  """Whatever is behind the blocks, and whatever training with masks would need."""
+  loaded = made(**fields)
+  count, before = loaded.module.depth, loaded.module.tokens_before()
+  assert layers.has_class_token(loaded.module) == token
+  assert extraction.layer_count(loaded.module) == count
+  tokens = outputs_of_blocks(loaded)
+  expected = tokens[:, :, 0] if token else tokens.mean(axis=2)
+  seen = layers.seen(loaded.module, loaded.params, PIXELS, count)
+  np.testing.assert_allclose(seen["image"], expected, atol=1e-5)
+  np.testing.assert_allclose(seen["patches"], tokens[:, :, before:], atol=1e-5)
+  np.testing.assert_allclose(seen["mean"], tokens[:, -1, before:].mean(axis=1), atol=1e-5)
+
+
+def test_a_norm_behind_the_pooling_is_applied_to_what_stands_for_the_image():
+  loaded = made(pool="gap", final_norm="pooled")
+  seen = layers.seen(loaded.module, loaded.params, PIXELS, 2)
+  for found in (seen["image"][:, -1], seen["mean"]):
+    np.testing.assert_allclose(found, seen["pre_logits"], atol=1e-5)
+
+
+def test_a_neck_leaves_one_output():
+  module = models.create("ViT-B/4", **families.VIT, pool="gap", neck="norm", final_norm="none")
+  assert extraction.layer_count(module) == 1
+  with pytest.raises(ValueError, match="its patches are those of its neck, so only its last"):
+    layers.check(module, 2)
 
 
 def test_all_outputs_cost_hardly_more_than_the_last_one():

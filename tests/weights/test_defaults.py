@@ -111,7 +111,7 @@ def test_every_key_of_transformers_is_known(name):
 def test_two_classes_have_the_names_that_transformers_does_not_write():
   transformers = pytest.importorskip("transformers", reason="transformers is not installed")
   kind = MODEL_TYPES["vit"]
-  named = huggingface._class_names(kind, dict(id2label=None, architectures=[kind.headed]))
+  named = huggingface._class_names(dict(id2label=None, architectures=[kind.headed]))
   assert dict(enumerate(named)) == transformers.ViTConfig().id2label
 
 

@@ -404,7 +404,7 @@ class Model:
 OUTSIDE = frozenset(
   {"name", "parent", "num_classes", "representation_layer", "head_bias", "head_std", "dropout"}
   | {"layer_scale_init", "stochastic_depth", "stochastic_depth_rule"}
-  | {"dtype", "compute_dtype", "attention", "scan", "remat"}
+  | {"dtype", "compute_dtype", "attention", "scan", "remat", "whole_depth"}
 )
 # Settings of a model that cannot be read from its parameters.
 CONFIG_ONLY_FIELDS = (

@@ -18,11 +18,8 @@ def check(module: Network, layers: int):
   """
   if layers <= 1:
     return
-  if module.why_not_masked() or not hasattr(module, "depth"):
-    raise ValueError(
-      f"a {type(module).__name__} has no blocks of one width, so only its last output gives "
-      "features; give layers=1."
-    )
+  if reason := module.why_no_layers():
+    raise ValueError(f"{reason}, so only its last output gives features; give layers=1.")
   if layers > module.depth:
     raise ValueError(f"the model has {module.depth} blocks, so there are no last {layers}.")
 
@@ -35,8 +32,8 @@ def representation(features: dict[str, jax.Array], card: Card) -> jax.Array:
 
 
 def has_class_token(module: Network) -> bool:
-  """Whether the first token of the model stands for the whole image."""
-  return getattr(module, "pool", "") == "class_token"
+  """Whether a class token stands for the image in `seen`."""
+  return not module.why_no_layers() and module.has_class_token()
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -53,23 +50,27 @@ def seen(module: Network, params: dict, pixels: jax.Array, layers: int) -> dict[
     layers: L, how many of the last blocks; 1 for a model without blocks.
 
   Returns:
-    "pre_logits" (B, D); "patches" (B, L, N, D), the last block last; and "image" (B, L, D), the
-    class token, or for a model without one the mean of the patches.
+    "pre_logits" (B, D); "patches" (B, L, N, D), the last block last; "mean" (B, D), the mean of the
+    last patches; and "image" (B, L, D), the class token, or for a model without one the mean of the
+    patches. A norm behind the pooling (final_norm="pooled") is applied to "mean" and "image".
   """
   images = normalize(pixels, module.dtype)
   features = module.apply({"params": params}, images, train=False, method="features")
-  if module.why_not_masked():
+  if module.why_no_layers():
     patches = jnp.float32(features["patches"])[:, None]
-    whole = patches.mean(axis=2)
+    image = patches.mean(axis=2)
+    mean = image[:, -1]
   else:
-    depths = range(module.depth - layers + 1, module.depth + 1)
-    models = [module.clone(depth=depth) for depth in depths]
+    models = [module.first(blocks) for blocks in range(module.depth - layers + 1, module.depth + 1)]
     tokens = [model.apply({"params": params}, images, method=_encoded) for model in models]
     patches = jnp.float32(jnp.stack([module.patches(x) for x in tokens], axis=1))
-    whole = patches.mean(axis=2)
+    image = patches.mean(axis=2)
+    mean = module.apply({"params": params}, image[:, -1], method="normed")
     if has_class_token(module):
-      whole = jnp.float32(jnp.stack([x[:, 0] for x in tokens], axis=1))
-  return {"pre_logits": jnp.float32(features["pre_logits"]), "patches": patches, "image": whole}
+      image = jnp.float32(jnp.stack([x[:, 0] for x in tokens], axis=1))
+    image = module.apply({"params": params}, image, method="normed")
+  of_images = {"pre_logits": features["pre_logits"], "image": image, "mean": mean}
+  return {name: jnp.float32(x) for name, x in of_images.items()} | {"patches": patches}
 
 
 def _encoded(module, images: jax.Array) -> jax.Array:

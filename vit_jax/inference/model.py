@@ -158,13 +158,15 @@ class LoadedModel:
       images, batch_size: as for `predict`.
       layers: 0: (N, D), what the head sees, or the mean of the patches; `card.representation` tells
         which. L: (N, L, D), the class tokens of the last L blocks, the last block last, each after
-        the final LayerNorm; the mean of the patches for a model without a class token.
+        the final norm, if the model has one; the mean of the patches for a model without a class
+        token.
       patches: the features of each patch in raster order instead: (N, patches, D) of the last
-        block, or with `layers` (N, L, patches, D).
+        block, or with `layers` (N, L, patches, D); after the final norm, if it is of tokens and not
+        of the pooled vector.
 
     Raises:
-      ValueError: an image cannot be read, the model has not so many blocks, or features are not
-        finite.
+      ValueError: an image cannot be read, the model has not so many blocks, its patches are those
+        of a neck, or features are not finite.
     """
     images = several(images)
     options = dict(layers=layers, patches=patches, batch_size=batch_size)

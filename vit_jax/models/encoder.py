@@ -212,6 +212,7 @@ class Encoder(nn.Module):
   branches: Branches = Branches()
   parts: Parts = Parts()
   kv_heads_from: int = 0
+  whole_depth: int = 0
   global_blocks: tuple[int, ...] = ()
   rotary_side: int = 0
   relative_dim: int = 0
@@ -301,7 +302,7 @@ class Encoder(nn.Module):
     """The fields of block i that other blocks have otherwise."""
     ends = self.kv_heads_from
     changes = {}
-    if ends and not ends <= i < self.depth - ends:
+    if ends and not ends <= i < (self.whole_depth or self.depth) - ends:
       changes["kv_heads"] = 0
     if i in self.global_blocks:
       changes["window"] = 0

@@ -135,6 +135,10 @@ class Network:
     """Why it cannot encode some of the patches alone; "" for a `Maskable` model that can."""
     return self.why_not_masked()
 
+  def why_no_layers(self) -> str:
+    """Why the outputs of its single blocks give no features; "" for a `Layered` model."""
+    return f"a {type(self).__name__} has no blocks of one width"
+
   def why_opaque(self) -> str:
     """Why its inside cannot be shown (filters, attention); "" for an `Inspectable` model."""
     return f"these weights are of a {type(self).__name__}, which shows nothing of its inside."
@@ -166,6 +170,21 @@ class Maskable:
 
   def encoder_macs(self, height: int, width: int, patches: int | None = None) -> int:
     """As `macs`, for these stages only, with all or so many patches in the blocks."""
+
+
+class Layered(Maskable):
+  """The interface that features of single blocks need; `depth` is the number of blocks."""
+
+  depth: int
+
+  def first(self, blocks: int) -> "Network":
+    """The model of the first so many blocks, with the same parameters."""
+
+  def has_class_token(self) -> bool:
+    """Whether the first token is a learned one that stands for the whole image."""
+
+  def normed(self, y: jax.Array) -> jax.Array:
+    """(..., width) -> (..., width): the norm of pooled vectors, if the model has one."""
 
 
 class AttentionGrid(NamedTuple):

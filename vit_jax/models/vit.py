@@ -130,6 +130,7 @@ class ViT(ViTCosts, nn.Module):
       layout, parallel_branches, window, relative_axes, rotary: options of the blocks; see
       `vit_jax.models.parts.Parts`.
     kv_heads_from: the first and the last so many blocks have all heads in spite of `kv_heads`.
+    whole_depth: the number of blocks of the model of which these are the first; 0: these are all.
     rotary_side: rows and columns of the grid that the places of `rotary` are scaled to; 0: no
       scaling. See `vit_jax.models.rotary.places`.
     global_blocks: blocks, counted from 0, whose attention is over the image in spite of `window`.
@@ -192,6 +193,7 @@ class ViT(ViTCosts, nn.Module):
   channels: int = 3
   kv_heads: int = 0
   kv_heads_from: int = 0
+  whole_depth: int = 0
   differential: bool = False
   layout: str = "sequential"
   parallel_branches: int = 1
@@ -292,11 +294,16 @@ class ViT(ViTCosts, nn.Module):
 
     With pool="distilled" the result is (B, 2 D).
     """
-    y = split_by_example(self._pooled(x))
-    if self.final_norm == "pooled":
-      y = self.parts.norm_of(self.dtype, self.norm_epsilon, "pooled_norm")(y)
+    y = self.normed(split_by_example(self._pooled(x)))
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
+    return y
+
+  @nn.compact
+  def normed(self, y: jax.Array) -> jax.Array:
+    """As `Layered.normed`."""
+    if self.final_norm == "pooled":
+      y = self.parts.norm_of(self.dtype, self.norm_epsilon, "pooled_norm")(y)
     return y
 
   @nn.compact
@@ -383,6 +390,7 @@ class ViT(ViTCosts, nn.Module):
       branches=self.branches,
       parts=self.parts,
       kv_heads_from=self.kv_heads_from,
+      whole_depth=self.whole_depth,
       global_blocks=self.global_blocks,
       rotary_side=self.rotary_side,
       relative_dim=self.relative_dim,

@@ -15,7 +15,7 @@ from vit_jax.models.convolution import map_size, stride_of
 from vit_jax.models.family import (
   AttentionGrid,
   Inspectable,
-  Maskable,
+  Layered,
   Network,
 )
 from vit_jax.models.mlp import MATMULS
@@ -113,7 +113,7 @@ def training_flops(macs: int) -> int:
   return 6 * macs
 
 
-class ViTCosts(Network, Maskable, Inspectable):
+class ViTCosts(Network, Layered, Inspectable):
   """The members of the three interfaces, except the stages of the network."""
 
   def check(self, name: str):
@@ -273,6 +273,20 @@ class ViTCosts(Network, Maskable, Inspectable):
         "--config.model.position_place=stem and --config.model.rotary=none."
       )
     return ""
+
+  def why_no_layers(self) -> str:
+    """As `Network.why_no_layers`."""
+    if self.neck != "none":
+      return "its patches are those of its neck"
+    return ""
+
+  def first(self, blocks: int) -> "ViTCosts":
+    """As `Layered.first`."""
+    return self.clone(depth=blocks, whole_depth=self.depth)
+
+  def has_class_token(self) -> bool:
+    """As `Layered.has_class_token`."""
+    return "cls" in self.learned_tokens()
 
   def why_opaque(self) -> str:
     """As `Network.why_opaque`."""

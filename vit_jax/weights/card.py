@@ -7,7 +7,7 @@ import dataclasses
 import json
 import pathlib
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from vit_jax.config import (
   AUTO,
@@ -128,6 +128,17 @@ def checked(values: dict, rules: Rules, path: pathlib.Path) -> dict:
   if wrong:
     raise ValueError(f"{path} asks for what this project does not compute: {'; '.join(wrong)}.")
   return values
+
+
+def check_known(values: dict, known: Collection[str], path: pathlib.Path):
+  """Checks that the file `path` sets nothing but what is known here; null and false set nothing.
+
+  Raises:
+    ValueError: it does; names the keys.
+  """
+  unknown = sorted(key for key in values if key not in known and values[key] not in (None, False))
+  if unknown:
+    raise ValueError(f"{path} has {', '.join(unknown)}, which this project does not know.")
 
 
 def read_by_rules(path: pathlib.Path, rules: Rules) -> dict:

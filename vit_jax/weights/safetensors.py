@@ -192,6 +192,8 @@ def _arrays(path) -> dict[str, np.ndarray]:
     names = prefixes.renamed(file.keys())
     if words := prefixes.words(file.keys(), names):
       _log.warning(words)
+    if library := _named_by(names):
+      names = {new: x for new, x in names.items() if not re.fullmatch(library.tables, new)}
     return _values(file, names)
 
 

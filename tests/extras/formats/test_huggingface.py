@@ -156,6 +156,38 @@ def test_mean_deviation_and_crop_come_with_weights(folder, processor):
   assert loaded.card.resampling == ("pillow_bicubic" if processor else "bilinear")
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_transformers_5_writes_the_processor_into_another_file(folder, alone):
+  """Which counts if both are there."""
+  path = folder / "preprocessor_config.json"
+  values = json.loads(path.read_text()) | OF_DEIT
+  if alone:
+    path.unlink()
+  nested = {"processor_class": "CLIPProcessor", "image_processor": values}
+  (folder / "processor_config.json").write_text(json.dumps(nested))
+  card = weights.read(folder).card
+  assert (card.image_size, card.resize, card.squeeze) == (16, 22, True)
+  (folder / "processor_config.json").write_text(json.dumps({"image_processor": 7}))
+  with pytest.raises(
+    ValueError, match=r"processor_config\.json does not say how images are prepared"
+  ):
+    weights.read(folder)
+
+
+def test_a_processor_in_the_old_file_counts_beside_one_of_texts(folder):
+  (folder / "processor_config.json").write_text(json.dumps({"processor_class": "CLIPProcessor"}))
+  change(folder / "preprocessor_config.json", **OF_DEIT)
+  assert weights.read(folder).card.resize == 22
+
+
+def test_images_that_nothing_describes_are_said(folder, caplog):
+  weights.read(folder)
+  assert "Taken as usual" not in caplog.text
+  (folder / "preprocessor_config.json").unlink()
+  weights.read(folder)
+  assert f"{folder} has no preprocessor_config.json. Taken as usual for its" in caplog.text
+
+
 def test_what_nobody_of_ours_wrote_is_resized_as_transformers_does(folder):
   """Our own folders keep our rules, those of earlier versions too, until the filter is edited."""
   read = lambda: (weights.read(folder).card.resampling, weights.read(folder).card.position_resizing)

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from tests import modules
 from tests.weights import families
-from vit_jax import weights
-from vit_jax.extras.formats import timm
+from vit_jax import models, weights
+from vit_jax.extras.formats import timm, timm_hub
 from vit_jax.inference.model import read_model
+from vit_jax.models.recognition import settings_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import position_count
 from vit_jax.weights.card import Card
@@ -149,7 +151,7 @@ def test_a_config_is_honoured_beside_any_name_of_file(tmp_path):
   [
     (25, dict(model_args=dict(num_heads=2, img_size=16)), "may be of 5 x 5 .* of 4 x 6 patches"),
     (19, {}, "its 19 position embeddings are of no square grid"),
-    (25, dict(input_size=[3, 18, 18]), "cannot be cut into patches of 4 x 4"),
+    (25, dict(input_size=[3, 18, 18]), "says 16 patches, which is neither"),
   ],
 )
 def test_positions_of_images_of_an_unknown_size_are_refused(tmp_path, count, config, message):
@@ -193,3 +195,149 @@ def test_zeros_for_tokens_without_positions(caplog, count, before, side, zeros):
   with caplog.at_level(logging.WARNING):
     position_count.for_all_tokens(params, side, sure=True)
   assert not caplog.text
+
+
+def made(**fields):
+  """Parameters of a small model, and its other fields."""
+  module = models.create("ViT-B/4", **families.VIT | fields)
+  return modules.parameters(module, families.images(), train=False), settings_of(module)
+
+
+# Meta's files of DINOv3, whose MLPs may be gated.
+DINOV3 = dict(width=64, heads=4, positions="none", rotary="dinov3", registers=2, qkv_bias="no_key")
+GATED = DINOV3 | dict(mlp="gated", activation="silu", norm_epsilon=1e-5)
+PERIODS = {"rope_embed.periods": np.ones(4, np.float32)}
+
+
+def test_periods_tell_the_heads_of_dinov3(tmp_path):
+  """Other models of this width have two."""
+  params, known = made(**DINOV3)
+  flat = timm.to_timm(params, known) | PERIODS
+  families.assert_same_bits(weights.load(stored(tmp_path, flat)), params)
+
+
+def test_an_unknown_architecture_tells_no_more_than_a_file_alone(tmp_path, caplog):
+  params, known = made(**GATED)
+  flat = timm.to_timm(params, known)
+  unknown = {"architecture": "mine"}
+  with pytest.raises(ValueError, match="nothing tells which rotary positions its model has"):
+    weights.read(stored(tmp_path, flat, unknown))
+  read = read_model(stored(tmp_path, flat | PERIODS, unknown | {"model_args": {}}))
+  assert "timm's model 'mine' is not known here. Taken as usual in timm" in caplog.text
+  found = read.module
+  assert (found.rotary, found.norm_epsilon, found.activation) == ("dinov3", 1e-5, "silu")
+  families.assert_same_bits({name: read.params[name] for name in params}, params)
+
+
+@pytest.mark.parametrize("config", [None, {}])
+def test_gated_mlps_have_silu(tmp_path, config):
+  params, known = made(mlp="gated", width=64, activation="silu")
+  file = stored(tmp_path, timm.to_timm(params, known), config)
+  assert weights.read(file).card.model.activation == "silu"
+
+
+# Fields, pool_include_prefix, and how it is read; None: it is refused.
+@pytest.mark.parametrize(
+  ("fields", "includes", "pool"),
+  [
+    (dict(pool="map_with_token"), None, None),
+    (dict(pool="map_with_token"), True, "map_with_token"),
+    (dict(pool="map_of_all", registers=1), True, "map_of_all"),
+    (dict(pool="map_of_all", registers=1), False, "map"),
+    (dict(pool="map"), True, "map"),
+    (dict(pool="gap", registers=1), True, None),
+    (dict(pool="gap", registers=1), False, "gap"),
+    (dict(pool="class_token"), True, "class_token"),
+  ],
+)
+def test_pooling_sees_class_token_and_registers_if_config_json_says_so(
+  tmp_path, fields, includes, pool
+):
+  params, known = made(**fields)
+  flat = timm.to_timm(params, known)
+  stated = timm_hub._POOLS[fields["pool"]]
+  arguments = dict(num_heads=2, global_pool=stated)
+  if includes is not None:
+    arguments["pool_include_prefix"] = includes
+  file = stored(tmp_path, flat, dict(model_args=arguments, input_size=[3, 16, 16]))
+  if pool:
+    assert read_model(file).module.pool == pool
+    return
+  with pytest.raises(ValueError, match=r"its pooling is over .* \(pool_include_prefix\), and that"):
+    weights.read(file)
+
+
+def test_attention_pooling_beside_a_class_token_is_told_by_nothing_else(tmp_path):
+  params, known = made(pool="map_with_token", width=64)
+  with pytest.raises(ValueError, match="nothing tells which tokens its attention pooling sees"):
+    weights.load(stored(tmp_path, timm.to_timm(params, known)))
+
+
+@pytest.mark.parametrize(
+  ("images", "expected"),
+  [
+    ({}, (20, False)),
+    (dict(crop_pct=1.0), (18, False)),
+    (dict(crop_pct=1.0, crop_mode="squash"), (18, True)),
+    (dict(crop_pct=0.9, crop_mode="squash"), (20, True)),
+  ],
+)
+def test_patches_that_do_not_tile_the_image_cover_its_centre(tmp_path, caplog, images, expected):
+  flat = timm.to_timm(families.params("vit"))
+  path = stored(tmp_path, flat, images | dict(input_size=[3, 18, 18]))
+  read = read_model(path).at_size()
+  assert read.card.image_size == 16
+  assert (read.card.resize, read.card.squeeze) == expected
+  assert "Patches of 4 pixels cover 16 of the 18 pixels of an image" in caplog.text
+  families.assert_same_bits(read.params, families.params("vit"))
+
+
+FIVE = ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+  ("config", "expected"),
+  [
+    (dict(labels=FIVE), FIVE),
+    (dict(label_names=FIVE), FIVE),
+    (dict(pretrained_cfg=HALF | dict(label_names=FIVE)), FIVE),
+    (dict(label_names={str(i): name for i, name in enumerate(FIVE)}), FIVE),
+    (dict(label_names={"3": "d", "00": "a"}), ["a", "class 1", "class 2", "d", "class 4"]),
+  ],
+)
+def test_names_of_classes_in_every_form_of_timm(tmp_path, config, expected):
+  path = stored(tmp_path, timm.to_timm(families.params("vit")), config)
+  assert weights.read(path).class_names() == tuple(expected)
+
+
+@pytest.mark.parametrize("labels", [{"x": "a"}, {"0": 1}, {"9999999": "a"}, "a", [1]])
+def test_other_names_of_classes_are_refused(tmp_path, labels):
+  path = stored(tmp_path, timm.to_timm(families.params("vit")), dict(label_names=labels))
+  with pytest.raises(
+    ValueError, match=r"label_names is .* a list of texts, or texts by the numbers"
+  ):
+    weights.read(path)
+
+
+@pytest.mark.parametrize("key", ["global_average_pool", "input_patchnorm"])
+def test_what_an_encoder_of_open_clip_computes_otherwise_is_refused(tmp_path, key):
+  def read(value):
+    vision = {"width": 32, "output_tokens": True, key: value}
+    config = json.dumps({"model_cfg": {"vision_cfg": vision}})
+    (tmp_path / "open_clip_config.json").write_text(config)
+    weights.read(tmp_path)
+
+  with pytest.raises(ValueError, match=rf"open_clip_config\.json has {key}, which this project"):
+    read(True)
+  with pytest.raises(ValueError, match="it has no open_clip_model"):
+    read(False)
+
+
+def test_tables_of_whole_numbers_in_files_of_beit_are_computed_here(tmp_path):
+  params, known = made(positions="relative_table", qkv_bias="no_key", width=64)
+  index = {f"blocks.{i}.attn.relative_position_index": np.zeros((17, 17), "i8") for i in range(2)}
+  flat = timm.to_timm(params, known)
+  families.assert_same_bits(weights.load(stored(tmp_path, flat | index)), params)
+  families.assert_same_bits(weights.load(stored(tmp_path, flat | index, {})), params)
+  with pytest.raises(ValueError, match="queue holds I64; weights are floating-point numbers"):
+    weights.load(stored(tmp_path, flat | {"queue": np.zeros(1, "i8")}))

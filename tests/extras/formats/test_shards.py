@@ -61,6 +61,19 @@ def halve(arrays):
   arrays.update({name: np.float16(array) for name, array in arrays.items()})
 
 
+@pytest.mark.parametrize("size", [2**70, "many", None])
+def test_another_total_size_is_said(folder, caplog, size):
+  change(folder, lambda index: index.update(metadata={"total_size": size}))
+  families.assert_same_bits(weights.load(folder), families.params("vit"))
+  assert f"index.json says total_size is {size!r}, and the arrays of its shards have" in caplog.text
+
+
+def test_shards_of_a_narrower_type_are_read(folder, caplog):
+  rewrite(folder, ONE, halve)
+  weights.load(folder)
+  assert "says total_size is" in caplog.text
+
+
 def placed(file):
   """Places the first array of an index in a file of this name."""
 
@@ -98,17 +111,9 @@ WRONG = {
     ),
     "it holds 5,001 arrays",
   ),
-  "size": (
-    lambda folder: change(folder, lambda index: index.update(metadata={"total_size": 2**70})),
-    r"says total_size is 1180591620717411303424, and .* have \d+,\d+ bytes; the shards belong",
-  ),
   "not JSON": (
     lambda folder: (folder / shards.INDEX).write_text("{"),
     "index.json cannot be read as JSON",
-  ),
-  "narrower": (
-    lambda folder: rewrite(folder, ONE, halve),
-    r"says total_size is \d+, and the arrays of its shards have \d+,\d+ bytes; the shards belong",
   ),
   "twice": (
     lambda folder: rewrite(folder, TWO, lambda arrays: arrays.update(EXTRA)),

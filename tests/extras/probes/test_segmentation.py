@@ -1,5 +1,7 @@
 """The segmentation probe on made masks, and its scores against scikit-learn."""
 
+import tracemalloc
+
 import jax
 import numpy as np
 import pytest
@@ -125,6 +127,27 @@ def test_the_logits_of_windows_are_averaged():
         assert found[y, x, kind] == pytest.approx(np.mean(seen), abs=1e-5)
 
 
+def test_a_large_image_needs_the_logits_of_one_class_at_a_time():
+  card, classes = Card(SIDE), 40
+  rng = np.random.default_rng(0)
+  mask = np.zeros((300, 400), np.uint8)
+  count = len(windows.places(windows.resized_shape(mask.shape, card), SIDE))
+  probe = {"kernel": rng.integers(-1, 2, (8, classes)) * 1.0, "bias": np.zeros(classes)}
+  patches = np.float32(rng.integers(-1, 2, (count, 16, 8)))
+  tracemalloc.start()
+  cells = segmentation.confusion(probe, patches, [mask], GRID, card)
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert peak < 60 * mask.size  # bytes; the logits of all classes have 160 for each pixel
+  assert cells.sum() == cells[0].sum() == mask.size
+
+
+def test_of_equal_logits_the_first_is_predicted():
+  logits = np.random.default_rng(0).integers(-3, 4, (8, 9, 5)).astype(np.float32)
+  expected = segmentation.cv2_enlarged(logits, (30, 40)).argmax(axis=-1)
+  np.testing.assert_array_equal(segmentation.predicted(logits, (30, 40)), expected)
+
+
 def test_running_statistics_after_a_step():
   rng = np.random.default_rng(0)
   x = rng.standard_normal((3, 16, 8)).astype(np.float32)
@@ -179,6 +202,17 @@ def test_masks_of_a_folder(tmp_path):
   parts = masks.open_masked(str(tmp_path / "b"), SILENT)
   assert (len(parts.masks), len(parts.test_masks)) == (10, 10)
   assert parts.words == "the folders train and val"
+
+
+def test_images_of_other_channels_have_masks(tmp_path):
+  mask = np.zeros((12, 10), np.uint8)
+  mask[3:] = 2
+  made(tmp_path, mask)
+  for path in (tmp_path / "images").iterdir():
+    path.unlink()
+    np.save(path.with_suffix(".npy"), np.zeros((12, 10, 5), np.uint8))
+  parts = masks.open_masked(str(tmp_path), SILENT)
+  assert (len(parts.masks), parts.classes) == (9, 3)
 
 
 @pytest.mark.parametrize(

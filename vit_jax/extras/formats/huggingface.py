@@ -15,7 +15,7 @@ from vit_jax.config.model import USUAL
 from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
 from vit_jax.extras.formats import huggingface_notes as notes
-from vit_jax.extras.formats import pickled, shards
+from vit_jax.extras.formats import pickled, shards, whole_patches
 from vit_jax.extras.formats.model_type import (
   ACTIVATIONS,
   PROBLEM_TYPES,
@@ -44,6 +44,7 @@ LACKING = {
 }
 WHOLE = ("architectures", "model_type", "problem_type", "id2label", "quantization_config")
 OLDEST = "vit"  # the type of a file that names none
+CLASSIFIER = "ForImageClassification"  # in the names of all classes whose outputs are classes
 TRAINED_ON = "vit_jax_trained_on"  # a key of our own, as "representation" and "average" are
 _log = logging.getLogger(__name__)
 
@@ -107,6 +108,14 @@ def _load(folder: pathlib.Path) -> dict:
   params = nest(kind.here(translated, settings))
   _check_sizes(kind, params, settings)
   prepared = _prepared(folder, kind, settings)
+  if images.values_in(folder)[0] is None:
+    _log.warning(
+      "%s has no %s. Taken as usual for its model_type: pixels from 0 to 1 with mean %s and "
+      "deviation %s. If its images are others, put the file of its processor there.",
+      folder,
+      images.FILE,
+      *(prepared.mean, prepared.deviation),
+    )
   return pixels.folded(params, prepared.mean, prepared.deviation)
 
 
@@ -172,33 +181,10 @@ def _prepared(folder: pathlib.Path, kind: ModelType, settings: dict) -> images.P
   prepared = images.read_processor(folder, kind.processor) or kind.prepared(side)
   if prepared.size != side and not kind.resizes:
     raise ValueError(
-      f"{folder / images.FILE} makes images of {prepared.size} pixels, and image_size is {side} in "
+      f"its image processor makes images of {prepared.size} pixels, and image_size is {side} in "
       f"{CONFIG}"
     )
-  return _of_patches(prepared, settings["patch_size"])
-
-
-def _of_patches(prepared: images.Prepared, patch: int) -> images.Prepared:
-  """The preparation of the part of an image that whole patches cover, which must be all here.
-
-  The library's models ignore the other pixels, at the right and at the bottom. Here they are cut
-  off at all sides.
-  """
-  rest = prepared.size % patch
-  if not rest:
-    return prepared
-  covered = prepared.size - rest
-  _log.warning(
-    "Patches of %d pixels cover %d of the %d pixels of an image: those at the top left in "
-    "Transformers, those in the centre here, %d pixels farther in.",
-    patch,
-    covered,
-    prepared.size,
-    rest // 2,
-  )
-  squeeze = prepared.squeeze or not prepared.resize
-  resize = prepared.resize or prepared.size
-  return prepared._replace(size=covered, resize=resize, squeeze=squeeze)
+  return prepared
 
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
@@ -211,24 +197,25 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     usual_position_resizing = Card.position_resizing
   resampling = settings["resampling"] or usual_resampling
   loss = "sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax"
-  return Card(
+  whole_images = Card(
     image_size=prepared.size,
     resize=prepared.resize,
     squeeze=prepared.squeeze,
     resampling=images.resampling_of(prepared, resampling),
     position_resizing=settings["position_resizing"] or usual_position_resizing,
-    class_names=_class_names(kind, settings),
+    class_names=_class_names(settings),
     loss=loss,
     model=Model(**_known(kind, settings), channels=settings["num_channels"]),
     representation=settings["representation"],
     trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),
     average=settings["average"],
   )
+  return whole_patches.of_card(whole_images, settings["patch_size"], "Transformers")
 
 
-def _class_names(kind: ModelType, settings: dict) -> tuple[str, ...]:
-  """The names of the classes; () for a model without a head."""
-  if settings["architectures"] != [kind.headed] or not kind.labelled:
+def _class_names(settings: dict) -> tuple[str, ...]:
+  """The names of the classes; () for a model without a classifier."""
+  if CLASSIFIER not in settings["architectures"][0]:
     return ()
   classes = settings.get("id2label")
   if classes is None:  # transformers' own names, which it does not write

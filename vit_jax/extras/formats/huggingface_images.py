@@ -1,4 +1,4 @@
-"""How images are prepared for a Hugging Face model: its preprocessor_config.json."""
+"""How images are prepared for a Hugging Face model: the file of its image processor."""
 
 import math
 import pathlib
@@ -10,6 +10,7 @@ from vit_jax.weights import card
 from vit_jax.weights.card import Card, Rule, number, of_channels, one_of, whole
 
 FILE = "preprocessor_config.json"
+OF_SEVERAL = "processor_config.json"  # Transformers 5 puts the same there, as "image_processor"
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 # Mean and standard deviation of each channel.
 IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -55,7 +56,7 @@ class Prepared(NamedTuple):
 
 
 def read_processor(folder: pathlib.Path, kind: str) -> Prepared | None:
-  """How the file in a model's folder prepares images; None if there is no file.
+  """How the file in a model's folder prepares images; None if there is none.
 
   Args:
     folder: the model's folder.
@@ -64,17 +65,30 @@ def read_processor(folder: pathlib.Path, kind: str) -> Prepared | None:
   Raises:
     ValueError: this project cannot prepare images so.
   """
-  path = folder / FILE
-  if not path.is_file():
+  values, path = values_in(folder)
+  if values is None:
     return None
-  values = card.read_json(path)
   table = _rules(_kind(values, path) or kind)
-  others = values.keys() - table.keys() - _IGNORED
-  unknown = sorted(key for key in others if values[key] not in (None, False))
-  if unknown:
-    raise ValueError(f"{path} has {', '.join(unknown)}, which this project does not know.")
+  card.check_known(values, table.keys() | _IGNORED, path)
   given = {key: value for key, value in values.items() if value is not None}  # null: the default
   return _prepared(card.checked(given, table, path), path)
+
+
+def values_in(folder: pathlib.Path) -> tuple[dict | None, pathlib.Path]:
+  """The settings of the processor, which the library looks for in two files; and the file.
+
+  Raises:
+    ValueError: a file cannot be read, or does not hold them.
+  """
+  path = folder / OF_SEVERAL
+  if path.is_file():
+    values = card.read_json(path).get("image_processor")
+    if not isinstance(values, dict | None):
+      raise ValueError(f"{path} does not say how images are prepared (image_processor).")
+    if values is not None:
+      return values, path
+  path = folder / FILE
+  return card.read_json(path) if path.is_file() else None, path
 
 
 def usual(kind: str, side: int) -> Prepared:

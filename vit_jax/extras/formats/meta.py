@@ -19,7 +19,6 @@ _PERIODS = "rope_embed.periods"  # of rotary positions, which this project compu
 # The norm of small crops in training, and masks of biases, which `_biases` applies.
 _LEFT_OUT = re.compile(rf"{re.escape(_PERIODS)}|local_cls_norm\..*|.*\.bias_mask")
 _QKV = re.compile(r"(.*\.attn)\.qkv\.bias")
-_GATED = re.compile(r".*\.mlp\.w3\.weight")
 
 
 def as_timm(flat: Arrays) -> Arrays:
@@ -45,11 +44,18 @@ def _biases(name: str, array: np.ndarray, flat: Arrays) -> Arrays:
   return {f"{match[1]}.q_bias": query, f"{match[1]}.v_bias": value}
 
 
+def heads_of(flat: Arrays) -> int:
+  """The attention heads that rotary positions tell, which have a period for four channels of one.
+
+  0: the file is not of DINOv3.
+  """
+  if _PERIODS not in flat:
+    return 0
+  return flat["cls_token"].size // (4 * flat[_PERIODS].size)
+
+
 def known(names) -> dict:
   """Fields of `config.Model` that arrays of these names do not show, as their authors have them."""
-  fields = {}
   if _PERIODS in names:
-    fields |= {"rotary": "dinov3", "norm_epsilon": 1e-5}
-  if any(map(_GATED.fullmatch, names)):
-    fields["activation"] = "silu"
-  return fields
+    return {"rotary": "dinov3", "norm_epsilon": 1e-5}
+  return {}

@@ -50,7 +50,6 @@ class ModelType:
     headed: its class with a head; "": there is none, or it computes something else.
     names: our names, and those in a model without a head and without prefixes.
     heads: the same for the head.
-    labelled: whether the outputs of the head are classes with names.
     prefix: of the names in a model with a head, "vit.".
     plain_prefix: of the names in a model without a head, as it is written.
     part: the key of config.json that holds the settings of the image encoder; "": the top level.
@@ -86,7 +85,6 @@ class ModelType:
   usual: Callable[[int], Prepared] | None = None
   headed: str = ""
   heads: Table = HEAD
-  labelled: bool = True
   prefix: str = ""
   plain_prefix: str = ""
   part: str = ""

@@ -75,6 +75,14 @@ VISION = {
   **dict.fromkeys(("qk_norm", "scaled_cosine_attn", "scale_heads"), (_OFF, False)),
   **dict.fromkeys(("scale_attn_inner", "scale_attn", "scale_fc"), (_OFF, False)),
 }
+# Its keys without effect here: sizes, which follow from the arrays; what training needs; and what
+# belongs to options that are refused.
+_OTHERS = {
+  *("layers", "width", "mlp_ratio", "image_seq_len", "ls_init_value", "patch_dropout"),
+  *("attn_pooler_queries", "attn_pooler_heads", "n_queries", "output_tokens"),
+  *("timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop"),
+  *("timm_drop_path", "timm_model_kwargs"),
+}
 # Keys of preprocess_cfg.
 IMAGES = {
   "mean": (three(number(-10, 10)), CLIP_COLOURS[0]),
@@ -141,6 +149,7 @@ def _settings(folder: pathlib.Path) -> tuple[bool, dict, dict]:
   vision = model.get("vision_cfg")
   if not isinstance(vision, dict):
     raise ValueError(f"{path} does not describe an image encoder (vision_cfg).")
+  card.check_known(vision, VISION.keys() | _OTHERS, path)
   quick = checked(model, {"quick_gelu": (one_of(True, False), False)}, path)["quick_gelu"]
   return quick, checked(vision, VISION, path), checked(images, IMAGES, path)
 

@@ -170,7 +170,7 @@ _TABLES = (_VIT, _WITH_ROOT, _HYBRID, _BIT)
 _EARLIER = Table(*layer("pre_logits", "pre_logits.fc", DENSE))  # timm no longer has this layer
 _READ = (*(table + _EARLIER for table in (_VIT, _WITH_ROOT, _HYBRID)), _BIT)
 
-ACTIVATION = "gelu"  # of timm's models, unless they name another
+ACTIVATION = "gelu"  # of timm's models, unless they name another or have gated MLPs
 RESAMPLING = "torchvision_bicubic"
 POSITION_RESIZING = "bicubic_antialiased"
 MASKED = "mask_token"  # in DINOv2's own files
@@ -180,7 +180,10 @@ _LACKING = {
   r".*\.attn\.gate\..*": "a gate of its attention",
   r"patch_embed\.backbone\.([0-9]+|layer[0-9]|conv1)\..*": "another stem of convolutions",
 }
-_UNTOLD = "nothing tells which {}; put timm's config.json beside the file"
+_UNTOLD = (
+  "nothing tells which {}; put timm's config.json beside the file, with the name of a model that "
+  "timm has (architecture)"
+)
 _TWO_HEADS = ("head", "head_dist")
 _TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # only used to train with masks
 _REGISTERS = "register_tokens"  # in files of DINOv2 itself
@@ -231,7 +234,7 @@ def from_timm(
 
   Args:
     flat: {timm's name: array}.
-    heads: attention heads; 0: as many as timm's models of this width have.
+    heads: attention heads; 0: as many as the arrays tell, or timm's models of this width have.
     size: of the images that the position embeddings are for, pixels; 0: unknown.
     ours: whether this project wrote the file, so that nothing is ambiguous.
 
@@ -243,6 +246,7 @@ def from_timm(
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
+  told = meta.heads_of(flat)
   flat = _of_one_head(_with_registers(timm_blocks.one_naming(meta.as_timm(_for_images(flat)))))
   table = nearest(_READ, flat, THEIRS)
   if lacking := table.lacking(flat, THEIRS):
@@ -250,7 +254,7 @@ def from_timm(
       f"{lacking[0]} is a part that neither the Vision Transformers, hybrids nor BiT of this "
       "project have"
     )
-  of_blocks = heads.blocks or heads_of(flat)
+  of_blocks = heads.blocks or told or heads_of(flat)
   pooling = {name: x for name, x in flat.items() if name.startswith("attn_pool.")}
   blocks = {name: x for name, x in flat.items() if name not in pooling}
   translated = table.ours(blocks, of_blocks)
@@ -308,6 +312,13 @@ def stem_norms(params: dict) -> str:
   return "timm" if "conv_root" in params else USUAL["stem_norms"]
 
 
+def activation_of(params: dict) -> str:
+  """The usual activation of timm's models with these parameters: in all gated MLPs it is SiLU."""
+  if getattr(module_of(params), "mlp", "plain") == "gated":
+    return "silu"
+  return ACTIVATION
+
+
 def heads_of(flat: dict[str, np.ndarray]) -> int:
   """The number of heads in timm's models with the width of these arrays; 0 if there are no blocks.
 
@@ -337,7 +348,7 @@ def heads_of_width(width: int) -> int:
   return heads
 
 
-def _check_told(flat):
+def check_told(flat):
   """Refuses arrays of models whose names alone tell how they compute.
 
   Raises:
@@ -400,7 +411,9 @@ def _before(flat) -> int:
 
 def _load(flat: dict[str, np.ndarray], heads: Heads, ours: bool, size: Size) -> dict:
   if not ours:
-    _check_told(flat)
+    check_told(flat)
+    if "cls_token" in flat and "attn_pool.latent" in flat:
+      raise ValueError(_UNTOLD.format("tokens its attention pooling sees"))
   return from_timm(flat, heads, size, ours=ours)
 
 
@@ -408,14 +421,15 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
   """What timm's models have in common; warns that nothing else is known about this one."""
   _log.warning(
     "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
-    "GELU, as many heads as models of this width have, the mean of the patches where there is no "
-    "class token, square images, resized bicubically, as (pixel - 127.5) / 127.5. If they are not "
-    "(DeiT, DINO and MAE have other images), put timm's config.json beside it.",
+    "GELU (SiLU in gated MLPs), as many heads as models of this width have, the mean of the "
+    "patches where there is no class token, square images, resized bicubically, as (pixel - 127.5) "
+    "/ 127.5. If they are not (DeiT, DINO and MAE have other images), put timm's config.json "
+    "beside it.",
     path,
   )
   usual = dict(
     model=Model(
-      **{"activation": ACTIVATION, "stem_norms": stem_norms(params)} | meta.known(list(names))
+      activation=activation_of(params), stem_norms=stem_norms(params), **meta.known(list(names))
     ),
     resampling=RESAMPLING,
     position_resizing=position_resizing(names),
@@ -429,4 +443,5 @@ NAMES = ArrayNames(
   load=_load,
   save=to_timm,
   card=_card,
+  tables=timm_blocks.TABLES,
 )

@@ -55,9 +55,10 @@ _PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 _IN_BLOCK = re.compile(r"(blocks\.[0-9]+)\.(.*)")
 FREQUENCIES = "rope.freqs"  # of all blocks, (2, blocks, heads, Dh / 2)
 OWN_FREQUENCIES = "attn.rope_freqs"  # of one block, (2, heads, Dh / 2)
-# Arrays that older versions saved, and this project computes.
+# Arrays that older versions saved, and this project computes; of whole numbers, and all.
+TABLES = r".*\.relative_position_index"
 _COMPUTED = re.compile(
-  r".*relative_position_index|.*rel_coords_log|(.*\.)?rope\.(?!freqs).*|.*\.(k_bias|bias_mask)"
+  rf"{TABLES}|.*rel_coords_log|(.*\.)?rope\.(?!freqs).*|.*\.(k_bias|bias_mask)"
 )
 
 

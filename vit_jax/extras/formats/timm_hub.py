@@ -5,6 +5,7 @@ pixels are not this project's, they are folded into the patch embedding.
 """
 
 import functools
+import logging
 import math
 import pathlib
 import re
@@ -13,11 +14,11 @@ from vit_jax import models
 from vit_jax.config import AUTO, MAX_SIDE, Model, Size, as_size, sides
 from vit_jax.config.data import FILTERS
 from vit_jax.config.model import USUAL, translated
-from vit_jax.extras.formats import pickled, timm
+from vit_jax.extras.formats import meta, pickled, timm, whole_patches
 from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
-from vit_jax.weights import card, pixels, safetensors
+from vit_jax.weights import card, pixels, prefixes, safetensors
 from vit_jax.weights.card import (
   TEXTS,
   Card,
@@ -41,7 +42,7 @@ SUFFIX = ".safetensors"
 # Arguments of timm's models that change nothing here, or follow from its arrays.
 _ARGUMENTS = {
   *("final_norm", "proj_bias", "use_fc_norm", "num_reg_tokens", "scale_attn_norm"),
-  *("scale_mlp_norm", "pool_include_prefix"),
+  "scale_mlp_norm",
   *("patch_size", "num_classes", "depth", "mlp_ratio", "qkv_bias", "qk_norm", "init_values"),
   *("reg_tokens", "class_token", "no_embed_class", "pre_norm", "fc_norm", "drop_rate"),
   *("pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate"),
@@ -57,15 +58,21 @@ _POOLS = {
   "map_of_all": "map",
   "map_with_token": "map",
 }
+_OF_ALL_TOKENS = ("map_of_all", "map_with_token")  # the others leave out those before the patches
 _OF_ONE_GRID = re.compile(r".*\.(relative_position_bias_table|rel_pos_[hw])")
+_PATCHES = "patch_embed.proj.weight"
 # Settings that only the name of an architecture tells.
 _BY_NAME = ("norm_epsilon", "norm_place", "rotary", "rotary_side", "window", "global_blocks")
 _A_NAME = Rule(lambda x: isinstance(x, str), "a name")
 _SIDE = whole(1, MAX_SIDE)
+_LABELS = Rule(
+  lambda x: x is None or TEXTS.test(x) or _is_numbered(x),
+  f"{TEXTS.words}, or texts by the numbers of classes",
+)
 COMPUTED = {
   "architecture": (_A_NAME, ""),
   "global_pool": (or_none(_A_NAME), None),
-  "label_names": (or_none(TEXTS), None),
+  "label_names": (_LABELS, None),
 }
 ARGUMENTS = {
   "img_size": (or_none(rectangle(1, MAX_SIDE)), None),
@@ -76,6 +83,7 @@ ARGUMENTS = {
   "global_pool": (or_none(_A_NAME), None),
   "dynamic_img_size": (one_of(True, False, None), None),
   "strict_img_size": (one_of(True, False, None), None),
+  "pool_include_prefix": (one_of(True, False, None), None),
 }
 # Defaults of timm's PretrainedCfg; a missing size follows from the position embeddings.
 IMAGES = {
@@ -85,9 +93,18 @@ IMAGES = {
   "crop_pct": (number(0.1, 1), 0.875),
   "crop_mode": (one_of("center", "squash"), "center"),
   "interpolation": (one_of(*FILTERS), "bicubic"),
-  "label_names": (or_none(TEXTS), None),
+  "label_names": (_LABELS, None),
   "global_pool": (or_none(_A_NAME), None),
 }
+_log = logging.getLogger(__name__)
+
+
+def _is_numbered(value) -> bool:
+  """Whether a value is {number of a class: its name}."""
+  return isinstance(value, dict) and all(
+    key.isdecimal() and key.isascii() and len(key) < 7 and isinstance(name, str)
+    for key, name in value.items()
+  )
 
 
 def _recognises(path: pathlib.Path) -> bool:
@@ -113,6 +130,8 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
   """The content of config.json: about the model, about its images, and the model's arguments."""
   file = _folder(path) / CONFIG
   settings = read_json(file)
+  if "pretrained_cfg" not in settings:  # as earlier versions of timm wrote it
+    settings = {"label_names": settings.get("labels")} | settings
   images = settings.get("pretrained_cfg", settings)
   arguments = settings.get("model_args") or {}
   if not isinstance(images, dict) or not isinstance(arguments, dict):
@@ -153,14 +172,18 @@ def _weights(path: pathlib.Path) -> pathlib.Path:
 def _load(path: pathlib.Path) -> dict:
   settings, images, arguments = _settings(path)
   flat = safetensors.load_arrays(_weights(path))
+  if not _is_known(settings["architecture"]):
+    timm.check_told(flat)
   usual = functools.partial(_usual, settings["architecture"])
   width = arguments["embed_dim"] or usual("width", 0)
   heads = Heads(arguments["num_heads"] or usual("heads", 0), usual("pool_heads", 0))
-  positions = _size_of_positions(images, arguments) if _has_positions(flat) else 0
+  patch = flat[_PATCHES].shape[2:] if _PATCHES in flat else (1, 1)
+  covered = functools.partial(whole_patches.covered, patch=patch)
+  positions = covered(_size_of_positions(images, arguments)) if _has_positions(flat) else 0
   params = timm.from_timm(flat, heads, positions)
-  params = _for_images(params, positions, _size_of_images(images, arguments))
+  params = _for_images(params, positions, covered(_size_of_images(images, arguments)))
   _check_sizes(params, width=width, channels=arguments["in_chans"] or 0)
-  _pool(params, *_stated_pools(settings, images, arguments))
+  _pool(params, settings, images, arguments)
   return pixels.folded(params, images["mean"], images["std"])
 
 
@@ -213,60 +236,89 @@ def _check_sizes(params: dict, **sizes: int):
       )
 
 
-def _stated_pools(settings: dict, images: dict, arguments: dict) -> tuple[str, list[str]]:
-  """Our name of the architecture's pooling, and timm's names of it in its config."""
-  stated = [values["global_pool"] for values in (arguments, settings, images)]
-  usual = _usual(settings["architecture"], "pool", AUTO)
-  return usual, [pool for pool in stated if pool is not None]
-
-
-def _pool(params: dict, usual: str, stated: list[str]) -> str:
-  """How the model pools, by our name.
+def _pool(params: dict, settings: dict, images: dict, arguments: dict) -> str:
+  """How the model pools, by our name; AUTO for a model that has no choice.
 
   Args:
     params: its parameters.
-    usual: our name of the pooling in its architecture, or AUTO.
-    stated: timm's names of its pooling, which must agree.
-
-  Returns:
-    Our name; AUTO for a model that has no choice.
+    settings, images, arguments: its config.json, whose names of the pooling must agree.
 
   Raises:
     ValueError: none of ours with such parameters pools so.
   """
+  usual = _usual(settings["architecture"], "pool", AUTO)
+  stated = [values["global_pool"] for values in (arguments, settings, images)]
+  stated = [pool for pool in stated if pool is not None]
   kinds = [usual, *(pool for pool, theirs in _POOLS.items() if theirs in stated)]
   found = [getattr(module_of(params, Model(pool=kind)), "pool", AUTO) for kind in kinds]
-  for kind in found:
-    if all(pool == _POOLS.get(kind, "avg") for pool in stated):
+  right = [kind for kind in found if all(pool == _POOLS.get(kind, "avg") for pool in stated)]
+  if not right:
+    theirs = _POOLS.get(found[0], "avg")
+    other = next(pool for pool in stated if pool != theirs)
+    raise ValueError(
+      f"it pools by {other!r} (global_pool), and models here with such parameters by {theirs!r}"
+    )
+  of_all = arguments["pool_include_prefix"]
+  if of_all is None:
+    of_all = usual in _OF_ALL_TOKENS
+  for kind in right:
+    if _POOLS.get(kind) in (None, "token") or not _tokens_before(params, kind):
       return kind
-  theirs = _POOLS.get(found[0], "avg")
-  other = next(pool for pool in stated if pool != theirs)
+    if (kind in _OF_ALL_TOKENS) == of_all:
+      return kind
+  over = {True: "all tokens", False: "the patches alone"}
   raise ValueError(
-    f"it pools by {other!r} (global_pool), and models here with such parameters by {theirs!r}"
+    f"its pooling is over {over[of_all]} (pool_include_prefix), and that of models here with such "
+    f"parameters over {over[not of_all]}"
   )
+
+
+def _tokens_before(params: dict, pool: str) -> int:
+  """The tokens before the patches in a model that pools so."""
+  return module_of(params, Model(pool=pool)).tokens_before()
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   if not params:
     return None  # nothing records what they were trained on
   settings, images, arguments = _settings(path)
-  usual = functools.partial(_usual, settings["architecture"])
+  name = settings["architecture"]
+  if not _is_known(name):
+    _log.warning(
+      "%s: timm's model %r is not known here. Taken as usual in timm, where config.json does not "
+      "say otherwise: exact GELU (SiLU in gated MLPs), as many heads as models of this width have, "
+      "norms before attention and MLP, with an epsilon of 1e-6.",
+      path,
+      name,
+    )
+  module = module_of(params)
+  told = meta.known(prefixes.renamed(safetensors.names_in(_weights(path))))
+  labels = settings["label_names"] or images["label_names"] or ()
   size = _size_of_images(images, arguments) or card.inferred(params).image_size
-  return Card(
+  whole_images = Card(
     image_size=size,
     resize=_resize(size, images["crop_pct"], images["crop_mode"]),
     squeeze=images["crop_mode"] == "squash" and images["crop_pct"] < 1,
     resampling=f"torchvision_{images['interpolation']}",
     position_resizing=timm.POSITION_RESIZING,
-    class_names=tuple(settings["label_names"] or images["label_names"] or ()),
+    class_names=_class_names(labels, module.num_classes),
     model=Model(
       stem_norms=timm.stem_norms(params),
-      channels=module_of(params).channels,
-      activation=arguments["act_layer"] or usual("activation", timm.ACTIVATION),
-      pool=_pool(params, *_stated_pools(settings, images, arguments)),
-      **{key: usual(key, USUAL[key]) for key in _BY_NAME},
+      channels=module.channels,
+      activation=arguments["act_layer"] or _usual(name, "activation", timm.activation_of(params)),
+      pool=_pool(params, settings, images, arguments),
+      **{key: _usual(name, key, told.get(key, USUAL[key])) for key in _BY_NAME},
     ),
   )
+  return whole_patches.of_card(whole_images, getattr(module, "patch", 1), "timm")
+
+
+def _class_names(labels: list | dict, classes: int) -> tuple[str, ...]:
+  """The names of all classes; those that a dictionary leaves out are called by their number."""
+  if not isinstance(labels, dict):
+    return tuple(labels)
+  names = {int(number): name for number, name in labels.items()}
+  return tuple(names.get(i, f"class {i}") for i in range(max(classes, max(names) + 1)))
 
 
 def _resize(size: Size, share: float, mode: str) -> Size:
@@ -277,10 +329,15 @@ def _resize(size: Size, share: float, mode: str) -> Size:
   return resize
 
 
+def _is_known(architecture: str) -> bool:
+  """Whether the name of a model of timm tells how it computes."""
+  meaning = translated(architecture)
+  return meaning is not None and meaning.same
+
+
 def _usual(architecture: str, field: str, default):
   """A field of our model for timm's architecture; `default` without such a model or field."""
-  meaning = translated(architecture)
-  if meaning is None or not meaning.same:
+  if not _is_known(architecture):
     return default
   return getattr(models.create(architecture), field, default)
 

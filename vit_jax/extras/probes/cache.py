@@ -25,7 +25,7 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten
 
-VERSION = 1  # of the content; raised when the features of the same weights change
+VERSION = 2  # of the content; raised when the features of the same weights change
 KEY = "key"  # the entry that holds settings and fingerprint as JSON
 
 

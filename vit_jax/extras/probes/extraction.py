@@ -22,7 +22,7 @@ MAX_BYTES = 2**34  # of the features of all patches, which are kept in memory
 
 def layer_count(module) -> int:
   """The last blocks whose tokens are taken: 4, or all of a smaller model; 1 without blocks."""
-  if module.why_not_masked() or not hasattr(module, "depth"):
+  if module.why_no_layers():
     return 1
   return min(LAYERS, module.depth)
 
@@ -47,9 +47,10 @@ def features(
     done: called with the number of images after each batch.
 
   Returns:
-    "pre_logits" (N, D), the representation that the weights were trained for; "image" (N, L, D),
-    the class tokens of the last L blocks, or the mean of their patches; "mean" (N, D), the mean of
-    the last block's patches; and with `patches` "patches" (N, P, D), those of the last block.
+    "pre_logits" (N, D), the representation that the weights were trained for; as in `layers.seen`,
+    "image" (N, L, D), the class tokens of the last L blocks, or the mean of their patches, and
+    "mean" (N, D), the mean of the last block's patches; and with `patches` "patches" (N, P, D),
+    those of the last block.
 
   Raises:
     ValueError: an image cannot be read, or the features of the patches take more than 16 GiB.
@@ -95,7 +96,7 @@ def arrays(model: LoadedModel, params: dict, pixels, *, patches: bool) -> dict[s
   result = {
     "pre_logits": layers.representation({**seen, "patches": last}, model.card),
     "image": seen["image"],
-    "mean": last.mean(axis=1),
+    "mean": seen["mean"],
   }
   if patches:
     result["patches"] = last

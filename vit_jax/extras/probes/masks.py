@@ -13,8 +13,9 @@ from PIL import Image
 
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import datasets
+from vit_jax.data import images as pictures
 from vit_jax.data.datasets import NamedDataset
-from vit_jax.data.images import BadImage, as_rgb
+from vit_jax.data.images import BadImage
 from vit_jax.inference.predict import MAX_PIXELS
 from vit_jax.process.progress import NoProgress, Progress
 from vit_jax.storage import files
@@ -138,6 +139,6 @@ def size_of(image: str) -> tuple[int, int]:
   """
   try:
     data = files.read_bytes(path_of(image), most=MAX_BYTES)
-    return as_rgb(data, max_pixels=MAX_PIXELS).shape[:2]
+    return pictures.size_of(data, max_pixels=MAX_PIXELS)
   except (BadImage, OSError) as error:
     raise ConfigError(f"{image} cannot be read: {error}") from error

@@ -162,9 +162,9 @@ def confusion(
     features = np.stack([next(rest) for _ in places])
     logits = np.float32(features @ probe["kernel"] + probe["bias"])
     maps = logits.reshape(len(places), *grid, classes)
-    large = cv2_enlarged(joined(maps, places, shape, card.image_size), mask.shape)
+    found = predicted(joined(maps, places, shape, card.image_size), mask.shape)
     counts = mask != IGNORED
-    cells = mask[counts].astype(np.int64) * classes + large.argmax(axis=-1)[counts]
+    cells = mask[counts].astype(np.int64) * classes + found[counts]
     result += np.bincount(cells, minlength=classes**2).reshape(classes, classes)
   return result
 
@@ -190,14 +190,29 @@ def joined(
   return total / count
 
 
+def predicted(logits: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+  """The class of the largest logit at each pixel, `size` uint8, of logits (rows, columns, K).
+
+  Photographs may have so many pixels that only the logits of one class fit in memory at a time.
+  """
+  result = np.zeros(size, np.uint8)
+  largest = np.full(size, -np.inf, np.float32)
+  for kind in range(logits.shape[-1]):
+    large = one_enlarged(logits[..., kind], size)
+    result[large > largest] = kind
+    np.maximum(largest, large, out=largest)
+  return result
+
+
 def cv2_enlarged(maps: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-  """Maps (rows, columns, K) resized to (*size, K), as `enlarged`; a class at a time."""
+  """Maps (rows, columns, K) resized to (*size, K), as `enlarged`."""
+  return np.stack([one_enlarged(maps[..., i], size) for i in range(maps.shape[-1])], axis=-1)
+
+
+def one_enlarged(one: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+  """A map (rows, columns) resized to `size`, as `enlarged`."""
   rows, columns = size
-  resized = [
-    cv2.resize(maps[..., i], (columns, rows), interpolation=cv2.INTER_LINEAR)
-    for i in range(maps.shape[-1])
-  ]
-  return np.stack(resized, axis=-1)
+  return cv2.resize(one, (columns, rows), interpolation=cv2.INTER_LINEAR)
 
 
 def scores(cells: np.ndarray) -> dict[str, float]:

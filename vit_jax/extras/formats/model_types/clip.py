@@ -68,7 +68,6 @@ CLIP_VISION = ModelType(
   heads=Table(("head/kernel", "visual_projection.weight", DENSE)),
   prefix="vision_model.",
   plain_prefix="vision_model.",
-  labelled=False,
   computed=rules(PLAIN, HEADED, kinds=("clip_vision_model",), **_SIZES),
   sizes=sizes,
   written_with=lambda module: {"projection_dim": module.num_classes},
