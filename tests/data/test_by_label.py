@@ -31,18 +31,20 @@ class Labelled(sources.Source):
     return f"example {index}"
 
 
-@pytest.mark.parametrize("seed", [0, 5])
-def test_the_first_of_each_class_in_a_permutation(seed):
+def test_the_first_of_each_class_in_permutations():
   labels = np.random.default_rng(1).integers(0, 7, 9000)
-  drawn = by_label.first_of_each_class(Labelled(labels, 7), count=4, seed=seed, threads=3)
-  order = np.random.default_rng(seed).permutation(9000)
-  for label in range(7):
-    np.testing.assert_array_equal(drawn[label], order[labels[order] == label][:4])
+  source = Labelled(labels, 7)
+  drawn = by_label.first_of_each_class(source, count=4, seeds=[0, 5], threads=3)
+  for found, seed in zip(drawn, (0, 5), strict=True):
+    order = np.random.default_rng(seed).permutation(9000)
+    for label in range(7):
+      np.testing.assert_array_equal(found[label], order[labels[order] == label][:4])
+  assert source.read < 9000  # none twice
 
 
 def test_no_more_labels_are_read_than_needed():
   source = Labelled(np.arange(100_000) % 3, 3)
-  drawn = by_label.first_of_each_class(source, count=25, seed=0, threads=2)
+  drawn = by_label.first_of_each_class(source, count=25, seeds=[0], threads=2)
   assert source.read < 10_000
   assert len(set(drawn.ravel().tolist())) == 75
 
@@ -51,7 +53,7 @@ def test_too_few_images_names_the_class():
   source = Labelled(np.repeat([0, 1, 2], [9, 3, 2]), 3)
   message = r"Class 'class 2' has 2 images, but 4 .*\(2 classes"
   with pytest.raises(sources.SourceError, match=message):
-    by_label.first_of_each_class(source, count=4, seed=0, threads=2)
+    by_label.first_of_each_class(source, count=4, seeds=[0], threads=2)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_too_few_images_names_the_class():
 def test_labels_that_are_none(label, message):
   source = Labelled([0, 1, label], 2)
   for read in (
-    functools.partial(by_label.first_of_each_class, count=2, seed=0),
+    functools.partial(by_label.first_of_each_class, count=2, seeds=[0]),
     by_label.occurring_classes,
     by_label.rows_of_classes,
   ):

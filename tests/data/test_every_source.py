@@ -107,7 +107,7 @@ def test_duplicates(format_of):
 
 def test_few_shot(format_of):
   source, digits = opened(format_of), digit_files.original(format_of.rows)
-  drawn = [by_label.first_of_each_class(s, count=2, seed=1, threads=2) for s in (source, digits)]
+  drawn = [by_label.first_of_each_class(s, count=2, seeds=[1], threads=2) for s in (source, digits)]
   np.testing.assert_array_equal(*drawn)
 
 

@@ -12,23 +12,31 @@ AMONG = 512  # examples from which `of_source` chooses
 _STRETCH = 4096  # labels to read at a time
 
 
-def first_of_each_class(source: Source, *, count: int, seed: int, threads: int) -> np.ndarray:
-  """Rows of the first `count` examples of every class in a seeded permutation of all examples.
+def first_of_each_class(
+  source: Source, *, count: int, seeds: Iterable[int], threads: int
+) -> np.ndarray:
+  """Rows of the first `count` examples of every class in seeded permutations of all examples.
 
   For every k up to `count`, the first k rows of a class are k of its examples, drawn uniformly
   without replacement. Stops reading labels when the rows are found: for 25 of each class, after
-  about 60,000 of ImageNet's 1.28 million training images.
+  about 60,000 of ImageNet's 1.28 million training images. Reads no label twice.
 
   Returns:
-    (classes, count) int64, in the order of the permutation.
+    (seeds, classes, count) int64, in the order of each permutation.
 
   Raises:
     SourceError: a class has too few examples, or labels cannot be read.
   """
+  known = {}
+  return np.stack([_first_of_each_class(source, count, seed, threads, known) for seed in seeds])
+
+
+def _first_of_each_class(source, count, seed, threads, known):
+  """As `first_of_each_class`, for one seed: (classes, count); `known` as for `_labels`."""
   order = np.random.default_rng(seed).permutation(len(source)).tolist()
   rows_of = [[] for _ in source.class_names]
   lacking = set(range(len(rows_of)))
-  for row, labels in _labels(source, order, threads):
+  for row, labels in _labels(source, order, threads, known):
     (label,) = labels
     if len(rows_of[label]) < count:
       rows_of[label].append(row)
@@ -110,17 +118,23 @@ def _classes(source: Source, threads: int) -> np.ndarray:
 
 
 def _labels(
-  source: Source, rows: Iterable[int], threads: int
+  source: Source, rows: Sequence[int], threads: int, known: dict[int, tuple[int, ...]] | None = None
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-  """Yields (row, labels) of each row; several threads read the labels of a stretch."""
+  """Yields (row, labels) of each row; several threads read the labels of a stretch.
+
+  Labels by row that are in `known` are not read; those that are read are added to it.
+  """
+  known = {} if known is None else known
   with concurrent.futures.ThreadPoolExecutor(threads) as pool:
     for begin in range(0, len(rows), _STRETCH):
       stretch = rows[begin : begin + _STRETCH]
       try:
-        read = list(pool.map(source.labels, stretch))
+        missing = [row for row in stretch if row not in known]
+        known.update(zip(missing, pool.map(source.labels, missing), strict=True))
       except (BadImage, OSError) as error:
         raise SourceError(f"Its labels cannot be read: {error}") from error
-      for row, labels in zip(stretch, read, strict=True):
+      for row in stretch:
+        labels = known[row]
         if any(not 0 <= label < len(source.class_names) for label in labels):
           raise SourceError(
             f"{source.name(row)} has the labels {labels}, but labels must be in "

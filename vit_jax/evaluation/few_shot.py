@@ -78,14 +78,15 @@ class FewShot(FeatureSpec):
     most = most_shots(self.shots, key)
     train, test = self.open_both(key, data)
     data.opener.progress.doing(f"reading labels of {key}.train")
-    draw = dict(count=most, threads=data.opener.threads)
     try:
-      draws = [by_label.first_of_each_class(train, seed=i, **draw) for i in range(self.seeds)]
+      draws = by_label.first_of_each_class(
+        train, count=most, seeds=range(self.seeds), threads=data.opener.threads
+      )
     except sources.SourceError as error:
       raise sources.SourceError(f"{key}.train ({self.train.source}): {error}.") from error
-    rows, places = np.unique(np.stack(draws), return_inverse=True)
+    rows, places = np.unique(draws, return_inverse=True)
     drawn = sources.Selected(train, sources.Listed(rows), f"{train.identity}, {key}")
-    return FewShotProbe(self, drawn, places.reshape(np.shape(draws)), test)
+    return FewShotProbe(self, drawn, places.reshape(draws.shape), test)
 
   @staticmethod
   def in_words(metric: str, metrics: Mapping[str, float]) -> str:

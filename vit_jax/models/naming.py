@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import functools
+import types
+from collections.abc import Iterator, Mapping
 
 import jax.numpy as jnp
 
@@ -113,14 +115,15 @@ def named_as_settings() -> Iterator[None]:
     raise config.ConfigError(f"config.model.{error}") from error
 
 
-def fields_of(name: str) -> dict:
+@functools.cache  # each rule of the architecture asks for them
+def fields_of(name: str) -> Mapping[str, object]:
   """The architecture settings of the model with this name, {setting: value}.
 
   Raises:
     ValueError: there is no such model.
   """
   family, fields = described(name)
-  return fields_of_module(family.module(**fields))
+  return types.MappingProxyType(fields_of_module(family.module(**fields)))
 
 
 def fields_of_module(module: Network) -> dict:

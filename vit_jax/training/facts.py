@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -165,7 +165,7 @@ def module_of(model: Model) -> Network:
     return models.configured(model.with_classes(1))
 
 
-def fields_of(name: str) -> dict[str, Any]:
+def fields_of(name: str) -> Mapping[str, Any]:
   """The fields of the model with this name.
 
   Raises:

@@ -243,7 +243,8 @@ class Labelled:
 def test_few_shots_by_solving_the_ridge_regression_directly():
   found = dict(few_shot.fits(TRAIN, LABELS, Labelled(), CLASSES, 1))
   assert list(found) == ["1-shot", "5-shot", "10-shot", "25-shot"]
-  rows = few_shot.by_label.first_of_each_class(Labelled(), count=25, seed=1, threads=1)[:, :5]
+  (drawn,) = few_shot.by_label.first_of_each_class(Labelled(), count=25, seeds=[1], threads=1)
+  rows = drawn[:, :5]
   x = np.float64(TRAIN["pre_logits"][rows.ravel()])
   mean, deviation = x.mean(axis=0), x.std(axis=0) + 1e-5
   design = lambda x: np.pad((x - mean) / deviation, ((0, 0), (0, 1)), constant_values=100)

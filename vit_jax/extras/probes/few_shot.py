@@ -35,7 +35,7 @@ def fits(
   shots = possible(labels)
   if not shots:
     return
-  draw = by_label.first_of_each_class(source, count=max(shots), seed=seed, threads=THREADS)
+  (draw,) = by_label.first_of_each_class(source, count=max(shots), seeds=[seed], threads=THREADS)
   for count in shots:
     rows = draw[:, :count].ravel()
     probe = few_shot.fit(train["pre_logits"][rows], labels[rows], classes)
