@@ -6,7 +6,8 @@ from matplotlib import pyplot
 from tests.examples import cells
 
 FEWER = {
-  '"duration.steps": 600, "evaluate_every.steps": 150': '"duration.steps": 4, "model.depth": 1',
+  '"duration.steps": 600, "evaluate_every.steps": 150': '"duration.steps": 4, "model.depth": 1, '
+  '"model.width": 16, "model.mlp_dim": 32, "model.heads": 2',
   '"report": False}\nconfig': '"report": False, "schedule.warmup.steps": 1}\nconfig',
   '"duration.steps": 20': '"duration.steps": 2',
 }

@@ -66,6 +66,7 @@ SETTINGS = (
   "--config.model.width=128",
   "--config.model.mlp_dim=256",
   "--config.schedule.learning_rate=1e-4",
+  "--config.schedule.decay=constant",  # so that runs of 10 and 20 steps are one program
   "--config.duration.steps=20",
   "--config.evaluate_every.steps=10",
 )

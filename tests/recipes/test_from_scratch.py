@@ -102,7 +102,8 @@ ON_DIGITS = {
   ],
 )
 def test_two_small_steps(recipe, depth, tmp_path):
-  words = [f"--config.{key}={value}" for key, value in (ON_DIGITS | {"model.depth": depth}).items()]
+  given = ON_DIGITS | {"model.depth": depth, "evaluate.val.source": ""}
+  words = [f"--config.{key}={value}" for key, value in given.items()]
   assert program.run(tmp_path / "run", *words, recipe=f"configs/{recipe}")
   losses = [line["loss"] for line in metrics_log.read_lines(tmp_path / "run") if "loss" in line]
   assert np.isfinite(losses).all()

@@ -144,6 +144,7 @@ WORDS = (
   "--config.evaluate_every.steps=4",
   "--config.checkpoint.every.steps=4",
   "--config.report=True",
+  "--config.schedule.decay=constant",  # so that runs of any length are one program
 )
 
 

@@ -42,19 +42,22 @@ def evaluation(suite: str, model: str = "") -> Config:
 
   Images are prepared as the weights expect. Suites with a published size use the largest size up to
   it that fits the model's patches. For ObjectNet, the smaller side is resized to 512/480 of the
-  image size, as published, and the centre is cropped.
+  image size, as published, and the centre is cropped; for the nearest neighbours to 256/224, as in
+  DINO's code.
 
   Raises:
     ConfigError: there is no such model.
   """
   side = PUBLISHED_SIDES.get(suite, AUTO)
-  resize = 0
-  if side == AUTO:
-    resize = AUTO
   if model and side == AUTO:
     module_of(model)  # refuses what is no model
   elif model:
     side = largest_side(model, side)
+  resize = 0
+  if side == AUTO:
+    resize = AUTO
+  elif suite == "knn":
+    resize = round(side * 256 / 224)
   sets = {name: SETS.get(name, Classification()) for name in SUITES[suite]}
   return Config(
     batch_size=256,

@@ -152,7 +152,8 @@ def test_norms_and_update_take_few_kernels_and_copy_no_parameter():
 @pytest.mark.parametrize(
   ("topology", "fsdp", "model"),
   all_and_few(
-    [("h100:2x8", 2, 1), ("h100:2x8", 2, 2)], [("h100:8", 1, 1), ("h100:8", 2, 1), ("h100:8", 8, 1)]
+    [("h100:2x8", 2, 2)],
+    [("h100:2x8", 2, 1), ("h100:8", 1, 1), ("h100:8", 2, 1), ("h100:8", 8, 1)],
   ),
 )
 def test_parameters_are_split_over_machines_and_no_activation_is_gathered(topology, fsdp, model):

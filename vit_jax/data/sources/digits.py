@@ -1,5 +1,6 @@
 """The handwritten digits that scikit-learn contains."""
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -53,6 +54,7 @@ class Digits(Source):
     return {split: (argument, split) for split in ("train", "test")}
 
 
+@functools.cache  # a run opens both splits several times
 def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Images (N, 8, 8) uint8 from 0 to 255, labels (N,), rows in scikit-learn's order (N,)."""
   # Imported late: importing scikit-learn takes a second, and other sources do not need it.
