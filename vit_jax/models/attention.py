@@ -78,15 +78,31 @@ class Attention(nn.Module):
     width = x.shape[-1]
     if source is None:
       source = x
-    count = self.count or source.shape[1]
     parts = self.parts
+    query, key, value = self._heads(x, source, tables)
+    if parts.differential:
+      y = self._difference(query, key, value, start)
+    else:
+      y = self._attended(query, key, value, self._bias(query, key, tables))
+    if parts.attention_norm:
+      norm = parts.norm_of(self.dtype, self.norm_epsilon, "LayerNorm_heads")
+      y = norm(y.reshape(*y.shape[:-2], width)).reshape(y.shape)
+    return nn.DenseGeneral(
+      width,
+      axis=(-2, -1),
+      use_bias=parts.dense_bias,
+      dtype=self.dtype,
+      kernel_init=nn.initializers.xavier_uniform(),
+      name="out",
+    )(y)
 
-    by_cudnn = self.implementation == "cudnn"
+  def _heads(self, x, source, tables: Tables) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Queries (B, N, heads, D_h), keys and values (B, M, heads, D_h)."""
+    parts, width = self.parts, x.shape[-1]
 
     def project(tokens, name, heads, biased):
-      size = width // self.heads
-      projection = Projection(heads, self.dtype, flat=by_cudnn, size=size, bias=biased, name=name)
-      return projection(tokens)
+      size, flat = width // self.heads, self.implementation == "cudnn"
+      return Projection(heads, self.dtype, flat=flat, size=size, bias=biased, name=name)(tokens)
 
     fewer = parts.kv_heads or self.heads
     query = project(x, "query", self.heads, parts.qkv_bias != "none")
@@ -102,39 +118,34 @@ class Attention(nn.Module):
     if fewer != self.heads:
       key = jnp.repeat(key, self.heads // fewer, axis=2)
       value = jnp.repeat(value, self.heads // fewer, axis=2)
-    bias = tables.bias
+    return query, key, value
+
+  def _bias(self, query, key, tables: Tables) -> jax.Array | None:
+    """What relative positions add to the logits, (B or 1, heads, N, M); None without them."""
+    count = self.count or key.shape[1]
+    tokens, _, size = query.shape[1:]
+    if self.parts.relative_axes:
+      axes = [self._axis(*axis, size) for axis in zip(AXES, self.grid, strict=True)]
+      return axis_logits(query[:, :count], *axes, self.grid)
     if self.relative:
-      shape = (2 * count - 1, self.heads, width // self.heads)
+      shape = (2 * count - 1, self.heads, size)
       table = self.param("pos_embedding_relative", nn.initializers.normal(0.02), shape)
-      padding = x.shape[1] - count
+      padding = tokens - count
       table = jnp.pad(table.astype(self.dtype), ((padding, padding), (0, 0), (0, 0)))
-      bias = relative_logits(query, table)
-    if parts.relative_axes:
-      axes = [self._axis(*axis, width // self.heads) for axis in zip(AXES, self.grid, strict=True)]
-      bias = axis_logits(query[:, :count], *axes, self.grid)
-    if parts.differential:
-      y = self._difference(query, key, value, start)
-    else:
-      hand_out(self, query, key, bias, count)
-      if by_cudnn:
-        if bias is not None:
-          bias = bias.astype(self.dtype)
-        y = attend_by_cudnn(query, key, value, bias, count)
-      elif self.implementation == "heads_first":
-        y = attend_heads_first(query, key, value, bias)
-      else:
-        y = attend(query, key, value, bias)
-    if parts.attention_norm:
-      norm = parts.norm_of(self.dtype, self.norm_epsilon, "LayerNorm_heads")
-      y = norm(y.reshape(*y.shape[:-2], width)).reshape(y.shape)
-    return nn.DenseGeneral(
-      width,
-      axis=(-2, -1),
-      use_bias=parts.dense_bias,
-      dtype=self.dtype,
-      kernel_init=nn.initializers.xavier_uniform(),
-      name="out",
-    )(y)
+      return relative_logits(query, table)
+    return tables.bias
+
+  def _attended(self, query, key, value, bias) -> jax.Array:
+    """The attended values of each head, (B, N, heads, D_h), by the chosen implementation."""
+    count = self.count or key.shape[1]
+    hand_out(self, query, key, bias, count)
+    if self.implementation == "cudnn":
+      if bias is not None:
+        bias = bias.astype(self.dtype)
+      return attend_by_cudnn(query, key, value, bias, count)
+    if self.implementation == "heads_first":
+      return attend_heads_first(query, key, value, bias)
+    return attend(query, key, value, bias)
 
   def _turns(self, tables: Tables, channels: int, tokens: int) -> Turns:
     """Cosines and sines of the tokens; those of padding are 0."""
