@@ -3,8 +3,9 @@
 import fcntl
 import os
 import pathlib
-import tempfile
 from typing import IO
+
+from tests.compiler import CACHE
 
 
 def taken() -> IO | None:
@@ -12,7 +13,8 @@ def taken() -> IO | None:
   run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
   if not run:
     return None
-  file = (pathlib.Path(tempfile.gettempdir()) / f"turn-{run}").open("a")
+  CACHE.parent.mkdir(exist_ok=True)
+  file = (CACHE.parent / f"turn-{run}").open("a")
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:
@@ -23,4 +25,5 @@ def taken() -> IO | None:
 def given_up(file: IO | None):
   """Gives up the turn: all tests are imported."""
   if file:
+    pathlib.Path(file.name).unlink(missing_ok=True)
     file.close()

@@ -32,7 +32,7 @@ from vit_jax.data import images, pipeline, sources
 from vit_jax.data.layout import Crop, Layout
 
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # the usual limit of open files
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # fewer than the shards of a batch
 source = sources.open_source("tfds:huge", split="train")
 cut = functools.partial(
   images.train_image, size=8, area=(0.05, 1), aspect=(0.75, 1.33), flip=True, max_pixels=10**6)

@@ -263,6 +263,17 @@ def test_views_have_their_sizes_areas_and_distortions():
     ),
     (dict(objective=Settings(local_side=10)), "local_side=10 is not divisible"),
     (
+      dict(objective=Settings(local_area=(0.4, 0.1))),
+      r"config\.objective\.local_area=\(0\.4, 0\.1\)",
+    ),
+    *(
+      (
+        dict(data=dataclasses.replace(CONFIG.data, **{key: 2})),
+        f"config.data.{key}=2 has no effect",
+      )
+      for key in ("train_resize", "train_resize_ratio", "train_pad")
+    ),
+    (
       dict(model=dataclasses.replace(CONFIG.model, channels=1), objective=SETTINGS),
       "distorts colours, and config.model.channels=1; give --config.objective.kind=mae",
     ),

@@ -87,8 +87,9 @@ def test_what_stands_for_the_image_is_a_learned_token_in_each_block(fields, toke
   np.testing.assert_allclose(seen["mean"], tokens[:, -1, before:].mean(axis=1), atol=1e-5)
 
 
-def test_a_norm_behind_the_pooling_is_applied_to_what_stands_for_the_image():
-  loaded = made(pool="gap", final_norm="pooled")
+@pytest.mark.parametrize("pool", ["gap", "gap_beside_token"])
+def test_a_norm_behind_the_pooling_is_applied_to_what_stands_for_the_image(pool):
+  loaded = made(pool=pool, final_norm="pooled")
   seen = layers.seen(loaded.module, loaded.params, PIXELS, 2)
   for found in (seen["image"][:, -1], seen["mean"]):
     np.testing.assert_allclose(found, seen["pre_logits"], atol=1e-5)

@@ -102,7 +102,7 @@ def test_remat_changes_neither_outputs_nor_gradients():
 
 
 @COMPUTED
-def test_of_bfloat16_logits_are_float32_and_all_else_is_bfloat16(family):
+def test_logits_are_float32_and_all_else_is_bfloat16(family):
   model, params = start(family, dtype=jnp.bfloat16)
   trace = jax.make_jaxpr(lambda p: modules.run(model, p, IMAGES), return_shape=True)
   text, (logits, features) = trace(params)

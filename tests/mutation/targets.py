@@ -31,7 +31,7 @@ STEP = named(
 )
 BFLOAT16 = named(
   "models/test_families.py",
-  "bfloat16_gives_logits_near_those_of_float32 logits_of_bfloat16_are_float32",
+  "bfloat16_gives_logits_near_those_of_float32 logits_are_float32_and_all_else_is_bfloat16",
 )
 VIT = BFLOAT16 + named(
   "models/test_vit.py",
@@ -127,7 +127,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/data/pipeline.py": below("data", "pipeline broken_images"),
   "vit_jax/data/layout.py": below("data", "layout pipeline"),
   "vit_jax/data/crops.py": [
-    *below("data", "cut crops resampling evaluation_images resizing"),
+    *below("data", "cut crops resampling evaluation_images"),
     *RESIZES,
   ],
   "vit_jax/data/sources/subset.py": below("data", "subset overlap"),

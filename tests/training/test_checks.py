@@ -170,5 +170,7 @@ def test_settings_are_refused_that_no_evaluation_uses(kinds, key):
   checks.check_used(config, frozenset(["data.image_size"]))
   with pytest.raises(c.ConfigError, match=f"config.{key} has no effect: "):
     checks.check_used(config, frozenset([key, "seed"]))
-  used = dataclasses.replace(GOOD, evaluate=specs | {"more": Classification("digits", "test")})
-  checks.check_used(used, frozenset([key, "seed"]))
+  for more in (Classification("digits", "test"), Nearest(**parts)):
+    if key != "class_names" or more.scores_head:
+      used = dataclasses.replace(GOOD, evaluate=specs | {"more": more})
+      checks.check_used(used, frozenset([key, "seed"]))

@@ -124,17 +124,17 @@ def _labels(
 
   Labels by row that are in `known` are not read; those that are read are added to it.
   """
-  known = {} if known is None else known
   with concurrent.futures.ThreadPoolExecutor(threads) as pool:
     for begin in range(0, len(rows), _STRETCH):
       stretch = rows[begin : begin + _STRETCH]
+      read = {} if known is None else known
       try:
-        missing = [row for row in stretch if row not in known]
-        known.update(zip(missing, pool.map(source.labels, missing), strict=True))
+        missing = [row for row in stretch if row not in read]
+        read.update(zip(missing, pool.map(source.labels, missing), strict=True))
       except (BadImage, OSError) as error:
         raise SourceError(f"Its labels cannot be read: {error}") from error
       for row in stretch:
-        labels = known[row]
+        labels = read[row]
         if any(not 0 <= label < len(source.class_names) for label in labels):
           raise SourceError(
             f"{source.name(row)} has the labels {labels}, but labels must be in "

@@ -52,7 +52,8 @@ def seen(module: Network, params: dict, pixels: jax.Array, layers: int) -> dict[
   Returns:
     "pre_logits" (B, D); "patches" (B, L, N, D), the last block last; "mean" (B, D), the mean of the
     last patches; and "image" (B, L, D), the class token, or for a model without one the mean of the
-    patches. A norm behind the pooling (final_norm="pooled") is applied to "mean" and "image".
+    patches. A norm behind the pooling (final_norm="pooled") is applied to "mean" and "image", and
+    then "image" is the mean; behind a neck it is not.
   """
   images = normalize(pixels, module.dtype)
   features = module.apply({"params": params}, images, train=False, method="features")

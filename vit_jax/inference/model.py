@@ -159,7 +159,7 @@ class LoadedModel:
       layers: 0: (N, D), what the head sees, or the mean of the patches; `card.representation` tells
         which. L: (N, L, D), the class tokens of the last L blocks, the last block last, each after
         the final norm, if the model has one; the mean of the patches for a model without a class
-        token.
+        token, or whose final norm is for the mean.
       patches: the features of each patch in raster order instead: (N, patches, D) of the last
         block, or with `layers` (N, L, patches, D); after the final norm, if it is of tokens and not
         of the pooled vector.

@@ -181,7 +181,7 @@ class Layered(Maskable):
     """The model of the first so many blocks, with the same parameters."""
 
   def has_class_token(self) -> bool:
-    """Whether the first token is a learned one that stands for the whole image."""
+    """Whether the first token is a learned one that the final norm is for."""
 
   def normed(self, y: jax.Array) -> jax.Array:
     """(..., width) -> (..., width): the norm of pooled vectors, if the model has one."""

@@ -145,11 +145,12 @@ def check_parts(model, name: str):
     for key, value in once.items():
       if getattr(model, key) != value:
         raise ValueError(f"layout='parallel' needs {key}={value!r} in {name}.")
-  if model.pool == "distilled" and model.representation_layer:
-    raise ValueError(
-      f"representation_layer=True does not suit pool='distilled' of {name}, which has two tokens "
-      "for the head."
-    )
+  for key, value in dict(representation_layer=True, final_norm="pooled").items():
+    if model.pool == "distilled" and getattr(model, key) == value:
+      raise ValueError(
+        f"{key}={value!r} does not suit pool='distilled' of {name}, which has two tokens for the "
+        "head."
+      )
   if (model.pool_heads or model.pool_mlp_dim) and not model.pool.startswith("map"):
     raise ValueError(
       f"pool_heads={model.pool_heads} and pool_mlp_dim={model.pool_mlp_dim} are of attention "

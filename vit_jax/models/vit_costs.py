@@ -233,7 +233,7 @@ class ViTCosts(Network, Layered, Inspectable):
   def block_macs(self, i: int, tokens: int) -> int:
     """Multiply-adds of block i: its attentions, and for each MLP 2 T D M, or 3 if it is gated."""
     ends = self.kv_heads_from
-    fewer = self.kv_heads and ends <= i < self.depth - ends
+    fewer = self.kv_heads and ends <= i < (self.whole_depth or self.depth) - ends
     attention = attention_macs(
       tokens,
       self.width,
@@ -286,7 +286,8 @@ class ViTCosts(Network, Layered, Inspectable):
 
   def has_class_token(self) -> bool:
     """As `Layered.has_class_token`."""
-    return "cls" in self.learned_tokens()
+    # A norm of the pooled vector is no norm of the token beside it, as in BEiT.
+    return "cls" in self.learned_tokens() and self.final_norm != "pooled"
 
   def why_opaque(self) -> str:
     """As `Network.why_opaque`."""

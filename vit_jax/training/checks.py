@@ -188,7 +188,7 @@ def check_mode(config: Config):
 
 
 def check_used(config: Config, given: Collection[str]):
-  """Refuses settings of the command line that no evaluation uses."""
+  """Refuses settings of the command line that no kind of evaluation uses."""
   specs = catalogue.asked_for(config).values()
   if "class_names" in given and not any(spec.scores_head for spec in specs):
     raise ConfigError(

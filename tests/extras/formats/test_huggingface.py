@@ -130,6 +130,15 @@ def test_a_centre_crop_goes_out_and_comes_back(tmp_path):
   assert np.abs(ours - theirs).max() <= 1
 
 
+def test_a_folder_whose_other_processor_would_be_read_first_is_not_written_to(tmp_path):
+  whole = Weights(families.params("vit"), Card(image_size=16))
+  weights.write(tmp_path / "hf", whole)
+  weights.write(tmp_path / "hf", whole)
+  (tmp_path / "hf/processor_config.json").write_text("{}")
+  with pytest.raises(ValueError, match=r"processor_config\.json would be read before the prepro"):
+    weights.write(tmp_path / "hf", whole)
+
+
 IMAGENET = dict(image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225])
 OF_DEIT = dict(
   feature_extractor_type="DeiTFeatureExtractor",

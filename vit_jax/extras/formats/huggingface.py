@@ -236,6 +236,11 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card, module)
   if (folder / CONFIG).exists():
     _settings_in(folder)  # a folder of another kind is not replaced
+  if (folder / images.OF_SEVERAL).exists():
+    raise ValueError(
+      f"its {images.OF_SEVERAL} would be read before the {images.FILE} that is written; remove it, "
+      "or name a new folder"
+    )
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_arrays(folder / shards.WEIGHTS, kind.written_arrays(flat), {})
   prepared = images.written(card, module.channels)

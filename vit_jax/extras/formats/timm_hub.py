@@ -287,7 +287,8 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     _log.warning(
       "%s: timm's model %r is not known here. Taken as usual in timm, where config.json does not "
       "say otherwise: exact GELU (SiLU in gated MLPs), as many heads as models of this width have, "
-      "norms before attention and MLP, with an epsilon of 1e-6.",
+      "norms before attention and MLP, with an epsilon of 1e-6; or as in DINOv3 or EVA-02, if the "
+      "arrays are theirs.",
       path,
       name,
     )

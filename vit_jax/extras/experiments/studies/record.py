@@ -13,8 +13,9 @@ from vit_jax.storage import workdir
 from vit_jax.storage.paths import Path
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-# Whose code decides numbers; of the weights, only what fine-tuning changes.
-PLACES = ("data", "evaluation", "learning", "models", "weights/resizing.py")
+# Whose code decides numbers; of the weights, what fine-tuning changes.
+OF_WEIGHTS = ("weights/fit.py", "weights/positions.py", "weights/resizing.py")
+PLACES = ("data", "evaluation", "learning", "models", *OF_WEIGHTS)
 OBJECTIVE = "objective"  # code of an objective outside of them
 
 

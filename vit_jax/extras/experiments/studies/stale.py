@@ -108,11 +108,13 @@ def changed_code(study: Study, rows: list[dict[str, str]]) -> Iterator[str]:
     name
     for cell, before in made
     for name, checksum in now.get(cell, {}).items()
-    if before.get(name, checksum) != checksum
+    if before.get(name, checksum) != checksum  # those not recorded are named below
   }
-  parts = sorted(changed)
-  if parts:
-    yield f"code of {', '.join(parts)}"
+  if changed:
+    yield f"code of {', '.join(sorted(changed))}"
+  unknown = {name for cell, before in made for name in now.get(cell, {}).keys() - before.keys()}
+  if unknown:
+    yield f"code not recorded of {', '.join(sorted(unknown))}"
 
 
 def kinds(cell: Cell) -> set[str]:
