@@ -61,7 +61,8 @@ def params_of(model):
 def initial(model, optimizer):
   """The first state of a run, as by `train_step.init_state`."""
   params, zero = params_of(model), np.int32(0)
-  moments, ema = optim.make(optimizer).init(params), params if optimizer.averages else None
+  trained = optim.partition(params, optimizer.trainable)
+  moments, ema = optim.make(optimizer).init(trained), trained if optimizer.averages else None
   return train_step.TrainState(zero, params, moments, ema, {}, zero, zero)
 
 
