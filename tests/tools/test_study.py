@@ -16,7 +16,7 @@ from vit_jax.config import ConfigError
 from vit_jax.extras.commands import main
 from vit_jax.extras.commands import study as tool
 from vit_jax.extras.experiments import runs
-from vit_jax.extras.experiments.studies import jobs, loading, plan, results
+from vit_jax.extras.experiments.studies import jobs, loading, plan, record, results
 
 STUDIES = sorted((programs.ROOT / "configs" / "studies").glob("*.py"))
 
@@ -183,7 +183,7 @@ def test_a_real_study(here, tmp_path, monkeypatch, capsys):
   assert 0 < first["mean"] == second["mean"] < 1
   assert len(list((tmp_path / "w" / "runs").glob("*/metrics.jsonl"))) == 1
   for row in results.read_rows(tmp_path / "w" / "results.csv"):
-    assert json.loads(row["code"]).keys() == {"data", "learning", "models"}
+    assert json.loads(row["code"]).keys() == {*record.PLACES}
   assert {path.name for path in (tmp_path / "w").iterdir()} == {
     *("runs", "results.csv", "results.md", "figure.svg", "figure.png"),
   }
