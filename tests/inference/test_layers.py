@@ -65,12 +65,11 @@ def test_the_last_blocks(family, before):
 @pytest.mark.parametrize(
   ("fields", "token"),
   [
-    (dict(representation_layer=True), True),
-    (dict(patch=(4, 8)), True),
+    (dict(representation_layer=True, patch=(4, 8)), True),
     (dict(pool="map"), False),
-    (dict(pool="distilled"), True),
     (dict(pool="gap_beside_token"), True),
-    (dict(depth=3, heads=4, kv_heads=2, kv_heads_from=1), True),  # both ends differ
+    # Both ends of the blocks differ.
+    (dict(pool="distilled", depth=3, heads=4, kv_heads=2, kv_heads_from=1), True),
   ],
 )
 def test_what_stands_for_the_image_is_a_learned_token_in_each_block(fields, token):
