@@ -3,7 +3,8 @@
   vit-jax study --study=configs/studies/positions.py
   vit-jax study --study=configs/studies/positions.py --scale=paper --plan
 
-small: a ViT of 4 blocks on Fashion-MNIST, 8 cells x 3 seeds of 800 steps; top-1 of the test images.
+small: a ViT of 4 blocks on Fashion-MNIST, 8 cells x 3 seeds of 4,700 steps (5 epochs); top-1 of the
+test images.
 paper: ViT-B/16 on JFT-300M, 7 epochs; 5-shot ImageNet. Give the data, which is not public:
 --config.data.train.source=..., as for configs/vit_b16_jft.py.
 
@@ -29,10 +30,10 @@ SMALL = {
   "model.width": 64,
   "model.mlp_dim": 128,
   "model.heads": 2,
-  "duration.steps": 800,
-  "schedule.warmup.steps": 80,
-  "evaluate_every.steps": 800,
-  "checkpoint.every.steps": 800,
+  "duration.steps": 4700,
+  "schedule.warmup.steps": 470,
+  "evaluate_every.steps": 4700,
+  "checkpoint.every.steps": 4700,
 }
 PROBE = {
   "evaluate.imagenet.train.source": "tfds:imagenet2012",

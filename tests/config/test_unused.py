@@ -11,7 +11,7 @@ from vit_jax.config.fields import Labels, group_in
 from vit_jax.weights.card import Card
 
 MASKED = "objective.kind=masked_patches"
-WEIGHTS = "init_from=w.npz"
+WEIGHTS = "init_from=w.npz schedule.learning_rate=0.01"
 DECAY = "optimizer.weight_decay=0.1"
 AVERAGE = "optimizer.ema=0.9 optimizer.ema_corrected=false"
 LORA = "lora.rank=8"
@@ -48,7 +48,7 @@ RULES = [
   ("optimizer.layer_decay=0.5", "", ["optimizer.trainable=head/.*"]),
   ("lora.alpha=8", f"{WEIGHTS} {LORA}", [""]),
   ("lora.kernels=.*/query/kernel", f"{WEIGHTS} {LORA}", [""]),
-  ("optimizer.decay_kind=coupled", DECAY, ["", "optimizer.kind=sgd"]),
+  ("optimizer.decay_kind=coupled", DECAY, ["", "optimizer.kind=sgd schedule.learning_rate=0.01"]),
   ("optimizer.decay_rules=('.*',1.0),", DECAY, [""]),
   ("optimizer.end_weight_decay=0.4", DECAY, [""]),
   ("optimizer.end_ema=1", AVERAGE, ["optimizer.ema=0.9", f"{AVERAGE} optimizer.ema=0"]),

@@ -10,8 +10,8 @@ import jax
 import pytest
 
 from tests import resolved
-from vit_jax import models, recipes
-from vit_jax.config import AUTO, Duration, Model, Size, recipe_file
+from vit_jax import models, recipes, registry
+from vit_jax.config import AUTO, ConfigError, Duration, Model, Size, recipe_file
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.fields import FACTS, Labels, Rule, is_auto
 from vit_jax.config.model import ARCHITECTURE
@@ -123,6 +123,8 @@ REPLACED = {
   "mesh.fsdp": "mesh.fsdp=2",
   "mesh.model": "mesh.model=2",
   "optimizer.is_averaged": "optimizer.kind=sgd",
+  "optimizer.rate_for_weights": "optimizer.kind=schedule_free",
+  "optimizer.rated_as_adam": "optimizer.kind=lamb",
   "data.image_size": "data.image_size=96",
   "data.crop_area": "data.crop_area=(0.3,1)",
   "data.train_resize": "data.train_resize=400",
@@ -146,6 +148,12 @@ NEEDED = {
   "model.pool_heads": "model.pool=map",
   "model.window": "model.pool=gap",
   "model.differential": "model.attention=xla",
+  # What there is no learning rate for.
+  **dict.fromkeys(("init_from", "optimizer.kind"), "schedule.learning_rate=0.02"),
+  **dict.fromkeys(
+    ("optimizer.is_averaged", "optimizer.rate_for_weights", "optimizer.rated_as_adam"),
+    "schedule.learning_rate=0.02",
+  ),
 }
 
 
@@ -286,7 +294,8 @@ FOLLOWS = [
   (SCRATCH, "duration.steps=4000", {}, FOR_4000),
   (SCRATCH, "duration.steps=6", {}, FOR_6),
   (SCRATCH, "batch_size=1200", {}, "optimizer.ema=0.98 log_every.steps=5"),
-  (SCRATCH, "optimizer.kind=sgd", {}, "optimizer.ema=0.0"),
+  (SCRATCH, "optimizer.kind=sgd schedule.learning_rate=1", {}, "optimizer.ema=0.0"),
+  (SCRATCH, "optimizer.kind=muon", {}, "schedule.learning_rate=3e-3"),
   (SCRATCH, "objective.class_weights=auto", {}, f"objective.class_weights={WEIGHTS_OF_CLASSES}"),
   (SCRATCH, "model.name=ViT-S/20", {}, "model.depth=12 data.image_size=60"),
   (SCRATCH, "model.patch=9", {}, "model.depth=4 data.image_size=63"),
@@ -328,6 +337,19 @@ def test_what_is_derived_follows(recipe, words, changes, expected):
   config, given = found(recipe, *words.split(), **changes), asked(recipe, *expected.split())
   for key in keys_of(expected):
     assert value_of(config, key) == value_of(given, key), key
+
+
+@pytest.mark.parametrize("kind", registry.OPTIMIZERS)
+@pytest.mark.parametrize("recipe", [SCRATCH, WITH_CARD])
+def test_an_optimizer_without_a_learning_rate_for_the_start_is_named(recipe, kind):
+  """No kind gets the rate of another: SGD's is a hundred times Adam's."""
+  words = recipe, f"optimizer.kind={kind}"
+  if kind in {SCRATCH: ("adam", "muon"), WITH_CARD: ("sgd",)}[recipe]:
+    assert found(*words).schedule.learning_rate == (3e-3 if recipe == SCRATCH else 0.01)
+    return
+  with pytest.raises(ConfigError, match=f"learning_rate has no default .* with .*'{kind}'; give"):
+    found(*words)
+  assert found(*words, "schedule.learning_rate=0.25").schedule.learning_rate == 0.25
 
 
 def test_every_rule_is_above():

@@ -231,7 +231,8 @@ def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
 
 # --- the model of the weights ---
 
-UNNAMED = c.Config(model=c.Model(dropout=0.1, num_classes=7))
+RATE = c.Schedule(learning_rate=0.01)
+UNNAMED = c.Config(model=c.Model(dropout=0.1, num_classes=7), schedule=RATE)
 
 
 def of_weights(path, before=None, **model):

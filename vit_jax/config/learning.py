@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from vit_jax.config.data import View
 from vit_jax.config.fields import AUTO, MAX_NUMBER, Duration, Rule, length, name_of_kind, setting
 from vit_jax.config.scales import average_over, in_words, scale_of, warmup_of
+from vit_jax.process.errors import ConfigError
 
 # Subtree of the parameters that an objective adds to those of the model.
 OBJECTIVE_PARAMS = "objective"
@@ -131,6 +132,8 @@ class Optimizer:
     elementwise: whether the update of a number follows from that number's own gradient, value and
       moments. On GPUs it is then computed twice, which takes less than keeping the old values.
     is_averaged: whether a run from scratch has a moving average if `ema` is AUTO.
+    rate_for_weights: base learning rate of fine-tuning if it is AUTO; 0: it must be given.
+    rated_as_adam: whether updates are as large as Adam's, whose learning rates from scratch it has.
 
   A class has `precondition`, and overrides what it does differently: `adapt`, `around`, `averages`
   with `averaged`, `check`, `check_start`.
@@ -138,6 +141,8 @@ class Optimizer:
 
   moment: ClassVar[str]
   is_averaged: ClassVar[bool] = False
+  rate_for_weights: ClassVar[float] = 0.0
+  rated_as_adam: ClassVar[bool] = False
   needs_blocks: ClassVar[bool] = False
   elementwise: ClassVar[bool] = True
 
@@ -277,11 +282,23 @@ class Optimizer:
     """
 
 
-def peak_of(init_from, images) -> tuple[float, str]:
-  """The base learning rate: 0.01 for fine-tuning; from scratch, by the number of images."""
-  if init_from:
-    return 0.01, ""
-  return scale_of(images()).learning_rate, in_words(images())
+def peak_of(kind, for_weights, as_adam, init_from, scored_at_once, images) -> tuple[float, str]:
+  """The base learning rate of an optimizer that has one for this start; 0 for an evaluation.
+
+  Raises:
+    ConfigError: it has none.
+  """
+  if init_from and for_weights:
+    return for_weights, ""
+  if not init_from and as_adam:
+    return scale_of(images()).learning_rate, in_words(images())
+  if scored_at_once():
+    return 0.0, ""
+  start = "for fine-tuning" if init_from else "from scratch"
+  raise ConfigError(
+    f"config.schedule.learning_rate has no default {start} with config.optimizer.kind={kind!r}; "
+    "give one."
+  )
 
 
 def length_of_warmup(init_from, new_head, length, batch_size, images) -> tuple[Duration, str]:
@@ -301,8 +318,11 @@ class Schedule:
     AUTO,
     "base learning rate, reached after warm-up",
     auto=Rule(
-      ("init_from", "facts.images"),
-      "0.01 for fine-tuning; from scratch, the number of training images",
+      (
+        *("optimizer.kind", "optimizer.rate_for_weights", "optimizer.rated_as_adam"),
+        *("init_from", "facts.scored_at_once", "facts.images"),
+      ),
+      "0.01 for fine-tuning with SGD; from scratch with Adam or Muon, the number of images",
       peak_of,
     ),
     low=0.0,

@@ -204,8 +204,8 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   """The settings with those of the command line in place of a recipe's.
 
   The unit of a duration replaces another unit of the recipe; 0 of any unit means none. A `kind`
-  brings the defaults of its own settings, and leaves those that both kinds have. A name that the
-  recipe does not have is added, if a source is given for it. A model may have the name of another
+  brings its own defaults; what the recipe gives and both kinds have stays. A name that the recipe
+  does not have is added, if a source is given for it. A model may have the name of another
   library: then config.origins tells what it stands for. The sides `UNCUT` follow the image size, so
   that the part of an image that is seen stays the same.
 
@@ -299,10 +299,7 @@ def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
   name = place.field.name
   node = place.node
   if name == "kind" and place.group.default:
-    known = _fields(class_of(place.group, {"kind": texts[key]}, place.path))
-    for other in [*node]:
-      if other not in known or (node[other] == AUTO and not rule_of(known[other])):
-        del node[other]
+    _leave_kind(place, texts[key])
   if place.settings is Duration and texts[key] == AUTO:
     whole = f"{place.path}={AUTO}"
     raise ConfigError(f"{place.path}.{name}={AUTO} is one unit of a length; give {whole}.")
@@ -313,6 +310,22 @@ def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
   if place.settings is Duration:
     parent = key.rpartition(".")[0]
     node.update({unit: 0 for unit in UNITS if f"{parent}.{unit}" not in texts})
+
+
+def _leave_kind(place: "_Place", kind: str):
+  """Deletes the values of a group that are not of another kind, or are defaults of its own one.
+
+  What the recipe gives and both kinds have stays.
+  """
+  known = _fields(class_of(place.group, {"kind": kind}, place.path))
+  usual = {}
+  if kind != place.node.get("kind", place.group.default):
+    usual = to_dict(place.settings())
+  for other, value in [*place.node.items()]:
+    by_rule = other in known and rule_of(known[other])
+    default = other in usual and value == usual[other]
+    if other not in known or default or (value == AUTO and not by_rule):
+      del place.node[other]
 
 
 class _Place(NamedTuple):

@@ -17,6 +17,7 @@ class Adam(Optimizer):
   epsilon: float = setting(1e-8, "added to the root of the second moment", low=1e-15, high=1.0)
 
   moment: ClassVar[str] = "mu"
+  rated_as_adam: ClassVar[bool] = True
   is_averaged: ClassVar[bool] = True
 
   def precondition(self):

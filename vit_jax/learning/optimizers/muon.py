@@ -34,6 +34,7 @@ class Muon(Optimizer):
   epsilon: float = setting(1e-8, "added to the root of that moment", low=1e-15, high=1.0)
 
   moment: ClassVar[str] = "mu"
+  rated_as_adam: ClassVar[bool] = True
   elementwise: ClassVar[bool] = False
   needs_blocks: ClassVar[bool] = True
 

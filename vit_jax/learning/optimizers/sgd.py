@@ -15,6 +15,7 @@ class SGD(Optimizer):
   momentum: float = setting(0.9, "decay of the sum of gradients", low=0.0, high=0.999999)
 
   moment: ClassVar[str] = "trace"
+  rate_for_weights: ClassVar[float] = 0.01
 
   def precondition(self):
     """The decaying sum of the gradients."""
