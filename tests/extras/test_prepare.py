@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import re
+import shutil
 import types
 
 import cv2
@@ -17,6 +18,7 @@ from tests.data.numbered import Listed
 from tests.data.tfds_fixture import jpeg_of
 from vit_jax.data import sources
 from vit_jax.data.sources import Example, SourceError
+from vit_jax.data.sources.subset import write_exclusions
 from vit_jax.extras.preparation import builders, prepare
 
 pytestmark = pytest.mark.usefixtures("small_files")
@@ -43,6 +45,7 @@ def test_a_data_set_holds_every_image_once_in_a_random_order(tmp_path):
     "dataset_info.json",
     "features.json",
     "label.labels.txt",
+    "metadata.json",
     prepare.REPORT,
   }
   assert json.loads((tmp_path / "tfds/mine/1.0.0" / prepare.REPORT).read_text()) == report
@@ -81,6 +84,30 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   assert by_image[(tmp_path / "test/ape/000.jpg").read_bytes()] in ((1,), (2,))  # exists twice
   assert by_image[paths[1].read_bytes()] == (0,)
   assert by_image[paths[16].read_bytes()] == (2,)
+
+
+def test_a_data_set_that_is_made_again_is_another_one(tmp_path):
+  """Its name and version are the same, so only the digest tells it from the one before."""
+
+  def again(root):
+    shutil.rmtree(tmp_path / "tfds", ignore_errors=True)
+    made(tmp_path, {"train": folder(root)})
+    return opened("train")
+
+  write_images(tmp_path / "in", {"ant": 4, "bee": 4})
+  first = again(tmp_path / "in")
+  excluded = str(tmp_path / "exclude.txt")
+  write_exclusions(excluded, first, [0])
+  shutil.copytree(tmp_path / "in", tmp_path / "same")
+  assert len(sources.Remaining(again(tmp_path / "same"), excluded)) == 7
+  write_images(tmp_path / "other images", {"ant": 4, "bee": 4}, seed=1)
+  shutil.copytree(tmp_path / "in", tmp_path / "other labels")
+  (tmp_path / "other labels/bee/000.jpg").rename(tmp_path / "other labels/ant/004.jpg")
+  shutil.copytree(tmp_path / "in", tmp_path / "other names")
+  (tmp_path / "other names/bee").rename(tmp_path / "other names/cat")
+  for changed in ("other images", "other labels", "other names"):
+    with pytest.raises(SourceError, match="is for other examples"):
+      sources.Remaining(again(tmp_path / changed), excluded)
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path):

@@ -8,6 +8,7 @@ it, where a preparation that was stopped continues.
 import collections
 import concurrent.futures
 import dataclasses
+import hashlib
 import json
 import pathlib
 import re
@@ -18,6 +19,7 @@ import cv2
 from vit_jax.data import records
 from vit_jax.data.order import Permutation
 from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.data.sources.tfds import DIGEST
 from vit_jax.extras.preparation import quality
 from vit_jax.extras.preparation.splits import checked_classes
 from vit_jax.storage.base import UnreachableError
@@ -107,6 +109,10 @@ class _NewDataset:
   splits: dict[str, Source]
   class_names: tuple[str, ...]
   max_pixels: int
+
+  @property
+  def multi_label(self) -> bool:
+    return next(iter(self.splits.values())).multi_label
 
   @property
   def folder(self) -> pathlib.Path:
@@ -222,11 +228,24 @@ class _NewDataset:
       infos.append(tfds.core.SplitInfo(name=split, shard_lengths=lengths, num_bytes=size))
     tfds.folder_dataset.write_metadata(
       data_dir=str(self.folder),
-      features=self.features(multi_label=next(iter(self.splits.values())).multi_label),
+      features=self.features(multi_label=self.multi_label),
       split_infos=infos,
       version=VERSION,
+      metadata=tfds.core.MetadataDict({DIGEST: self._digest(by_split)}),
       check_data=False,  # the check needs TensorFlow
     )
+
+  def _digest(self, by_split: dict[str, list[quality.Checked]]) -> str:
+    """A digest of the class names, and of the images and labels of each split in their order.
+
+    It tells a dataset from another one that is prepared under the same name and version.
+    """
+    digest = hashlib.sha256(ascii((self.class_names, self.multi_label)).encode())
+    for split, files in by_split.items():
+      digest.update(ascii(split).encode())
+      for file in files:
+        digest.update(json.dumps([file.digests, file.labels]).encode())
+    return digest.hexdigest()[:16]
 
 
 def _checked_name(name: str) -> str:
