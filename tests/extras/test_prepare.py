@@ -20,6 +20,7 @@ from vit_jax.data import sources
 from vit_jax.data.sources import Example, SourceError
 from vit_jax.data.sources.subset import write_exclusions
 from vit_jax.extras.preparation import builders, prepare
+from vit_jax.extras.preparation.splits import OfClasses
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
@@ -84,6 +85,16 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   assert by_image[(tmp_path / "test/ape/000.jpg").read_bytes()] in ((1,), (2,))  # exists twice
   assert by_image[paths[1].read_bytes()] == (0,)
   assert by_image[paths[16].read_bytes()] == (2,)
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+def test_a_label_that_is_no_class_is_refused(tmp_path, label):
+  source = of_classes("a", "b")
+  source._examples[1] = source[1]._replace(labels=(label,))
+  with pytest.raises(SourceError, match=f"1.jpg has the label {label}, which is none of the 2 cl"):
+    made(tmp_path, {"train": source})
+  report, _ = made(tmp_path, {"train": OfClasses(source, ["a", "b"])}, name="labelled")
+  assert report["splits"]["train"]["examples"] == 1
 
 
 def test_a_data_set_that_is_made_again_is_another_one(tmp_path):

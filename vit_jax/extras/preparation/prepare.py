@@ -12,7 +12,7 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import cv2
 
@@ -59,8 +59,8 @@ def prepare(
     done: called after each file with its number of images.
 
   Raises:
-    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, the folder
-      holds another unfinished dataset, or no image can be decoded.
+    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, an image has no
+      label, the folder holds another unfinished dataset, or no image can be decoded.
     ConfigError: another command is making the dataset.
     OSError: an image cannot be read, or the disk cannot be written.
   """
@@ -188,7 +188,7 @@ class _NewDataset:
     numbers = [self.class_names.index(name) for name in source.class_names]
     for position in file.positions:
       example = source[rows[position]]
-      labels = tuple(numbers[label] for label in example.labels)
+      labels = _numbered(example, numbers)
       example = example._replace(labels=labels, image=_encoded(example))
       if not quality.check(example, checked, max_pixels=self.max_pixels):
         continue
@@ -262,6 +262,25 @@ def _number_of_files(source: Source) -> int:
   sample = range(0, len(source), max(1, len(source) // _SAMPLE))
   mean = sum(len(_encoded(source[index])) for index in sample) / len(sample)
   return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))
+
+
+def _numbered(example: Example, numbers: Sequence[int]) -> tuple[int, ...]:
+  """The labels of an example, as the dataset numbers them.
+
+  Args:
+    example: an example of a source.
+    numbers: for each class of the source, its number in the dataset.
+
+  Raises:
+    SourceError: a label is no class of the source, such as -1 in a hidden test set.
+  """
+  for label in example.labels:
+    if not 0 <= label < len(numbers):
+      raise SourceError(
+        f"{example.name} has the label {label}, which is none of the {len(numbers)} classes; leave "
+        "such images out: --classes keeps only those of the classes that it names."
+      )
+  return tuple(numbers[label] for label in example.labels)
 
 
 def _order(source: Source) -> Permutation:
