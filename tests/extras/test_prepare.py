@@ -17,6 +17,7 @@ from tests.data.made_sets import contents, folder, made, opened, write_images
 from tests.data.numbered import Listed
 from tests.data.tfds_fixture import jpeg_of
 from vit_jax.data import sources
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Example, SourceError
 from vit_jax.data.sources.subset import write_exclusions
 from vit_jax.extras.preparation import builders, prepare
@@ -85,6 +86,18 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   assert by_image[(tmp_path / "test/ape/000.jpg").read_bytes()] in ((1,), (2,))  # exists twice
   assert by_image[paths[1].read_bytes()] == (0,)
   assert by_image[paths[16].read_bytes()] == (2,)
+
+
+def test_an_example_that_the_source_cannot_read_is_left_out(tmp_path):
+  source = of_classes("a", "b", "c")
+  source._examples[1] = BadImage("row 1 has no image.")
+  for splits in ({"train": source}, {"train": OfClasses(source, ["a", "b", "c"])}):
+    shutil.rmtree(tmp_path / "tfds", ignore_errors=True)
+    report, _ = made(tmp_path, splits)
+    train = report["splits"]["train"]
+    assert (train["examples"], train["names"]["broken"]) == (2, ["row 1 has no image."])
+    assert train["in_order_of_classes"]
+    assert {labels for _, labels in contents(opened("train"))} == {(0,), (2,)}
 
 
 @pytest.mark.parametrize("label", [-1, 2])

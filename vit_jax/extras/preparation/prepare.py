@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import cv2
 
 from vit_jax.data import records
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.order import Permutation
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.tfds import DIGEST
@@ -187,7 +188,11 @@ class _NewDataset:
     features = self.features(multi_label=source.multi_label)
     numbers = [self.class_names.index(name) for name in source.class_names]
     for position in file.positions:
-      example = source[rows[position]]
+      try:
+        example = source[rows[position]]
+      except BadImage as error:
+        quality.add_unreadable(error, checked)
+        continue
       labels = _numbered(example, numbers)
       example = example._replace(labels=labels, image=_encoded(example))
       if not quality.check(example, checked, max_pixels=self.max_pixels):
@@ -260,8 +265,16 @@ def _checked_name(name: str) -> str:
 def _number_of_files(source: Source) -> int:
   """The number of files of about `_FILE_BYTES`, estimated from a sample of images."""
   sample = range(0, len(source), max(1, len(source) // _SAMPLE))
-  mean = sum(len(_encoded(source[index])) for index in sample) / len(sample)
+  mean = sum(_bytes(source, index) for index in sample) / len(sample)
   return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))
+
+
+def _bytes(source: Source, index: int) -> int:
+  """The bytes of an image's file; 0 if it cannot be read, and is left out."""
+  try:
+    return len(_encoded(source[index]))
+  except BadImage:
+    return 0
 
 
 def _numbered(example: Example, numbers: Sequence[int]) -> tuple[int, ...]:

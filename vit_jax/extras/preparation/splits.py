@@ -1,9 +1,10 @@
 """Opens the sources that the command line names for a new dataset's splits; checks classes."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from vit_jax.config import similar
 from vit_jax.data import sources
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
 from vit_jax.data.sources.table import ordered
 from vit_jax.process.text import nfc
@@ -56,6 +57,8 @@ def open_split(text: str) -> tuple[str, Source]:
 class OfClasses(Renumbered):
   """The examples whose labels are all among some classes, in the source's order.
 
+  Examples whose labels cannot be read are among them, so that they are reported as broken.
+
   Args:
     source: the examples.
     names: the classes. They keep the source's order, and are numbered from 0.
@@ -76,13 +79,21 @@ class OfClasses(Renumbered):
     numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
     rows = []
     for row in range(len(source)):
-      labels = source.labels(row)
-      if labels and numbers.keys() >= set(labels):
+      if _may_be_of(source, row, numbers.keys()):
         rows.append(row)
     if not rows:
       raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
     chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
     super().__init__(chosen, numbers, kept)
+
+
+def _may_be_of(source: Source, row: int, classes: Set[int]) -> bool:
+  """Whether all labels of an example are among some classes, or cannot be read."""
+  try:
+    labels = source.labels(row)
+  except BadImage:
+    return True
+  return bool(labels) and classes >= set(labels)
 
 
 def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:
