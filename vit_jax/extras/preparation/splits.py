@@ -36,10 +36,11 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
 def open_split(text: str) -> tuple[str, Source]:
   """The split and the source that SPLIT=SOURCE names.
 
-  If the data has splits of its own, takes the one of the same name.
+  If the data has splits of its own, takes the one of the same name, which must exist if there are
+  several.
 
   Raises:
-    SourceError: the text has another form, or the data does not exist.
+    SourceError: the text has another form, the data does not exist, or has other splits.
   """
   split, _, spec = text.partition("=")
   spec = sources.recognised(spec)
@@ -50,7 +51,13 @@ def open_split(text: str) -> tuple[str, Source]:
     raise SourceError(
       '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
     )
-  spec, its_split = sources.named_parts(spec).get(split, (spec, ""))
+  parts = sources.named_parts(spec)
+  if len(parts) > 1 and split not in parts:
+    raise SourceError(
+      f"--split {text!r}: {spec!r} has the splits {', '.join(parts)}, and not {split!r}; give the "
+      "new split the name of one of them."
+    )
+  spec, its_split = parts.get(split, (spec, ""))
   return split, sources.open_source(spec, split=its_split)
 
 

@@ -100,7 +100,8 @@ class Csv(table.Table):
     """The values in the column "split"."""
     file = path_of(argument).absolute()
     header, lines = _with_header(file)
-    return {value.lower(): (argument, value) for value in sorted(set(_splits(header, lines)))}
+    values = sorted({*_splits(header, lines)} - {""})
+    return {value.lower(): (argument, value) for value in values}
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
