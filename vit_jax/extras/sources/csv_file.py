@@ -13,7 +13,6 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
-from vit_jax.data.sources.folder import placed
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion
@@ -93,7 +92,7 @@ class Csv(table.Table):
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them, as in a source of a folder."""
-    return placed(self._folder, self._paths, range(len(self)))
+    return table.placed(self._folder, self._paths, range(len(self)))
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
