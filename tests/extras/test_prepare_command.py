@@ -55,6 +55,17 @@ def test_the_command_makes_what_a_run_reads(tmp_path, capsys):
   assert len(opened("train+val")) == 8
 
 
+def test_names_are_told_on_one_line(tmp_path, capsys):
+  write_images(tmp_path / "in", {"ant": 2, "bee": 2})
+  (tmp_path / "in/ant/0\nIn train 9.jpg").write_bytes(b"rubbish")
+  (tmp_path / "in/ant/0\nIn val 9.txt").touch()
+  data = f"--data-dir={tmp_path}/tfds"
+  prepare_data.main(["images", "mine", f"--split=train=folder:{tmp_path}/in", data])
+  lines = capsys.readouterr().out.splitlines()
+  assert not [line for line in lines if line.startswith("In ")]
+  assert any("/0\\nIn train 9.jpg: " in line for line in lines)
+
+
 def test_a_split_that_the_data_lack_is_refused(tmp_path):
   write_images(tmp_path, {"ant": 3})
   for file, splits_of in (("two.csv", ("train", "validation", "")), ("one.csv", ["train"] * 3)):

@@ -11,6 +11,7 @@ import numpy as np
 from vit_jax.data import images
 from vit_jax.data.image_files import SUFFIXES
 from vit_jax.data.sources import Example
+from vit_jax.process.text import one_line
 
 _SHOWN = 100  # names of each kind in the report
 # The first bytes of each format; any other file that can be decoded is a TIFF.
@@ -139,7 +140,7 @@ def in_order(labels: list[Sequence[int]], order: Sequence[int]) -> bool:
 
 
 def in_words(report: dict) -> str:
-  """The report as text."""
+  """The report as text; names are on one line."""
   lines = []
   for split, of_split in report["splits"].items():
     lines.append(
@@ -153,4 +154,4 @@ def in_words(report: dict) -> str:
   for splits, pairs in report["duplicates"].items():
     lines.append(f"In {splits} {pairs['images']:,} images are repeated.")
     lines += [f"  {again}: as {first}" for first, again in pairs["names"][:3]]
-  return "\n".join(lines)
+  return "\n".join(map(one_line, lines))
