@@ -30,7 +30,7 @@ def layout(source, cut=TRAIN, side=SIZE):
 
 
 class Listed(Source):
-  """Examples from a list; an OSError in the list is raised when its index is read."""
+  """Examples from a list; an error in the list is raised when its index is read."""
 
   identity = "listed"
 
@@ -43,12 +43,12 @@ class Listed(Source):
     return len(self._examples)
 
   def __getitem__(self, index):
-    if isinstance(self._examples[index], OSError):
+    if isinstance(self._examples[index], Exception):
       raise self._examples[index]
     return self._examples[index]
 
   def labels(self, index):
-    return self._examples[index].labels
+    return self[index].labels
 
   def name(self, index):
     return getattr(self._examples[index], "name", f"example {index}")

@@ -58,6 +58,19 @@ def test_tfds_single_label(tfds_dir):
   assert examples[17].name == "tfds:tiny_single_label/1.0.0 train example 17"
 
 
+def test_a_digest_in_the_metadata_is_part_of_the_identity(copied):
+  """Without one it is as it has always been, so that runs resume."""
+  folder = copied()
+  known = "tfds:tiny_single_label/1.0.0 train image"
+  assert open_source(SINGLE, "train").identity == f"{known} label"
+  assert open_source(SINGLE, "train", label_key="").identity == known
+  (folder / "metadata.json").write_text(json.dumps({tfds.DIGEST: "0123", "other": 1}))
+  assert open_source(SINGLE, "train").identity == f"{known} label 0123"
+  (folder / "metadata.json").write_text("{")
+  with pytest.raises(sources.SourceError, match="are damaged"):
+    open_source(SINGLE, "train")
+
+
 def test_tfds_multi_label(tfds_dir):
   source = open_source("tfds:tiny_multi_label:1.0.0", "train")
   examples = every(source)

@@ -125,6 +125,7 @@ def test_broken_images_are_masked_and_named_as_without_a_cache(tmp_path, caplog)
   }
   for index, data in broken.items():
     source._examples[index] = source[index]._replace(image=data)
+  source._examples[11] = images.BadImage(os.fsdecode(b"of \xff, row 11 has no image."))
   prepare(source, tmp_path)
   logs, masks = [], []
   for one in (source, cached(source, tmp_path)):
@@ -133,7 +134,7 @@ def test_broken_images_are_masked_and_named_as_without_a_cache(tmp_path, caplog)
       (batch,) = train(one, steps=1, batch_size=20)
     logs.append([re.sub("0x[0-9a-f]+", "", message) for message in caplog.messages])
     masks.append(batch["mask"])
-  assert len(logs[0]) == 3
+  assert len(logs[0]) == 4
   assert logs[0] == logs[1]
   np.testing.assert_array_equal(*masks)
 

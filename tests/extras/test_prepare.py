@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import re
+import shutil
 import types
 
 import cv2
@@ -16,8 +17,11 @@ from tests.data.made_sets import contents, folder, made, opened, write_images
 from tests.data.numbered import Listed
 from tests.data.tfds_fixture import jpeg_of
 from vit_jax.data import sources
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Example, SourceError
+from vit_jax.data.sources.subset import write_exclusions
 from vit_jax.extras.preparation import builders, prepare
+from vit_jax.extras.preparation.splits import OfClasses
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
@@ -43,6 +47,7 @@ def test_a_data_set_holds_every_image_once_in_a_random_order(tmp_path):
     "dataset_info.json",
     "features.json",
     "label.labels.txt",
+    "metadata.json",
     prepare.REPORT,
   }
   assert json.loads((tmp_path / "tfds/mine/1.0.0" / prepare.REPORT).read_text()) == report
@@ -81,6 +86,52 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   assert by_image[(tmp_path / "test/ape/000.jpg").read_bytes()] in ((1,), (2,))  # exists twice
   assert by_image[paths[1].read_bytes()] == (0,)
   assert by_image[paths[16].read_bytes()] == (2,)
+
+
+def test_an_example_that_the_source_cannot_read_is_left_out(tmp_path):
+  source = of_classes("a", "b", "c")
+  source._examples[1] = BadImage("row 1 has no image.")
+  for splits in ({"train": source}, {"train": OfClasses(source, ["a", "b", "c"])}):
+    shutil.rmtree(tmp_path / "tfds", ignore_errors=True)
+    report, _ = made(tmp_path, splits)
+    train = report["splits"]["train"]
+    assert (train["examples"], train["names"]["broken"]) == (2, ["row 1 has no image."])
+    assert train["in_order_of_classes"]
+    assert {labels for _, labels in contents(opened("train"))} == {(0,), (2,)}
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+def test_a_label_that_is_no_class_is_refused(tmp_path, label):
+  source = of_classes("a", "b")
+  source._examples[1] = source[1]._replace(labels=(label,))
+  with pytest.raises(SourceError, match=f"1.jpg has the label {label}, which is none of the 2 cl"):
+    made(tmp_path, {"train": source})
+  report, _ = made(tmp_path, {"train": OfClasses(source, ["a", "b"])}, name="labelled")
+  assert report["splits"]["train"]["examples"] == 1
+
+
+def test_a_data_set_that_is_made_again_is_another_one(tmp_path):
+  """Its name and version are the same, so only the digest tells it from the one before."""
+
+  def again(root):
+    shutil.rmtree(tmp_path / "tfds", ignore_errors=True)
+    made(tmp_path, {"train": folder(root)})
+    return opened("train")
+
+  write_images(tmp_path / "in", {"ant": 4, "bee": 4})
+  first = again(tmp_path / "in")
+  excluded = str(tmp_path / "exclude.txt")
+  write_exclusions(excluded, first, [0])
+  shutil.copytree(tmp_path / "in", tmp_path / "same")
+  assert len(sources.Remaining(again(tmp_path / "same"), excluded)) == 7
+  write_images(tmp_path / "other images", {"ant": 4, "bee": 4}, seed=1)
+  shutil.copytree(tmp_path / "in", tmp_path / "other labels")
+  (tmp_path / "other labels/bee/000.jpg").rename(tmp_path / "other labels/ant/004.jpg")
+  shutil.copytree(tmp_path / "in", tmp_path / "other names")
+  (tmp_path / "other names/bee").rename(tmp_path / "other names/cat")
+  for changed in ("other images", "other labels", "other names"):
+    with pytest.raises(SourceError, match="is for other examples"):
+      sources.Remaining(again(tmp_path / changed), excluded)
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path):

@@ -55,6 +55,30 @@ def test_the_command_makes_what_a_run_reads(tmp_path, capsys):
   assert len(opened("train+val")) == 8
 
 
+def test_names_are_told_on_one_line(tmp_path, capsys):
+  write_images(tmp_path / "in", {"ant": 2, "bee": 2})
+  (tmp_path / "in/ant/0\nIn train 9.jpg").write_bytes(b"rubbish")
+  (tmp_path / "in/ant/0\nIn val 9.txt").touch()
+  data = f"--data-dir={tmp_path}/tfds"
+  prepare_data.main(["images", "mine", f"--split=train=folder:{tmp_path}/in", data])
+  lines = capsys.readouterr().out.splitlines()
+  assert not [line for line in lines if line.startswith("In ")]
+  assert any("/0\\nIn train 9.jpg: " in line for line in lines)
+
+
+def test_a_split_that_the_data_lack_is_refused(tmp_path):
+  write_images(tmp_path, {"ant": 3})
+  for file, splits_of in (("two.csv", ("train", "validation", "")), ("one.csv", ["train"] * 3)):
+    lines = (f"ant/00{i}.jpg,ant,{split}\n" for i, split in enumerate(splits_of))
+    (tmp_path / file).write_text("path,label,split\n" + "".join(lines))
+  two = f"csv:{tmp_path}/two.csv"
+  with pytest.raises(SourceError, match="has the splits train, validation, and not 'val'"):
+    splits.open_splits([f"train={two}", f"val={two}"])
+  opened_splits = splits.open_splits([f"train={two}", f"validation={two}"])
+  assert [len(source) for source in opened_splits.values()] == [1, 1]
+  assert len(splits.open_splits([f"val=csv:{tmp_path}/one.csv"])["val"]) == 3
+
+
 @pytest.mark.parametrize(
   ("words", "message"),
   [

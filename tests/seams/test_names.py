@@ -54,7 +54,7 @@ ALLOWED = {
   "SOURCES": {
     ("vit_jax.extras.sources.vtab_tasks", "tfds"),  # its tasks are datasets of TFDS
     ("vit_jax.extras.sources.objectnet", "folder"),  # a folder with other names of its classes
-    ("vit_jax.extras.sources.csv_file", "folder"),  # whose images are in the same places
+    ("vit_jax.extras.preparation.prepare", "tfds"),  # which reads what it makes
     ("vit_jax.data.image_files", "folder"),  # the word, not the source
     ("vit_jax.storage.base", "folder"),
     ("vit_jax.extras.experiments.vtab", "vtab"),  # the benchmark

@@ -34,8 +34,10 @@ _FILE = 1024  # images per file; a preparation that is stopped loses at most one
 _MAX_BYTES = 2**20  # limit for cache.json
 _SAMPLE = 64  # images used to estimate the size
 # Height, width, number of labels, bytes of the name. Height 0 means a broken image, stored as an
-# encoded file (width 0) or as an array in .npy format (width 1).
+# encoded file (width 0) or as an array in .npy format (width 1); or one that the source cannot read
+# (width 2), of which only the reason is stored.
 _HEAD = struct.Struct("<4I")
+_UNREADABLE = _HEAD.pack(0, 2, 0, 0)
 _LABELS = np.dtype("<i8")
 
 
@@ -95,8 +97,9 @@ def _check_side(data: Data):
 class Cached(SourceView):
   """The examples of a source, with images from a cache: uint8 RGB pixels, reduced by `shrink`.
 
-  The cache holds the original file, or array, of an image that cannot be used, so that the run
-  reports it and leaves it out exactly as without a cache. It holds no other fields.
+  The cache holds the original file, or array, of an image that cannot be used, or the reason why
+  the source cannot read it, so that the run reports it and leaves it out exactly as without a
+  cache. It holds no other fields.
 
   Args:
     source: the source from which the cache was made; only its classes, names and identity are used.
@@ -105,6 +108,7 @@ class Cached(SourceView):
 
   Raises:
     SourceError: the cache does not exist, is incomplete, or was made from other images.
+    BadImage: from an item: the source could not read it when the cache was made.
   """
 
   def __init__(self, source: Source, directory: str, *, side: int, max_pixels: int):
@@ -259,7 +263,11 @@ class _Cache:
 
   def record(self, index: int) -> bytes:
     """The record of an example."""
-    return encode(self.source[index], side=self.side, max_pixels=self.max_pixels)
+    try:
+      example = self.source[index]
+    except images.BadImage as error:
+      return _UNREADABLE + str(error).encode(errors="surrogateescape")
+    return encode(example, side=self.side, max_pixels=self.max_pixels)
 
   def bytes_each(self) -> int:
     """Mean size of a record in bytes, from a sample."""
@@ -303,7 +311,13 @@ def _npy(array: np.ndarray) -> bytes:
 
 
 def decode(record: bytes) -> Example:
-  """The example of a record; the pixels, (H, W, 3) uint8, are a view of the record."""
+  """The example of a record; the pixels, (H, W, 3) uint8, are a view of the record.
+
+  Raises:
+    BadImage: the source could not read the example.
+  """
+  if record.startswith(_UNREADABLE):
+    raise images.BadImage(record[_HEAD.size :].decode(errors="surrogateescape"))
   height, width, count, length = _HEAD.unpack_from(record)
   labels = np.frombuffer(record, _LABELS, count, _HEAD.size)
   at = _HEAD.size + labels.nbytes

@@ -159,8 +159,8 @@ def identity(path: Path) -> Any:
 
 
 def links_in(folder: Path) -> set[str]:
-  """The names of the links in a folder."""
-  if isinstance(folder, UrlPath):
+  """The names of the links in a folder; none if there is no such folder."""
+  if isinstance(folder, UrlPath) or not folder.is_dir():
     return set()
   return {entry.name for entry in scan(folder) if entry.is_symlink()}
 

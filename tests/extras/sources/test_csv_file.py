@@ -91,6 +91,15 @@ def test_several_labels(table):
   assert kept.items() < {whole.name(i): labels(whole)[i] for i in range(4)}.items()
 
 
+def test_all_splits_have_the_same_kind_of_labels(table):
+  rows = ("0.jpg,dog|cat,train", "1.jpg,cat,train", "2.jpg,cat,test", "3.jpg,,test")
+  text = "\n".join(["path,label,split", *(f"x/00{row}" for row in rows)])
+  assert table(text, "train").multi_label
+  test = table(text, "test")
+  assert test.multi_label
+  assert labels(test) == [["cat"], []]
+
+
 def test_splits_are_a_column(table):
   lines = [f"x/{i:03}.jpg,{i % 2},{'test' if i > 3 else 'train'}\n" for i in range(6)]
   text = "path,label,split\n" + "".join(lines)

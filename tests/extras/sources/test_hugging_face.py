@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.data.opened import every, open_source
+from tests.data.opened import every, open_source, tree
 from vit_jax.data import datasets as opened
 from vit_jax.data import sources
 from vit_jax.data.jpeg import BadImage
@@ -112,6 +112,24 @@ def test_an_example_without_an_image_is_broken(tmp_path):
   with pytest.raises(BadImage, match="row 0 has no image"):
     source[0]
   assert source[1].image == b"x"
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_images_may_be_paths_and_are_found_in_other_sources(tmp_path, pairs):
+  paths = ["../photos/a/0.png", str(tmp_path / "photos/b/1.png"), "../photos/a/gone.png"]
+  tree(tmp_path / "photos", "a/0.png", "b/1.png", "b/2.png")
+  columns = {"image": paths, "label": ["a", "b", "a"]}
+  if pairs:
+    columns["image"] = [{"bytes": None, "path": path} for path in paths]
+    columns["image"].append({"bytes": b"x", "path": "../photos/b/2.png"})
+    columns["label"].append("b")
+  datasets.Dataset.from_dict(columns).save_to_disk(tmp_path / "d", num_shards=2)
+  source = open_source(f"hf:{tmp_path}/d")
+  assert [source[row].image for row in (0, 1)] == [b"a/0.png", b"b/1.png"]
+  photos = open_source(f"folder:{tmp_path}/photos")
+  assert opened.shared_images(source, photos).images == 2
+  assert opened.shared_images(photos, source).images == 2
+  assert opened.shared_images(source, source).images == len(columns["label"])
 
 
 def test_damaged_folders(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.data import digit_files
-from tests.data.opened import every, open_source
+from tests.data.opened import every, open_source, tree
 from vit_jax.data import datasets, sources
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import SourceError
@@ -114,6 +114,32 @@ def test_images_may_be_paths(tmp_path):
   pairs = [{"bytes": None, "path": path} for path in paths]
   source = open_source(write(tmp_path / "b.parquet", {"image": pairs, "label": [0, 1]}))
   assert [example.image for example in every(source)] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_files_that_are_named_by_paths_are_found_in_other_sources(tmp_path, pairs):
+  root = tree(tmp_path / "photos", "a/0.png", "a/1.png", "b/2.png", "b/3.png")
+  (tmp_path / "link").symlink_to(root)
+  paths = ["photos/a/0.png", str(root / "b/2.png"), "link/a/1.png", None, "gone/x.png"]
+  if pairs:
+    paths = [{"bytes": None, "path": path} for path in paths]
+    paths.append({"bytes": b"x", "path": "photos/b/3.png"})
+  columns = {"image": paths, "label": [0, 1, 0, 1, 0, 1][: len(paths)]}
+  source = open_source(write(tmp_path / "a.parquet", columns, row_group_size=2))
+  for other in (open_source(f"folder:{root}"), open_source(f"folder:{tmp_path}/link")):
+    assert datasets.shared_images(source, other).images == 3
+    assert datasets.shared_images(other, source).images == 3
+  assert datasets.shared_images(source, source).images == len(paths)
+  first = sources.Selected(source, sources.Listed([1]), "one")
+  assert datasets.shared_images(first, open_source(f"folder:{root}")).example == source.name(1)
+  assert datasets.shared_images(first, open_source(f"folder:{root}/a", label_key="")) is None
+
+
+def test_images_are_not_searched_for_paths_if_all_have_bytes(tmp_path, monkeypatch):
+  pairs = [{"bytes": image, "path": "0.jpg"} for image in images(4)]
+  source = open_source(write(tmp_path / "a.parquet", {"image": pairs, "label": [0, 1, 0, 1]}))
+  monkeypatch.setattr(parquet_source._File, "group", None)  # would fail
+  assert datasets.shared_images(source, source).images == 4
 
 
 def test_splits_are_told_by_the_names_of_files(tmp_path):

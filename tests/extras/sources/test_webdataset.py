@@ -94,6 +94,14 @@ def test_several_images_of_an_example_are_chosen_by_extension(tmp_path):
   assert (source[0].image, source.class_names) == (b"r", ("two words",))
 
 
+def test_extensions_may_have_capitals(tmp_path):
+  members = [("0.PNG", b"p"), ("0.JPG", b"j"), ("0.CLS", b"a"), ("0.json", b'{"Kind": "b"}')]
+  spec = f"wds:{write(tmp_path / 'a.tar', members)}"
+  source = open_source(spec, image_key="JPG", label_key="CLS")
+  assert (source[0].image, source.class_names) == (b"j", ("a",))
+  assert open_source(spec, image_key="Png", label_key="Kind").class_names == ("b",)
+
+
 def test_an_index_is_made_once_and_again_when_the_file_changes(tmp_path, indices, monkeypatch):
   path = write(tmp_path / "a.tar", pairs(0, 3), format=tarfile.PAX_FORMAT)
   first = open_source(f"wds:{path}")

@@ -1,6 +1,5 @@
 """A folder of images, DIR/class/file or files without classes; all of them or a part."""
 
-import collections
 import itertools
 import os
 from collections.abc import Iterator
@@ -11,10 +10,10 @@ from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import part
 from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.data.sources.table import Labels, Table
+from vit_jax.data.sources.table import Labels, Table, placed
 from vit_jax.process.text import nfc, quoted
 from vit_jax.storage import files
-from vit_jax.storage.paths import Path, path_of, within
+from vit_jax.storage.paths import Path, path_of
 
 
 class Folder(Table):
@@ -255,31 +254,3 @@ def _notes(directory: str, left_out: LeftOut, listings: dict[str, Listing]) -> I
   name, file = next(inner, ("", ""))
   if name:  # "" without labels
     yield f"Class folders in {directory!r} hold folders: '{name}/{file}' is of class {name!r}."
-
-
-def placed(folder: Path, names: np.ndarray, rows: range) -> Iterator[Block]:
-  """Groups the files of a folder by the real folders that hold them; lists each folder again.
-
-  Args:
-    folder: the folder.
-    names: (n,) bytes, paths of the files relative to the folder.
-    rows: the rows of the files in the source.
-  """
-  if (np.char.find(names, b"/") < 0).all() and not files.links_in(folder):  # the usual case
-    yield Block(str(files.real(folder)), names, rows)
-    return
-  files_in = collections.defaultdict(list)
-  real = {}  # {folder below the root: (its real path, its files that are links)}
-  for row, name in zip(rows, names.tolist(), strict=True):
-    below, file = os.path.split(name)
-    if below not in real:
-      path = within(folder, os.fsdecode(below))
-      real[below] = str(files.real(path)), set(map(os.fsencode, files.links_in(path)))
-    place, links = real[below]
-    if file in links:
-      place, file = os.path.split(os.path.realpath(os.path.join(place, os.fsdecode(file))))
-      file = os.fsencode(file)
-    files_in[place].append((file, row))
-  for place, pairs in files_in.items():
-    inside, numbers = zip(*pairs, strict=True)
-    yield Block(place, np.array(inside), np.array(numbers))

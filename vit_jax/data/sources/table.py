@@ -1,5 +1,6 @@
 """Common code of sources whose examples are rows with labels: tables, archives, Hugging Face."""
 
+import collections
 import contextlib
 import hashlib
 import os
@@ -10,9 +11,10 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from vit_jax.data.sources import part, several
-from vit_jax.data.sources.base import ColumnError, Source, SourceError
+from vit_jax.data.sources.base import Block, ColumnError, Source, SourceError
 from vit_jax.process.text import listed, nfc, shown
-from vit_jax.storage.paths import absolute, is_url
+from vit_jax.storage import files
+from vit_jax.storage.paths import Path, absolute, is_url, within
 
 SPLIT = "split"  # the name of a column, in any case
 _WHOLE = re.compile("-?[0-9]{1,18}")
@@ -273,6 +275,34 @@ def outside(where: str, paths: Iterable[str]) -> list[str]:
 def _leads_out(path: str) -> bool:
   """Whether a path relative to a folder leads out of it."""
   return is_url(path) or os.path.normpath(path).startswith(("/", "../"))
+
+
+def placed(folder: Path, names: np.ndarray, rows: range | np.ndarray) -> Iterator[Block]:
+  """Groups the files of a folder by the real folders that hold them; lists each folder again.
+
+  Args:
+    folder: the folder.
+    names: (n,) bytes, paths of the files, relative to the folder or absolute.
+    rows: the rows of the files in the source.
+  """
+  if (np.char.find(names, b"/") < 0).all() and not files.links_in(folder):  # the usual case
+    yield Block(str(files.real(folder)), names, rows)
+    return
+  files_in = collections.defaultdict(list)
+  real = {}  # {folder below the root: (its real path, its files that are links)}
+  for row, name in zip(rows, names.tolist(), strict=True):
+    below, file = os.path.split(name)
+    if below not in real:
+      path = within(folder, os.fsdecode(below))
+      real[below] = str(files.real(path)), set(map(os.fsencode, files.links_in(path)))
+    place, links = real[below]
+    if file in links:
+      place, file = os.path.split(os.path.realpath(os.path.join(place, os.fsdecode(file))))
+      file = os.fsencode(file)
+    files_in[place].append((file, row))
+  for place, pairs in files_in.items():
+    inside, numbers = zip(*pairs, strict=True)
+    yield Block(place, np.array(inside), np.array(numbers))
 
 
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:

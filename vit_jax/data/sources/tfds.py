@@ -25,6 +25,7 @@ _DESCRIBE = (".json", ".txt")  # suffixes of the files that describe a dataset
 _MAX_DESCRIPTION = 2**30  # most bytes of these files
 _INFO = "dataset_info.json"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
+DIGEST = "vit_jax_digest"  # in metadata.json; written by vit-jax prepare
 
 
 class Records(Source):
@@ -115,7 +116,7 @@ class Tfds(Records):
     self._label_key = label_key
     prepared = open_prepared(spec)
     builder = prepared.builder
-    self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}".rstrip()
+    self.identity = prepared.identity(split, image_key, label_key)
     check_features(builder, *filter(None, [image_key, label_key]))
     self.class_names = ()
     if label_key:
@@ -169,10 +170,22 @@ class Tfds(Records):
 
 
 class Prepared(NamedTuple):
-  """A prepared dataset: TFDS's builder, and the folder with its files."""
+  """A prepared dataset.
+
+  Attributes:
+    builder: TFDS's builder.
+    folder: the folder with its files.
+    digest: the digest of its content that vit-jax prepare stored; "": there is none.
+  """
 
   builder: Any
   folder: Path
+  digest: str = ""
+
+  def identity(self, *choices: str) -> str:
+    """As `Source.identity`, of the examples that `choices` choose, such as the split."""
+    words = (f"tfds:{self.builder.info.full_name}", *choices, self.digest)
+    return " ".join(filter(None, words))
 
 
 def open_prepared(spec: str) -> Prepared:
@@ -189,6 +202,7 @@ def open_prepared(spec: str) -> Prepared:
   try:
     with _metadata(directory) as place:
       builder = tfds.builder_from_directory(place)
+      digest = str(builder.info.metadata.get(DIGEST, ""))  # read now: `place` may be temporary
   except (json_format.ParseError, ValueError) as error:
     raise SourceError(
       f'The metadata in "{directory}" are damaged ({error}); prepare or copy the dataset again.'
@@ -202,7 +216,7 @@ def open_prepared(spec: str) -> Prepared:
     )
   if builder.info.file_format != array_record:
     builder.info.set_file_format(array_record, override=True, override_if_initialized=True)
-  return Prepared(builder, directory)
+  return Prepared(builder, directory, digest)
 
 
 @contextlib.contextmanager

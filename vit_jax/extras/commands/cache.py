@@ -17,6 +17,7 @@ from vit_jax import recipes
 from vit_jax.config import Config, ConfigError
 from vit_jax.config.tool_flags import ToolFlags, ending, folder
 from vit_jax.process.progress import Line, Progress
+from vit_jax.process.text import one_line
 
 
 def prepare(config: Config) -> None:
@@ -44,10 +45,11 @@ def prepare(config: Config) -> None:
     def started(count: int, size: int, free: int) -> None:
       images.begin(count)
       progress.clear()
-      print(
+      said = (
         f"{count:,} of {len(source):,} images are still to be cached: about {size / 1e6:,.0f} MB; "
         f"{free / 1e6:,.0f} MB are free in {data.cache}"
       )
+      print(one_line(said))
 
     cache.prepare(
       source,

@@ -23,6 +23,7 @@ import sys
 from vit_jax.config import Data
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, whole
 from vit_jax.process.progress import Line, Progress
+from vit_jax.process.text import one_line
 
 DATA_DIR = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
 
@@ -68,10 +69,11 @@ def images(args) -> str:
   if args.format == "json":
     return json.dumps(report)
   folder = f"{args.data_dir}/{args.name}/{prepare.VERSION}"
-  return (
-    f"{quality.in_words(report)}\nDataset: {folder} (--config.data.train.source=tfds:{args.name})\n"
-    f"Report:   {folder}/{prepare.REPORT}"
+  places = (
+    f"Dataset: {folder} (--config.data.train.source=tfds:{args.name})",
+    f"Report:  {folder}/{prepare.REPORT}",
   )
+  return "\n".join([quality.in_words(report), *map(one_line, places)])
 
 
 def of_tfds(args) -> str:
@@ -99,4 +101,4 @@ def main(arguments: list[str] | None = None):
     if args.kind == "images":
       print(images(args))
     else:
-      print(of_tfds(args))
+      print(one_line(of_tfds(args)))

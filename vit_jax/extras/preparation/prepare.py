@@ -8,16 +8,19 @@ it, where a preparation that was stopped continues.
 import collections
 import concurrent.futures
 import dataclasses
+import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import cv2
 
 from vit_jax.data import records
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.order import Permutation
 from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.data.sources.tfds import DIGEST
 from vit_jax.extras.preparation import quality
 from vit_jax.extras.preparation.splits import checked_classes
 from vit_jax.storage.base import UnreachableError
@@ -57,8 +60,8 @@ def prepare(
     done: called after each file with its number of images.
 
   Raises:
-    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, the folder
-      holds another unfinished dataset, or no image can be decoded.
+    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, an image has no
+      label, the folder holds another unfinished dataset, or no image can be decoded.
     ConfigError: another command is making the dataset.
     OSError: an image cannot be read, or the disk cannot be written.
   """
@@ -107,6 +110,10 @@ class _NewDataset:
   splits: dict[str, Source]
   class_names: tuple[str, ...]
   max_pixels: int
+
+  @property
+  def multi_label(self) -> bool:
+    return next(iter(self.splits.values())).multi_label
 
   @property
   def folder(self) -> pathlib.Path:
@@ -181,8 +188,12 @@ class _NewDataset:
     features = self.features(multi_label=source.multi_label)
     numbers = [self.class_names.index(name) for name in source.class_names]
     for position in file.positions:
-      example = source[rows[position]]
-      labels = tuple(numbers[label] for label in example.labels)
+      try:
+        example = source[rows[position]]
+      except BadImage as error:
+        quality.add_unreadable(error, checked)
+        continue
+      labels = _numbered(example, numbers)
       example = example._replace(labels=labels, image=_encoded(example))
       if not quality.check(example, checked, max_pixels=self.max_pixels):
         continue
@@ -222,11 +233,24 @@ class _NewDataset:
       infos.append(tfds.core.SplitInfo(name=split, shard_lengths=lengths, num_bytes=size))
     tfds.folder_dataset.write_metadata(
       data_dir=str(self.folder),
-      features=self.features(multi_label=next(iter(self.splits.values())).multi_label),
+      features=self.features(multi_label=self.multi_label),
       split_infos=infos,
       version=VERSION,
+      metadata=tfds.core.MetadataDict({DIGEST: self._digest(by_split)}),
       check_data=False,  # the check needs TensorFlow
     )
+
+  def _digest(self, by_split: dict[str, list[quality.Checked]]) -> str:
+    """A digest of the class names, and of the images and labels of each split in their order.
+
+    It tells a dataset from another one that is prepared under the same name and version.
+    """
+    digest = hashlib.sha256(ascii((self.class_names, self.multi_label)).encode())
+    for split, files in by_split.items():
+      digest.update(ascii(split).encode())
+      for file in files:
+        digest.update(json.dumps([file.digests, file.labels]).encode())
+    return digest.hexdigest()[:16]
 
 
 def _checked_name(name: str) -> str:
@@ -241,8 +265,35 @@ def _checked_name(name: str) -> str:
 def _number_of_files(source: Source) -> int:
   """The number of files of about `_FILE_BYTES`, estimated from a sample of images."""
   sample = range(0, len(source), max(1, len(source) // _SAMPLE))
-  mean = sum(len(_encoded(source[index])) for index in sample) / len(sample)
+  mean = sum(_bytes(source, index) for index in sample) / len(sample)
   return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))
+
+
+def _bytes(source: Source, index: int) -> int:
+  """The bytes of an image's file; 0 if it cannot be read, and is left out."""
+  try:
+    return len(_encoded(source[index]))
+  except BadImage:
+    return 0
+
+
+def _numbered(example: Example, numbers: Sequence[int]) -> tuple[int, ...]:
+  """The labels of an example, as the dataset numbers them.
+
+  Args:
+    example: an example of a source.
+    numbers: for each class of the source, its number in the dataset.
+
+  Raises:
+    SourceError: a label is no class of the source, such as -1 in a hidden test set.
+  """
+  for label in example.labels:
+    if not 0 <= label < len(numbers):
+      raise SourceError(
+        f"{example.name} has the label {label}, which is none of the {len(numbers)} classes; leave "
+        "such images out: --classes keeps only those of the classes that it names."
+      )
+  return tuple(numbers[label] for label in example.labels)
 
 
 def _order(source: Source) -> Permutation:

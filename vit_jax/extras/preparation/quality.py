@@ -11,6 +11,7 @@ import numpy as np
 from vit_jax.data import images
 from vit_jax.data.image_files import SUFFIXES
 from vit_jax.data.sources import Example
+from vit_jax.process.text import one_line
 
 _SHOWN = 100  # names of each kind in the report
 # The first bytes of each format; any other file that can be decoded is a TIFF.
@@ -31,10 +32,11 @@ class Checked:
 
   Attributes:
     examples, bytes: the number of examples written, and their size.
-    broken: names of images that cannot be decoded; they are left out.
+    broken: names of images that cannot be read or decoded, and why; they are left out.
     misnamed: names of images whose suffix does not match the format of their content.
     names, digests: (examples,) the names and hexadecimal digests of the images written.
-    labels: the labels of all images, broken ones included, in the order of the file.
+    labels: the labels of all images, broken ones included, in the order of the file; () if they
+      cannot be read.
   """
 
   examples: int = 0
@@ -61,6 +63,12 @@ def check(example: Example, checked: Checked, *, max_pixels: int) -> bool:
   if suffix in SUFFIXES and SUFFIXES[suffix] != format_of(example.image):
     checked.misnamed.append(f"{example.name}: {format_of(example.image)}")
   return True
+
+
+def add_unreadable(error: images.BadImage, checked: Checked):
+  """Adds an example that its source cannot read, which is left out, to `checked`."""
+  checked.labels.append(())
+  checked.broken.append(str(error))
 
 
 def format_of(data: bytes) -> str:
@@ -123,15 +131,16 @@ def _split_report(files: list[Checked], order: Sequence[int]) -> dict:
 
 
 def in_order(labels: list[Sequence[int]], order: Sequence[int]) -> bool:
-  """Whether the examples are sorted by label; labels[i] is the label of example order[i]."""
+  """Whether the labelled examples are sorted; labels[i] are the labels of example order[i]."""
   numbers = np.empty(len(labels), np.int64)
   for position, label in enumerate(labels):
     numbers[order[position]] = label[0] if label else -1
+  numbers = numbers[numbers >= 0]
   return bool(len(set(numbers.tolist())) > 1 and np.all(np.diff(numbers) >= 0))
 
 
 def in_words(report: dict) -> str:
-  """The report as text."""
+  """The report as text; names are on one line."""
   lines = []
   for split, of_split in report["splits"].items():
     lines.append(
@@ -145,4 +154,4 @@ def in_words(report: dict) -> str:
   for splits, pairs in report["duplicates"].items():
     lines.append(f"In {splits} {pairs['images']:,} images are repeated.")
     lines += [f"  {again}: as {first}" for first, again in pairs["names"][:3]]
-  return "\n".join(lines)
+  return "\n".join(map(one_line, lines))

@@ -1,9 +1,10 @@
 """Opens the sources that the command line names for a new dataset's splits; checks classes."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from vit_jax.config import similar
 from vit_jax.data import sources
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
 from vit_jax.data.sources.table import ordered
 from vit_jax.process.text import nfc
@@ -35,10 +36,11 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
 def open_split(text: str) -> tuple[str, Source]:
   """The split and the source that SPLIT=SOURCE names.
 
-  If the data has splits of its own, takes the one of the same name.
+  If the data has splits of its own, takes the one of the same name, which must exist if there are
+  several.
 
   Raises:
-    SourceError: the text has another form, or the data does not exist.
+    SourceError: the text has another form, the data does not exist, or has other splits.
   """
   split, _, spec = text.partition("=")
   spec = sources.recognised(spec)
@@ -49,12 +51,20 @@ def open_split(text: str) -> tuple[str, Source]:
     raise SourceError(
       '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
     )
-  spec, its_split = sources.named_parts(spec).get(split, (spec, ""))
+  parts = sources.named_parts(spec)
+  if len(parts) > 1 and split not in parts:
+    raise SourceError(
+      f"--split {text!r}: {spec!r} has the splits {', '.join(parts)}, and not {split!r}; give the "
+      "new split the name of one of them."
+    )
+  spec, its_split = parts.get(split, (spec, ""))
   return split, sources.open_source(spec, split=its_split)
 
 
 class OfClasses(Renumbered):
   """The examples whose labels are all among some classes, in the source's order.
+
+  Examples whose labels cannot be read are among them, so that they are reported as broken.
 
   Args:
     source: the examples.
@@ -76,13 +86,21 @@ class OfClasses(Renumbered):
     numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
     rows = []
     for row in range(len(source)):
-      labels = source.labels(row)
-      if labels and numbers.keys() >= set(labels):
+      if _may_be_of(source, row, numbers.keys()):
         rows.append(row)
     if not rows:
       raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
     chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
     super().__init__(chosen, numbers, kept)
+
+
+def _may_be_of(source: Source, row: int, classes: Set[int]) -> bool:
+  """Whether all labels of an example are among some classes, or cannot be read."""
+  try:
+    labels = source.labels(row)
+  except BadImage:
+    return True
+  return bool(labels) and classes >= set(labels)
 
 
 def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Finds the columns of images and labels in Arrow tables, and reads their values."""
 
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import table
-from vit_jax.data.sources.base import ColumnError, SourceError
+from vit_jax.data.sources.base import Block, ColumnError, SourceError
 from vit_jax.process.text import shown
 from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, within
@@ -235,6 +236,65 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
     if whole and isinstance(names, list) and all(isinstance(name, str) for name in names):
       return table.Labels.of_numbers(values.to_numpy(), names, counts)
     return table.Labels.of_names(map(str, values.to_pylist()), counts)
+
+
+def may_be_paths(kind) -> bool:
+  """Whether images of this type may be in files of their own, which `image` reads."""
+  if str(kind).startswith("struct"):
+    return any(field.name == "path" for field in kind)
+  return is_text(kind)
+
+
+def paths(pieces: Iterable) -> tuple[np.ndarray, np.ndarray]:
+  """The images in files of their own, as `image` reads them.
+
+  Args:
+    pieces: (its first row, images as a chunked array) of each piece of a table, in order.
+
+  Returns:
+    The rows, (n,) int64 ascending, and the paths, (n,) bytes.
+  """
+  found = [pair for begin, values in pieces for pair in _paths(begin, values)]
+  rows = np.array([row for row, _ in found], np.int64)
+  return rows, np.array([path for _, path in found], bytes)
+
+
+def _paths(begin: int, values) -> Iterator[tuple[int, bytes]]:
+  """(row, path) of each image in a file of its own."""
+  from pyarrow import compute
+
+  rows = range(len(values))
+  if str(values.type).startswith("struct"):
+    without_bytes = compute.is_null(compute.struct_field(values, "bytes"))
+    rows = np.flatnonzero(without_bytes.to_numpy())
+    values = _without_views(compute.struct_field(values, "path")).take(rows)
+  for row, text in zip(rows, values.to_pylist(), strict=True):
+    if text:
+      yield begin + int(row), os.fsencode(text)
+
+
+def blocks(
+  place: str,
+  rows: np.ndarray,
+  indices: np.ndarray,
+  *,
+  folder: Path,
+  in_files: tuple[np.ndarray, np.ndarray],
+) -> Iterator[Block]:
+  """Where the images of a table are stored: in the table itself, or in the files that it names.
+
+  Args:
+    place: the table.
+    rows: (n,) rows of the table, ascending.
+    indices: (n,) the indices of these rows in the source.
+    folder: the folder to which paths are relative.
+    in_files: the result of `paths` for the table.
+  """
+  numbers, names = in_files
+  named = np.isin(rows, numbers)
+  yield Block(place, rows[~named], indices[~named])
+  if named.any():
+    yield from table.placed(folder, names[np.isin(numbers, rows)], indices[named])
 
 
 def image(value, folder: Path, name: str, stamp: FileVersion | None = None) -> bytes:

@@ -13,7 +13,6 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
-from vit_jax.data.sources.folder import placed
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion
@@ -35,7 +34,8 @@ class Csv(table.Table):
 
   The first row is a header if it names no image, and either has a usual name for the column of
   images, or the next row names an image. Without a header, the columns are path and label. If any
-  label contains "|", images have any number of labels, separated by it. Equal rows count once.
+  label contains "|", images of all splits have any number of labels, separated by it. Equal rows
+  count once.
 
   Args:
     path: the file.
@@ -62,13 +62,15 @@ class Csv(table.Table):
     self._folder = file.parent
     self.notes = []
     name, cut = table.divided(split)
-    rows = _rows(file, name, image_key, label_key, self.notes)
+    rows, splits = _rows(file, image_key, label_key, self.notes)
+    several = any(_SEVERAL in row.label for row in rows)
+    rows = _of_split(file, rows, splits, name, self.notes)
     rows = _once(file, rows, self.notes)
     stamps = _stamps(file, rows, self.notes)
     paths = np.array([os.fsencode(row.path) for row in rows])
     labels = table.Labels.none(len(rows))
     if label_key:
-      labels = _labels(file, rows, self.notes)
+      labels = _labels(file, rows, self.notes, several=several)
     super().__init__("csv", paths, labels, cut)
     self._paths = paths[self.rows]
     self._stamps = byte_ranges.FileVersions(stamps)
@@ -93,14 +95,15 @@ class Csv(table.Table):
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them, as in a source of a folder."""
-    return placed(self._folder, self._paths, range(len(self)))
+    return table.placed(self._folder, self._paths, range(len(self)))
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The values in the column "split"."""
     file = path_of(argument).absolute()
     header, lines = _with_header(file)
-    return {value.lower(): (argument, value) for value in sorted(set(_splits(header, lines)))}
+    values = sorted({*_splits(header, lines)} - {""})
+    return {value.lower(): (argument, value) for value in values}
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -116,8 +119,10 @@ class _Row(NamedTuple):
   label: str
 
 
-def _rows(file: Path, split: str, image_key: str, label_key: str, notes: list[str]) -> list[_Row]:
-  """The rows of a split; arguments as for `Csv`."""
+def _rows(
+  file: Path, image_key: str, label_key: str, notes: list[str]
+) -> tuple[list[_Row], list[str]]:
+  """All rows, and the split of each as in `_splits`; arguments as for `Csv`."""
   header, lines = _with_header(file)
   first = lines[0][1]
   names = header or ["path", "label"]
@@ -143,7 +148,7 @@ def _rows(file: Path, split: str, image_key: str, label_key: str, notes: list[st
       raise SourceError(
         f'"{file}" has a label that is not UTF-8 in line {row.line}; save the table as UTF-8.'
       )
-  return _of_split(file, rows, _splits(names, lines), split, notes)
+  return rows, _splits(names, lines)
 
 
 def _splits(names: list[str], lines: list[tuple[int, list[str]]]) -> list[str]:
@@ -298,14 +303,15 @@ def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[FileVersion 
   return stamps
 
 
-def _labels(file: Path, rows: list[_Row], notes: list[str]) -> table.Labels:
+def _labels(file: Path, rows: list[_Row], notes: list[str], *, several: bool) -> table.Labels:
+  """The labels of rows; `several`: images have any number of labels."""
   names = [row.label for row in rows]
   counts = None
-  if any(_SEVERAL in name for name in names):
-    several = [[*filter(None, map(str.strip, name.split(_SEVERAL)))] for name in names]
+  if several:
+    divided = [[*filter(None, map(str.strip, name.split(_SEVERAL)))] for name in names]
     notes.append(f'Images of {str(file)!r} have any number of labels, separated by "{_SEVERAL}".')
-    names = itertools.chain(*several)
-    counts = list(map(len, several))
+    names = itertools.chain(*divided)
+    counts = list(map(len, divided))
   elif "" in names:
     raise _wrong(file, f"has no label in line {rows[names.index('')].line}")
   with table.naming(str(file)):

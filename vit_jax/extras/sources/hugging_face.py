@@ -1,5 +1,6 @@
 """Hugging Face datasets on this machine: saved in a folder, or in the library's cache."""
 
+import functools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from vit_jax.extras.sources import arrow
 from vit_jax.storage.paths import Path, local_path
 
 _SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of a single one
+_PIECE = 4096  # rows whose images are searched for paths at once
 
 
 class HuggingFace(table.Table):
@@ -63,20 +65,32 @@ class HuggingFace(table.Table):
       arrow.check_paths(where, image, self._images[0].column(0).to_pylist())
     paths = [os.path.realpath(file["filename"]) for file in examples.cache_files]
     self._place = "\n".join(paths) or self.identity
+    self._folder = pathlib.Path(paths[0]).parent if paths else pathlib.Path()
+    self._kind = schema.field(image).type
 
   def __getitem__(self, index: int) -> Example:
     name = self.name(index)
     value = self._images[int(self.rows[index])].column(0)[0].as_py()
-    folder = pathlib.Path(os.path.dirname(self._place))
-    return Example(arrow.image(value, folder, name), self.labels(index), name)
+    return Example(arrow.image(value, self._folder, name), self.labels(index), name)
 
   def name(self, index: int) -> str:
     """The dataset, the split, and the row in it."""
     return f"hf:{self._spec} {self._split} row {self.rows[index]}"
 
   def blocks(self) -> Iterator[Block]:
-    """The rows of the files."""
-    yield Block(self._place, self.rows, np.arange(len(self)))
+    """The rows of the files, and the image files that rows name."""
+    indices = np.arange(len(self))
+    return arrow.blocks(
+      self._place, self.rows, indices, folder=self._folder, in_files=self._in_files
+    )
+
+  @functools.cached_property
+  def _in_files(self) -> tuple[np.ndarray, np.ndarray]:
+    """`arrow.paths` of all rows."""
+    pieces = ()
+    if arrow.may_be_paths(self._kind):
+      pieces = enumerate(self._images.iter(_PIECE))
+    return arrow.paths((_PIECE * number, piece.column(0)) for number, piece in pieces)
 
   @classmethod
   def anywhere(cls, argument: str) -> str:

@@ -3,6 +3,7 @@
 import bisect
 import collections
 import concurrent.futures
+import functools
 import hashlib
 import itertools
 import os
@@ -131,11 +132,20 @@ class Parquet(table.Table):
     return f"{file.path} row {row}"
 
   def blocks(self) -> Iterator[Block]:
-    """The rows of each file."""
-    ends = np.searchsorted(self.rows, self._ends).tolist()
-    for file, begin, end, last in zip(self._files, [0, *ends], ends, self._ends, strict=False):
-      rows = self.rows[begin:end] - (last - len(file))
-      yield Block(str(files.real(file.path)), rows, np.arange(begin, end))
+    """The rows of each file, and the image files that rows name."""
+    cuts = [0, *np.searchsorted(self.rows, self._ends).tolist()]
+    for number, file in enumerate(self._files):
+      indices = np.arange(cuts[number], cuts[number + 1])
+      rows = self.rows[indices] - (self._ends[number] - len(file))
+      place = str(files.real(file.path))
+      in_files = self._in_files[number]
+      yield from arrow.blocks(place, rows, indices, folder=file.path.parent, in_files=in_files)
+
+  @functools.cached_property
+  def _in_files(self) -> list[tuple[np.ndarray, np.ndarray]]:
+    """`arrow.paths` of each file."""
+    first = self._files[0].path
+    return files.at_once(first, lambda file: file.paths(self._image), self._files)
 
   def _values(self, column: str):
     """The values of all rows in a column."""
@@ -274,6 +284,23 @@ class _File:
   def group(self, number: int, column: str):
     """The values of a column in a row group."""
     return self._opened().read_row_group(number, [column], use_threads=False).column(0)
+
+  def paths(self, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """`arrow.paths` of a column; reads only the row groups that may hold paths."""
+    begins = [0, *self.ends[:-1]]
+    numbers = (n for n in range(len(self.ends)) if self._may_hold_paths(n, column))
+    return arrow.paths((begins[n], self.group(n, column)) for n in numbers)
+
+  def _may_hold_paths(self, number: int, column: str) -> bool:
+    """Whether images of a row group may be paths; not if the file says that all have bytes."""
+    kind = self.schema.field(column).type
+    if not arrow.may_be_paths(kind):
+      return False
+    group = self._metadata.row_group(number)
+    leaves = map(group.column, range(group.num_columns))
+    images = next((leaf for leaf in leaves if leaf.path_in_schema == f"{column}.bytes"), None)
+    known = images and images.statistics
+    return not (known and known.has_null_count and known.null_count == 0)
 
   def largest_group(self, column: str) -> int:
     """The bytes of a column in the largest row group."""

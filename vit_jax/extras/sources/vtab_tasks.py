@@ -176,7 +176,7 @@ class Vtab(tfds.Records):
     self.class_names = label.class_names or tuple(builder.info.features[label.key].names)
     sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
     examples = tfds_split(name, split, sizes)
-    self.identity = f"vtab:{name} tfds:{builder.info.full_name} {examples}"
+    self.identity = f"vtab:{name} {prepared.identity(examples)}"
     super().__init__(prepared, examples, image_key="image", label_key=label.key)
 
   def __getitem__(self, index: int) -> Example:

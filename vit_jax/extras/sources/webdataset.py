@@ -43,9 +43,9 @@ class WebDataset(table.Table):
   Args:
     pattern: a path with {000..127} or {a,b}, or a folder with *.tar files in it or below it.
     split: a word in the names of the files, and a range: "train", "train[:90%]", "[:90%]", "".
-    image_key: the extension of the images; "image": any extension of image files.
-    label_key: the extension of the labels, or else a field of the members KEY.json; "label": the
-      extension "cls", or else the field "label"; "": no labels.
+    image_key: the extension of the images, in any case; "image": any extension of image files.
+    label_key: the extension of the labels, in any case, or else a field of the members KEY.json;
+      "label": the extension "cls", or else the field "label"; "": no labels.
 
   Raises:
     SourceError: a file does not exist or is damaged, or examples have no labels.
@@ -71,7 +71,7 @@ class WebDataset(table.Table):
     self._stamps = _stamps(pattern, paths)
 
     def index_of(path_and_stamp):
-      return _index(*path_and_stamp, image_key, label_key)
+      return _index(*path_and_stamp, image_key.lower(), label_key)
 
     indices = files.at_once(root, index_of, zip(paths, self._stamps, strict=True))
     self.notes = _notes(paths, indices)
@@ -331,7 +331,7 @@ def _label(path: Path, key: str, stream, members: dict, label_key: str) -> str |
   """The label of an example, or its labels."""
   if not label_key:
     return ""
-  extension = "cls" if label_key == Dataset().label_key else label_key
+  extension = "cls" if label_key == Dataset().label_key else label_key.lower()
   place = members.get(extension, members.get("json"))
   if not place or place[1] > _MOST_BYTES:
     raise ColumnError(
