@@ -481,6 +481,16 @@ def test_a_recipe_that_is_written_leaves_to_other_devices_what_follows_from_them
   assert (again.batch_size, again.data.image_size) == (64, 64)
 
 
+@pytest.mark.parametrize("text", ["\U0001f600", "a \"b\" 'c' \\", "é\n\x1b\x7f\u202e", "\udcff"])
+def test_a_recipe_is_written_with_any_text(text, tmp_path):
+  """Emoji, quotes, control characters, and bytes of a file's name that are no UTF-8."""
+  evaluate = {text: Classification(split=text)}
+  config = Config(init_from=text, evaluate=evaluate)
+  path = tmp_path / "mine.py"
+  path.write_text(as_recipe(config, {}, "Mine."), encoding="utf-8")
+  assert recipes.load(str(path)) == config
+
+
 def test_a_longer_run_has_a_longer_warm_up_but_the_average_that_it_began_with():
   begun = resolve(asked(SCRATCH), known())
   words = "duration.steps=4000"
