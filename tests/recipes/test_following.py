@@ -11,7 +11,7 @@ import pytest
 
 from tests import resolved
 from vit_jax import models, recipes
-from vit_jax.config import AUTO, Duration, Model, Size, recipe_file
+from vit_jax.config import AUTO, ConfigError, Duration, Model, Size, recipe_file
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.fields import FACTS, Labels, Rule, is_auto
 from vit_jax.config.model import ARCHITECTURE
@@ -403,6 +403,26 @@ def test_auto_leaves_a_setting_of_a_recipe_to_its_rule():
   assert config.schedule.warmup == Duration(steps=100)
   assert config.evaluate_every == Duration(steps=200)
   assert config.schedule.learning_rate == 3e-3
+
+
+@pytest.mark.parametrize(
+  ("recipe", "key"),
+  [
+    *((recipe, "batch_size") for recipe in ("mae.py:B", "mae_finetune.py:B", "dino.py:S")),
+    ("resnet_sgd.py:R50x1,jft", "batch_size"),
+    ("dino.py:S", "duration"),
+  ],
+)
+def test_a_recipe_that_needs_a_value_refuses_to_leave_it_to_its_rule(recipe, key):
+  with pytest.raises(ConfigError, match=f"^config.{key}=auto does not suit this recipe, which"):
+    asked(recipe, f"{key}=auto")
+
+
+def test_a_part_of_a_run_whose_length_is_left_to_its_rule_is_left_too():
+  words = "duration=auto", "init_from=w.npz"
+  config = found("vtab.py:ViT-B/16,pets", *words, images=1000)
+  assert config.duration == Duration(steps=500)
+  assert config.checkpoint.every == Duration(steps=50)
 
 
 def test_other_data_is_followed_by_all_that_it_decides():
