@@ -16,7 +16,8 @@ to 0.3; the prototypes always have norm 1, which that code leaves out for ViT-S,
 moments also while they are fixed; the teacher's temperature rises with each step, there with each
 epoch; kernels begin as in this project's other models; class token and positions do not decay;
 pixels are scaled to -1 to 1, not by ImageNet's mean and deviation of each channel.
-Needs `vit-jax prepare build imagenet2012`. Not run here: it needs accelerators.
+Needs `vit-jax prepare build imagenet2012`. Give the length of a run on other images in epochs; in
+steps it counts as many epochs as ImageNet would have. Not run here: it needs accelerators.
 """
 
 import dataclasses
@@ -26,11 +27,9 @@ from vit_jax.config import Checkpoint, Config, Data, Duration, Model, Schedule, 
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.extras.dino.objective import Settings
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.recipes import choice
-from vit_jax.recipes.following import unchanged
+from vit_jax.recipes import choice, examples_of
+from vit_jax.recipes.following import given, unchanged, with_rate_of_batch
 from vit_jax.recipes.pretraining import DATASETS
-
-BATCH = 1024
 
 
 class Size(NamedTuple):
@@ -66,7 +65,7 @@ def get_config(size="S", replace=unchanged):
   images = DATASETS["imagenet"]
   chosen = SIZES[choice(size, *SIZES)]
   recipe = Config(
-    batch_size=BATCH,
+    batch_size=1024,
     duration=Duration(epochs=chosen.epochs),
     log_every=Duration(steps=50),
     evaluate_every=Duration(epochs=50),
@@ -87,7 +86,6 @@ def get_config(size="S", replace=unchanged):
       ema_corrected=False,
     ),
     schedule=Schedule(
-      learning_rate=chosen.rate * BATCH / 256,
       warmup=Duration(epochs=10),
       decay="cosine",
       end_learning_rate=chosen.end,
@@ -105,14 +103,20 @@ def get_config(size="S", replace=unchanged):
     evaluate={"neighbours": Nearest(train=images.train, test=images.validation)},
     checkpoint=Checkpoint(every=Duration(epochs=1), keep_every=Duration(epochs=100)),
   )
-  asked = replace(recipe)
-  rate = chosen.rate * asked.batch_size / 256
-  schedule = dataclasses.replace(recipe.schedule, learning_rate=rate)
-  whole = asked.duration.epochs or chosen.epochs
+  whole = epochs_of(replace(recipe)) or chosen.epochs
   objective = Settings(
     local_crops=10,
     local_area=(0.05, 0.25),
     temperature_warmup=min(chosen.warmup / whole, 1.0),
     frozen_prototypes=min(chosen.frozen / whole, 1.0),
   )
-  return to_config_dict(dataclasses.replace(recipe, schedule=schedule, objective=objective))
+  recipe = dataclasses.replace(recipe, objective=objective)
+  return to_config_dict(with_rate_of_batch(recipe, chosen.rate, replace))
+
+
+def epochs_of(config: Config) -> float:
+  """The length of a run in epochs; steps and images are converted by ImageNet, or its subset."""
+  length = given(config, "duration")
+  steps_and_images = length.steps * given(config, "batch_size") + length.examples
+  images = examples_of(config) or DATASETS["imagenet"].examples
+  return length.epochs + steps_and_images / images

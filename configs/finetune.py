@@ -3,7 +3,8 @@ r"""Fine-tuning of any of the paper's models (Table 4; Section 3.2; Appendix B.1
   python -m vit_jax.main --config=configs/finetune.py:MODEL,TASK --config.init_from=PATH
 
 MODEL: the model of the weights, such as ViT-B/16, R50x1+ViT-B/16 or R50x1. TASK alone takes the
-model from the weights, which may be a run of your own.
+model from the weights, which may be a run of your own; images then have 384 px, and parameters no
+average, whatever the model.
 TASK: imagenet (20,000 steps), cifar100 or cifar10 (10,000 steps), pets or flowers (500 steps).
 Images have 384 px (378 if patches have 14 px). On imagenet, ViT-L/16 has 512 px and ViT-H/14 has
 518 px, with a moving average of the parameters, as in Table 2. Table 6 also has these two at 384

@@ -22,10 +22,9 @@ from vit_jax.config import Checkpoint, Config, Data, Duration, Model, Schedule, 
 from vit_jax.extras.mae import POSITIONS, Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes import choice
-from vit_jax.recipes.following import unchanged
+from vit_jax.recipes.following import unchanged, with_rate_of_batch
 from vit_jax.recipes.pretraining import DATASETS, IN_LOOP_PROBE
 
-BATCH = 4096
 RATE = 1.5e-4  # for 256 images
 MODELS = {"B": "ViT-B/16", "L": "ViT-L/16", "H": "ViT-H/14"}
 
@@ -35,7 +34,7 @@ def get_config(size="B", replace=unchanged):
   images = DATASETS["imagenet"]
   probe = dataclasses.replace(IN_LOOP_PROBE, train=images.train, test=images.validation)
   recipe = Config(
-    batch_size=BATCH,
+    batch_size=4096,
     duration=Duration(epochs=1600),
     log_every=Duration(steps=50),
     evaluate_every=Duration(epochs=20),
@@ -48,11 +47,7 @@ def get_config(size="B", replace=unchanged):
       compute_dtype="bfloat16",
     ),
     optimizer=Adam(beta2=0.95, weight_decay=0.05, ema=0.0),
-    schedule=Schedule(
-      learning_rate=RATE * BATCH / 256,
-      warmup=Duration(epochs=40),
-      decay="cosine",
-    ),
+    schedule=Schedule(warmup=Duration(epochs=40), decay="cosine"),
     data=Data(
       dataset="imagenet",
       train=images.train,
@@ -65,6 +60,4 @@ def get_config(size="B", replace=unchanged):
     evaluate={"imagenet": probe},
     checkpoint=Checkpoint(every=Duration(epochs=1), keep_every=Duration(epochs=200)),
   )
-  rate = RATE * replace(recipe).batch_size / 256
-  schedule = dataclasses.replace(recipe.schedule, learning_rate=rate)
-  return to_config_dict(dataclasses.replace(recipe, schedule=schedule))
+  return to_config_dict(with_rate_of_batch(recipe, RATE, replace))

@@ -31,10 +31,8 @@ from vit_jax.data.augmentation.random_erasing import RandomErasing
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes import choice
-from vit_jax.recipes.following import unchanged
+from vit_jax.recipes.following import unchanged, with_rate_of_batch
 from vit_jax.recipes.imagenet import CLASSES, on_imagenet
-
-BATCH = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +57,7 @@ def get_config(size="B", replace=unchanged):
   """One size; the learning rate grows with the batch."""
   chosen = SIZES[choice(size, *SIZES)]
   recipe = on_imagenet(
-    batch_size=BATCH,
+    batch_size=1024,
     duration=Duration(epochs=chosen.epochs),
     new_head=True,
     model=Model(
@@ -73,7 +71,6 @@ def get_config(size="B", replace=unchanged):
     loss=Loss(label_smoothing=0.1),
     optimizer=Adam(weight_decay=0.05, layer_decay=chosen.layer_decay, ema=0.0),
     schedule=Schedule(
-      learning_rate=chosen.base_rate * BATCH / 256,
       warmup=Duration(epochs=5),
       decay="cosine",
       end_learning_rate=1e-6,
@@ -84,6 +81,4 @@ def get_config(size="B", replace=unchanged):
       augment=(RandAugmentTimm(), RandomErasing(probability=0.25)),
     ),
   )
-  rate = chosen.base_rate * replace(recipe).batch_size / 256
-  schedule = dataclasses.replace(recipe.schedule, learning_rate=rate)
-  return to_config_dict(dataclasses.replace(recipe, schedule=schedule))
+  return to_config_dict(with_rate_of_batch(recipe, chosen.base_rate, replace))

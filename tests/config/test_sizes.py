@@ -55,3 +55,17 @@ def test_what_follows_the_size_is_in_proportion_along_each_axis():
   assert back == (80, 120)
   assert c.covers((248, 284), (224, 256))
   assert not c.covers((248, 250), (224, 256))
+
+
+def test_what_follows_the_size_must_be_given_where_the_size_is_left_to_its_rule():
+  config = c.Config(data=c.Data(image_size=128, evaluate_resize=146, train_resize=160))
+  words = {"data.image_size": c.AUTO}
+  with pytest.raises(c.ConfigError, match="evaluate_resize=146 of the recipe is for 128 pixels"):
+    recipe_file.replaced(config, words)
+  words |= {"data.evaluate_resize": c.AUTO}
+  with pytest.raises(c.ConfigError, match=r"give config\.data\.train_resize too"):
+    recipe_file.replaced(config, words)
+  data = recipe_file.replaced(config, words | {"data.train_resize": "0"}).data
+  assert (data.image_size, data.evaluate_resize, data.train_resize) == (c.AUTO, c.AUTO, 0)
+  straight = c.Config(data=c.Data(image_size=128, evaluate_resize=0))
+  assert recipe_file.replaced(straight, {"data.image_size": c.AUTO}).data.image_size == c.AUTO

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import re
 import shutil
 
 import chex
@@ -19,13 +20,16 @@ from vit_jax import config as c
 from vit_jax import models, recipes, weights
 from vit_jax.config.fields import Labels
 from vit_jax.data import batches
+from vit_jax.extras import lora
 from vit_jax.extras.distillation.objective import DIFFERENCE, TARGETS, Distillation, Given, Settings
+from vit_jax.extras.settings import LoRA
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.weights.card import Card
 
 SIDE, CLASSES = 8, 5
 ORDER = (3, 1, 0, 4, 2)
+DIFFERENCE_OF_BIASES = f"{OBJECTIVE_PARAMS}/{DIFFERENCE}/bias"
 batch = functools.partial(steps.batch, side=SIDE, broken=(2, 9))
 
 
@@ -154,6 +158,26 @@ def test_with_a_distillation_token_each_token_has_a_head_of_its_own():
   wanted = one["mask"] @ (0.7 * own + 0.3 * in_numpy("hard", second, told, 1))
   found = jax.jit(objective.loss)(params, objective.given(), one, jax.random.key(0))
   np.testing.assert_allclose(found.loss, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ("pattern", "trained"),
+  [
+    (".*", ["head/bias", DIFFERENCE_OF_BIASES]),
+    ("head/.*", ["head/bias", DIFFERENCE_OF_BIASES]),
+    ("head/kernel", []),
+    ("embedding/.*", []),
+  ],
+)
+@pytest.mark.parametrize("with_lora", [False, True])
+def test_both_heads_are_trained_with_the_head(pattern, trained, with_lora):
+  """Their biases are one array of the model and one of the objective."""
+  objective = objective_of("hard", models.create("ViT-Ti/4", pool="distilled"))
+  if with_lora:
+    objective = lora.LoRA(objective, LoRA(rank=2))
+  found = objective.trainable(pattern)
+  both = "head/bias", DIFFERENCE_OF_BIASES
+  assert [name for name in both if re.fullmatch(found, name)] == trained
 
 
 def test_mixed_images_are_those_that_the_teacher_sees():

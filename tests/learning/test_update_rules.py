@@ -17,7 +17,7 @@ import pytest
 from tests import resolved
 from tests.learning import steps
 from vit_jax.config import ConfigError, Model, ObjectiveSettings, Schedule
-from vit_jax.learning import optim
+from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import Objective, Sums
 from vit_jax.learning.optim import factors
 from vit_jax.learning.optimizers.adam import Adam
@@ -25,6 +25,7 @@ from vit_jax.learning.optimizers.lamb import LAMB
 from vit_jax.learning.optimizers.lion import Lion
 from vit_jax.learning.optimizers.muon import Muon
 from vit_jax.learning.optimizers.schedule_free import ScheduleFree
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 from vit_jax.registry import OPTIMIZERS
 from vit_jax.storage.tree import flatten, nest
@@ -64,7 +65,8 @@ def compiled(config):
   chain = optim.make(config)
 
   def step(params, state, grads, rate):
-    given = dict(learning_rate=rate, grad_norm=optax.tree.norm(grads))
+    norm = optax.tree.norm(grads)
+    given = dict(learning_rate=rate, grad_norm=norm, depth=optim.depth_of(params))
     changes, state = chain.update(grads, state, params, **given)
     return jax.tree.map(jnp.add, params, changes), state
 
@@ -233,12 +235,38 @@ def test_factors_of_layers():
   expected = dict.fromkeys(("cls", "embedding/kernel"), 0.5**4)
   expected |= {"Transformer/encoder_norm/scale": 1, "head/kernel": 1}
   expected |= {f"Transformer/encoderblock_{i}/{n}": 0.5 ** (3 - i) for i in range(3) for n in BLOCK}
-  single = flatten(factors(TREE, 0.5))
-  assert single == expected
-  stacked = factors(stack_blocks(TREE), 0.5)["Transformer"]["encoderblock"]
+  assert flatten(factors(TREE, 0.5, 3)) == expected
+  whole = stack_blocks(TREE)
+  assert optim.depth_of(TREE) == optim.depth_of(whole) == 3
+  stacked = factors(whole, 0.5, 3)["Transformer"]["encoderblock"]
   kernel = stacked["MlpBlock_3"]["Dense_0"]["kernel"]
   np.testing.assert_allclose(kernel, np.array([0.125, 0.25, 0.5])[:, None, None])
   assert kernel.shape == (3, 1, 1)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_blocks_of_a_decoder_are_no_layers_of_the_model(stacked):
+  """An objective's own parameters come after the model, whatever they are called."""
+  block = nest({name: np.zeros(shape, np.float32) for name, shape in BLOCK.items()})
+  decoder = {"Transformer": {f"encoderblock_{i}": block for i in range(5)}}
+  whole = TREE | {"objective": {"decoder": stack_blocks(decoder) if stacked else decoder}}
+  assert optim.depth_of(whole) == 3
+  found = flatten(factors(whole, 0.5, 3))
+  assert {found.pop(name) for name in [*found] if name.startswith("objective/")} == {1}
+  assert found == flatten(factors(TREE, 0.5, 3))
+
+
+def test_layers_are_counted_in_the_whole_model_where_few_blocks_are_trained():
+  """As by LoRA in the first blocks alone."""
+  rule = SGD(momentum=0.0, layer_decay=0.5, ema=0.0)
+  before = optim.partition(TREE, ".*/encoderblock_0/.*")
+  chain, zero = optim.make(rule), np.int32(0)
+  state = train_step.TrainState(zero, TREE, chain.init(before), None, {}, zero, zero)
+  ones = jax.tree.map(np.ones_like, before)
+  given = dict(learning_rate=1.0, grad_norm=1.0)
+  after, *_ = train_step.updated(chain, rule, state, before, ones, given, 0.0)
+  for x in jax.tree.leaves(jax.tree.map(jnp.subtract, before, after)):
+    np.testing.assert_allclose(x, 0.125, rtol=1e-5)
 
 
 def test_layer_decay_scales_the_whole_change():
@@ -246,7 +274,7 @@ def test_layer_decay_scales_the_whole_change():
   plain, _ = run(Adam(weight_decay=DECAY), nest(drawn(0)), [nest(drawn(1))], [0.1])
   config = Adam(weight_decay=DECAY, layer_decay=0.5)
   scaled, _ = run(config, nest(drawn(0)), [nest(drawn(1))], [0.1])
-  wanted = flatten(factors(TREE, 0.5))
+  wanted = flatten(factors(TREE, 0.5, 3))
   for name, before in drawn(0).items():
     moved = wanted[name] * (flatten(plain)[name] - before)
     np.testing.assert_allclose(flatten(scaled)[name] - before, moved, rtol=1e-3, atol=1e-6)

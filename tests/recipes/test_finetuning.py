@@ -53,6 +53,17 @@ def test_fine_tuning_is_the_row_of_table_4(model, row):
   assert f"{config.duration.steps:,}" in docstring("finetune")
 
 
+def test_a_task_alone_has_one_size_for_every_model_and_says_so():
+  for task, row in recipes.TASKS.items():
+    config = load("finetune", task)
+    assert (config.model.name, config.model.num_classes) == (c.AUTO, row.num_classes)
+    assert (config.data.image_size, config.optimizer.ema) == (384, 0.0)
+    assert "MODEL,TASK" in dict(config.origins)["data.image_size"]
+    assert not load("finetune", f"ViT-L/16,{task}").origins
+  words = " ".join(docstring("finetune").split())
+  assert "images then have 384 px, and parameters no average, whatever the model" in words
+
+
 @pytest.mark.parametrize(
   ("argument", "size", "resized"),
   [

@@ -427,6 +427,26 @@ def test_auto_leaves_a_setting_of_a_recipe_to_its_rule():
   assert config.schedule.learning_rate == 3e-3
 
 
+@pytest.mark.parametrize(
+  ("recipe", "key"),
+  [
+    *((recipe, "batch_size") for recipe in ("mae.py:B", "mae_finetune.py:B", "dino.py:S")),
+    ("resnet_sgd.py:R50x1,jft", "batch_size"),
+    ("dino.py:S", "duration"),
+  ],
+)
+def test_a_recipe_that_needs_a_value_refuses_to_leave_it_to_its_rule(recipe, key):
+  with pytest.raises(ConfigError, match=f"^config.{key}=auto does not suit this recipe, which"):
+    asked(recipe, f"{key}=auto")
+
+
+def test_a_part_of_a_run_whose_length_is_left_to_its_rule_is_left_too():
+  words = "duration=auto", "init_from=w.npz"
+  config = found("vtab.py:ViT-B/16,pets", *words, images=1000)
+  assert config.duration == Duration(steps=500)
+  assert config.checkpoint.every == Duration(steps=50)
+
+
 def test_other_data_is_followed_by_all_that_it_decides():
   config = resolved.with_data(asked(SCRATCH, "data.train.subset=100"))
   assert (config.batch_size, config.model.positions) == (16, "sincos2d")
@@ -501,6 +521,16 @@ def test_a_recipe_that_is_written_leaves_to_other_devices_what_follows_from_them
   for key in ("mesh.data", "accumulation", "model.compute_dtype", "model.attention"):
     assert value_of(again, key) == AUTO
   assert (again.batch_size, again.data.image_size) == (64, 64)
+
+
+@pytest.mark.parametrize("text", ["\U0001f600", "a \"b\" 'c' \\", "é\n\x1b\x7f\u202e", "\udcff"])
+def test_a_recipe_is_written_with_any_text(text, tmp_path):
+  """Emoji, quotes, control characters, and bytes of a file's name that are no UTF-8."""
+  evaluate = {text: Classification(split=text)}
+  config = Config(init_from=text, evaluate=evaluate)
+  path = tmp_path / "mine.py"
+  path.write_text(as_recipe(config, {}, "Mine."), encoding="utf-8")
+  assert recipes.load(str(path)) == config
 
 
 def test_a_longer_run_has_a_longer_warm_up_but_the_average_that_it_began_with():

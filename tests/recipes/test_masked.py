@@ -92,10 +92,28 @@ def test_self_distillation_is_that_of_the_published_weights(
   assert accuracy in docstring("dino")
 
 
+IMAGES = recipes.DATASETS["imagenet"].examples
+
+
 @pytest.mark.parametrize(("name", "rate"), [("mae", 1.2e-3), ("dino", 6e-3)])
-def test_rates_follow_the_batch_and_fractions_the_length(name, rate):
-  words = ["--config.batch_size=2048", "--config.duration.epochs=100"]
-  config = recipes.resolve(f"configs/{name}.py:B", words)
+def test_rates_follow_the_batch(name, rate):
+  config = recipes.resolve(f"configs/{name}.py:B", ["--config.batch_size=2048"])
   assert config.schedule.learning_rate == pytest.approx(rate)
-  if name == "dino":
-    assert (config.objective.temperature_warmup, config.objective.frozen_prototypes) == (0.5, 0.03)
+
+
+@pytest.mark.parametrize(
+  ("words", "epochs"),
+  [
+    ("duration.epochs=100", 100),
+    (f"duration.examples={100 * IMAGES}", 100),
+    (f"duration.steps={50 * IMAGES} batch_size=2", 100),
+    ("duration.epochs=25", 25),
+    ("duration.examples=500000 data.train.subset=5000", 100),
+    ("duration.steps=0", 400),  # the recipe's
+  ],
+)
+def test_fractions_of_the_run_follow_its_length_in_every_unit(words, epochs):
+  texts = [f"--config.{word}" for word in words.split()]
+  objective = recipes.resolve("configs/dino.py:B", texts).objective
+  assert objective.temperature_warmup == pytest.approx(min(50 / epochs, 1))
+  assert objective.frozen_prototypes == pytest.approx(3 / epochs)

@@ -47,3 +47,10 @@ def test_sgd_is_the_one_of_bit(model, dataset, epochs, drops):
     batch_size=4096, epoch_examples=recipes.DATASETS[dataset].examples
   )
   assert f"{steps:,} steps" in docstring("resnet_sgd")
+
+
+def test_settings_of_sgd_can_be_replaced():
+  words = ["--config.optimizer.momentum=0.95", "--config.batch_size=512"]
+  config = recipes.resolve("configs/resnet_sgd.py:R50x1,jft", words)
+  assert config.optimizer.momentum == 0.95
+  assert config.schedule.learning_rate == pytest.approx(0.06)

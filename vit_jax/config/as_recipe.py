@@ -70,7 +70,7 @@ def _differing(one: Config, other: Config, keys: list[str]) -> list[str]:
 def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterator[str]:
   """The lines of the expression for a setting, or for a group of them, called `path`."""
   if isinstance(value, Mapping):
-    arguments = [(f"{json.dumps(key)}: ", key) for key in value]
+    arguments = [(f"{_quoted(key)}: ", key) for key in value]
     begin, end = "{", "}"
     item = value.get
   elif _is_list(value):
@@ -82,7 +82,7 @@ def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterato
     begin, end = f"{type(value).__name__}(", ")"
     item = functools.partial(getattr, value)
   else:
-    text = json.dumps(value) if isinstance(value, str) else repr(value)
+    text = _quoted(value) if isinstance(value, str) else repr(value)
     yield indent + text
     return
   inside = []
@@ -100,6 +100,11 @@ def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterato
   yield indent + begin
   yield from inside
   yield indent + end
+
+
+def _quoted(text: str) -> str:
+  """A text as Python in double quotes, with escapes for what cannot be printed."""
+  return printable(json.dumps(text, ensure_ascii=False))  # its escapes are Python's too
 
 
 def _is_list(value) -> bool:

@@ -23,6 +23,7 @@ from vit_jax.config.fields import (
   Group,
   Size,
   group_in,
+  in_pixels,
   is_auto,
   read_size,
   rule_of,
@@ -227,14 +228,25 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
 
 
 def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, str]) -> list[str]:
-  """Scales the sides `UNCUT` that `texts` do not give to the new image size; returns their keys."""
+  """Scales the sides `UNCUT` that `texts` do not give to the new image size; returns their keys.
+
+  Raises:
+    ConfigError: the new size is left to its rule, so that they cannot follow.
+  """
   size = values["image_size"]
-  if AUTO in (size, before.image_size) or size == before.image_size:
+  if before.image_size == AUTO or size == before.image_size:
     return []
   given = [key for key in UNCUT if getattr(before, key) not in (0, AUTO)]
   followed = [key for key in given if f"data.{key}" not in texts]
   for key in followed:
-    values[key] = scaled(getattr(before, key), size, before.image_size)
+    value = getattr(before, key)
+    if size == AUTO:
+      raise ConfigError(
+        f"config.data.image_size={AUTO} is not known here, and config.data.{key}="
+        f"{in_pixels(value, 'x')} of the recipe is for {in_pixels(before.image_size)} pixels; give "
+        f"config.data.{key} too (0: not used)."
+      )
+    values[key] = scaled(value, size, before.image_size)
   return [f"data.{key}" for key in followed]
 
 

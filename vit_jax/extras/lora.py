@@ -18,14 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.config import Config, ConfigError, Size, similar
-from vit_jax.config.learning import ALL
+from vit_jax.config.learning import ALL, OBJECTIVE_PARAMS
 from vit_jax.learning.objective import Objective, Parametrization, Sums
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import is_regex, shown
 from vit_jax.storage.tree import flatten, nest
 
 NAME = "lora"  # of the setting, and of the subtree with all A and B
-TRAINED = f"(head|pre_logits|{NAME})/.*"
+TRAINED = f"(head|pre_logits|{OBJECTIVE_PARAMS}|{NAME})/.*"
 _STREAM = 2**32 - 4  # folded into the key of the initial parameters
 
 
@@ -176,8 +176,13 @@ class LoRA(Parametrization):
     return params | {NAME: nest(changes)}
 
   def trainable(self, pattern: str) -> str:
-    """The head, with its representation layer, and all A and B, unless a pattern is given."""
-    return TRAINED if pattern == ALL else pattern
+    """The head, with its representation layer, what the objective adds, and all A and B.
+
+    A pattern that is given takes their place.
+    """
+    if pattern == ALL:
+      pattern = TRAINED
+    return self.objective.trainable(pattern)
 
   def for_model(self, params: dict) -> dict:
     """The model's parameters on the devices, split as those of the run."""

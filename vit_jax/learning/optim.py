@@ -64,40 +64,43 @@ LAST = re.compile(
 )
 
 
-def scale_by_layer(decay: float) -> optax.GradientTransformation:
-  """Multiplies the update of each parameter by the factor of its layer; `factors` gives these."""
+def scale_by_layer(decay: float) -> optax.GradientTransformationExtraArgs:
+  """Multiplies the update of each parameter by the factor of its layer; `factors` gives these.
 
-  def update(updates, state, params):
-    scaled = jax.tree.map(lambda u, f: u * f, updates, factors(params, decay))
+  Its `update` gets `depth`, the number of blocks of the whole model: updates may be of a few.
+  """
+
+  def update(updates, state, params, *, depth, **_):
+    scaled = jax.tree.map(lambda u, f: u * f, updates, factors(params, decay, depth))
     return scaled, state
 
-  return optax.GradientTransformation(optax.init_empty_state, update)
+  return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
-def factors(params, decay: float):
+def factors(params, decay: float, depth: int):
   """decay^(L + 1 - l) for the parameters of layer l; L is the number of blocks.
 
   Layer 0 is everything before the blocks: patch and position embeddings, the class token, other
   tokens, a hybrid's ResNet. Layers 1 to L are the blocks. Layer L + 1 is everything after them: the
-  final LayerNorm, pooling and the head. The final LayerNorm has the factor of the head, 1, as in
-  BEiT and MAE; timm counts it as part of the last block, with the factor `decay`.
+  final LayerNorm, pooling, the head, and what an objective adds, such as a decoder. The final
+  LayerNorm has the factor of the head, 1, as in BEiT and MAE; timm counts it as part of the last
+  block, with the factor `decay`.
 
   Args:
-    params: all parameters, or their shapes; blocks single or stacked.
+    params: parameters, or their shapes; blocks single or stacked.
     decay: factor from each layer to the one before it.
+    depth: L, as by `depth_of`.
 
   Returns:
     A tree of numbers; for stacked blocks arrays (L, 1, ...).
   """
-  blocks = [block_of(name_of(path), x) for path, x in jax.tree_util.tree_leaves_with_path(params)]
-  depth = 1 + max((np.max(block) for block in blocks if block is not None), default=-1)
 
   def factor(path, x):
     name = name_of(path)
+    if LAST.fullmatch(name):
+      return 1.0
     block = block_of(name, x)
     if block is None:
-      if LAST.fullmatch(name):
-        return 1.0
       return decay ** (depth + 1.0)
     powers = decay ** (depth - block.astype(float))
     if powers.ndim:
@@ -105,6 +108,17 @@ def factors(params, decay: float):
     return float(powers)
 
   return jax.tree_util.tree_map_with_path(factor, params)
+
+
+def depth_of(params) -> int:
+  """The number of the model's blocks, single or stacked; those of an objective do not count.
+
+  Args:
+    params: all parameters, or their shapes.
+  """
+  leaves = [(name_of(path), x) for path, x in jax.tree_util.tree_leaves_with_path(params)]
+  blocks = [block_of(name, x) for name, x in leaves if not LAST.fullmatch(name)]
+  return 1 + max((int(np.max(block)) for block in blocks if block is not None), default=-1)
 
 
 def block_of(name: str, x) -> np.ndarray | None:
@@ -279,8 +293,8 @@ def by_block(inner: optax.GradientTransformation) -> optax.GradientTransformatio
 def make(config: Optimizer) -> optax.GradientTransformationExtraArgs:
   """From gradients to changes of the parameters, by optax.
 
-  `update` also gets `learning_rate` and `grad_norm`, the global norm of the gradients, and
-  `weight_decay` if it changes during the run.
+  `update` also gets `learning_rate`; `grad_norm`, the global norm of the gradients; `depth`, the
+  number of the model's blocks; and `weight_decay` if it changes during the run.
 
   With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
   precondition. Then the optimizer's `adapt`, the factors of layers, and minus the learning rate.

@@ -288,7 +288,11 @@ def means(of_part, trained, batch, key, accumulation: int):
 
 
 def updated(optimizer, settings, state: TrainState, before, grads, given, progress):
-  """Trained parameters, optimizer state and moving average; `given` is as in `optim.make`."""
+  """Trained parameters, optimizer state and moving average.
+
+  `given` is what the `update` of `optim.make` gets, but for `depth`.
+  """
+  given = given | {"depth": optim.depth_of(state.params)}  # `before` may lack frozen blocks
   changes, optimizer_state = optimizer.update(grads, state.optimizer, before, **given)
   after = jax.tree.map(jnp.add, before, changes)
   factor = average_factor(settings, state.step - state.skipped, progress)

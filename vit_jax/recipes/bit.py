@@ -9,7 +9,7 @@ from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.finetuning import TASKS, sets
-from vit_jax.recipes.following import Replace, unchanged
+from vit_jax.recipes.following import Replace, unchanged, with_rate_of_batch
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import pretrain
 
@@ -105,9 +105,7 @@ LENGTHS_OF_BIT = {
   "imagenet": NINETY,
 }
 
-# The learning rate for a batch of this size; it grows in proportion.
-BATCH = 256
-LEARNING_RATE = 0.03
+LEARNING_RATE = 0.03  # for 256 images
 
 
 def pretrain_as_bit(model: str, dataset: str, replace: Replace = unchanged) -> Config:
@@ -120,17 +118,12 @@ def pretrain_as_bit(model: str, dataset: str, replace: Replace = unchanged) -> C
   """
   length = LENGTHS_OF_BIT[dataset]
   base = pretrain(model, dataset, epochs=length.epochs, learning_rate=0.0, resnet=True)
-  batch_size = replace(base).batch_size
-  return dataclasses.replace(
+  recipe = dataclasses.replace(
     base,
     optimizer=SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled", ema=0.0),
-    schedule=Schedule(
-      learning_rate=LEARNING_RATE * batch_size / BATCH,
-      warmup=Duration(steps=5000),
-      decay="steps",
-      drops=length.drops,
-    ),
+    schedule=Schedule(warmup=Duration(steps=5000), decay="steps", drops=length.drops),
   )
+  return with_rate_of_batch(recipe, LEARNING_RATE, replace)
 
 
 def is_resnet(model: str) -> bool:

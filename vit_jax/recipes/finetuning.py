@@ -56,6 +56,7 @@ TASKS = {
 # released.
 CROPS = {"paper": RESIZE_RATIO, "inception": 0.0}
 
+SIDE = 384  # of images, pixels
 # Table 2: ImageNet at a higher resolution, with Polyak averaging.
 TABLE_2 = {"ViT-L/16": 512, "ViT-H/14": 518}
 
@@ -106,7 +107,8 @@ def finetune(
   each task and model.
 
   Args:
-    model: a model name from the paper; AUTO: the model of the weights.
+    model: a model name from the paper; AUTO: the model of the weights, at 384 px without an
+      average, whichever it is.
     task: a key of `TASKS`.
     part: "all" trains on the whole training split and scores the test split; "development" holds
       out the paper's percentage of the training split and scores that part.
@@ -124,13 +126,15 @@ def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> C
   row = TASKS[task]
   train, scored = sets(task, part=part, real=real)
   average = dict(ema=0.0)
+  origins = ()
   if task == "imagenet" and model in TABLE_2:
     side = TABLE_2[model]
     average = AVERAGE
   elif model == AUTO:
-    side = 384
+    side = SIDE
+    origins = (("data.image_size", "TASK alone; MODEL,TASK has the size of the model"),)
   else:
-    side = largest_side(model, 384)
+    side = largest_side(model, SIDE)
   return Config(
     batch_size=512,
     duration=Duration(steps=row.steps),
@@ -147,4 +151,5 @@ def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> C
       evaluate_resize=0,
     ),
     evaluate=scored,
+    origins=origins,
   )

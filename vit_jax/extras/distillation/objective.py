@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Mapping
 
 from etils import epy
@@ -24,6 +25,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
 KIND = "distillation"
 TEACHER = "teacher"  # the subtree of `extra`
 DIFFERENCE = "difference"  # the subtree of the objective's own parameters
+_BIAS = f"{OBJECTIVE_PARAMS}/{DIFFERENCE}/bias"
 
 
 def digest_of(place) -> tuple[str, str]:
@@ -196,6 +198,13 @@ class Distillation(classification.Classification):
     if not self._has_two_heads():
       return params
     return params | {OBJECTIVE_PARAMS: {DIFFERENCE: {"bias": jnp.zeros(self.model.num_classes)}}}
+
+  def trainable(self, pattern: str) -> str:
+    """The pattern; if it matches the bias of two heads in one, half their difference too."""
+    with_head = self._has_two_heads() and re.fullmatch(pattern, "head/bias")
+    if with_head and not re.fullmatch(pattern, _BIAS):
+      return f"{pattern}|{_BIAS}"
+    return pattern
 
   def given(self) -> dict:
     """The teacher's parameters."""
