@@ -215,3 +215,10 @@ def test_weights_without_a_head_or_in_half_precision(folder, capsys):
   found = run(folder, "attention --source {}/half.npz --images {}/photos --count 2", capsys)
   assert found["summary"]["images"] == 2
   assert (folder / "out" / "attention.csv").read_text().startswith("number,name\n")
+
+
+def test_a_projection_is_no_head_of_classes(folder, capsys):
+  card = Card(image_size=16, projection=True)
+  weights.write(folder / "clip.npz", Weights(families.params("vit"), card))
+  run(folder, "attention --source {}/clip.npz --images {}/photos --count 2", capsys)
+  assert (folder / "out" / "attention.csv").read_text().startswith("number,name\n")

@@ -153,15 +153,15 @@ def fitted(
   """The model, prepared for the evaluation; arguments as for `read_evaluated`.
 
   Raises:
-    ValueError: it is not the model that was asked for, it has other classes, or it has no head and
-      a set needs one.
+    ValueError: it is not the model that was asked for, it has other classes, or it has no head of
+      classes and a set needs one.
   """
   heads = evaluations.heads()
   head = classes.HeadNames(())
-  if heads and not model.has_head:
+  if heads and not model.classifies:
     raise ValueError(
-      f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
-      "features (docs/evaluation.md), or fine-tune them first."
+      f"these weights {model.card.no_classes()}, so {heads[0].key} cannot be scored with them; "
+      "evaluate their features (docs/evaluation.md), or fine-tune them first."
     )
   settings, resizing_known = settings_of(config, named, facts, model)
   if heads:

@@ -75,7 +75,7 @@ def _text(path: Path) -> str:
 
 def _card(model: LoadedModel, name: str, library: str, step: int) -> str:
   known = model.card
-  task = "image-classification" if model.has_head else "image-feature-extraction"
+  task = "image-classification" if model.classifies else "image-feature-extraction"
   trained = map(datasets.in_words, [trained.dataset for trained in known.trained_on])
   return TEXT.format(
     library=library,

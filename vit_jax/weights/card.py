@@ -176,6 +176,8 @@ class Card:
       head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
     average: whether the weights are the moving average of a run's parameters.
+    projection: whether the head projects features to a space that an encoder of texts shares, as
+      CLIP's does, so that its outputs are no classes.
   """
 
   image_size: Size
@@ -189,6 +191,7 @@ class Card:
   representation: str = REPRESENTATIONS[0]
   trained_on: History = ()
   average: bool = False
+  projection: bool = False
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
@@ -212,6 +215,12 @@ class Card:
       resampling=self.resampling,
     )
 
+  def no_classes(self) -> str:
+    """What weights without a head of classes have."""
+    if self.projection:
+      return "have a projection in place of a head of classes"
+    return "have no head"
+
   def at_size(self, size: Size) -> "Card":
     """The card for images of another size; the same fraction of an image is cut out."""
     resize = self.resize
@@ -229,19 +238,21 @@ def preparation_in_words(card: Card) -> str:
   return f"resize: {words}"
 
 
+_FLAG = Rule(lambda x: isinstance(x, bool), "true or false")
 RULES = {
   "pixels": one_of(PIXELS, OTHER_PIXELS),
   "loss": one_of(*LOSSES),
   "representation": one_of(*REPRESENTATIONS),
-  "average": Rule(lambda x: isinstance(x, bool), "true or false"),
+  "average": _FLAG,
+  "projection": _FLAG,
   "image_size": rectangle(0, MAX_SIDE),
   "resize": rectangle(0, MAX_PIXELS),
-  "squeeze": Rule(lambda x: isinstance(x, bool), "true or false"),
+  "squeeze": _FLAG,
   "resampling": one_of(*RESAMPLING),
   "position_resizing": one_of(*POSITION_RESIZING),
   "class_names": TEXTS,
 }
-LATER = ("squeeze", "resampling", "position_resizing")  # older cards lack them
+LATER = ("squeeze", "resampling", "position_resizing", "projection")  # older cards lack them
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:

@@ -129,6 +129,7 @@ def _card_of_file(path: pathlib.Path, params: dict, names: Iterable[str]) -> Car
   return dataclasses.replace(
     card.inferred(params),
     model=model,
+    projection="head" in params,
     resampling="pillow_bicubic",
     position_resizing=POSITION_RESIZING,
   )
@@ -175,6 +176,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     resampling=f"pillow_{images['interpolation']}",
     position_resizing=POSITION_RESIZING,
     model=Model(activation="quick_gelu" if quick else "gelu", norm_epsilon=EPSILON),
+    projection="head" in (params or {}),
   )
 
 

@@ -319,6 +319,18 @@ def activation_of(params: dict) -> str:
   return ACTIVATION
 
 
+def projects(params: dict, architecture: str = "") -> bool:
+  """Whether the head is CLIP's projection to the space of texts, to which timm adds zeros as bias.
+
+  Args:
+    params: our tree.
+    architecture: timm's name, which may tell that the model is CLIP's; as may a norm of all tokens.
+  """
+  of_clip = re.search("_clip_|_pe_core_", architecture)
+  of_clip = of_clip or "first_norm" in params.get("Transformer", {})
+  return bool(of_clip and "head" in params and not np.any(params["head"]["bias"]))
+
+
 def heads_of(flat: dict[str, np.ndarray]) -> int:
   """The number of heads in timm's models with the width of these arrays; 0 if there are no blocks.
 
@@ -433,6 +445,7 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
     ),
     resampling=RESAMPLING,
     position_resizing=position_resizing(names),
+    projection=projects(params),
   )
   return dataclasses.replace(card.inferred(params), **usual)
 

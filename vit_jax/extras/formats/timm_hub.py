@@ -310,6 +310,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
       pool=_pool(params, settings, images, arguments),
       **{key: _usual(name, key, told.get(key, USUAL[key])) for key in _BY_NAME},
     ),
+    projection=timm.projects(params, name),
   )
   return whole_patches.of_card(whole_images, getattr(module, "patch", 1), "timm")
 

@@ -43,7 +43,7 @@ def attention(
   images = gallery.squares(model.card)
   maps, logits = look(model.module, model.params, images, on_image=on_image)
   best = [()] * len(gallery)
-  if model.has_head:
+  if model.classifies:
     best = best_classes(model, logits)
   rows = [
     [i, name, *itertools.chain(*classes)]
@@ -51,7 +51,7 @@ def attention(
   ]
   share = float(np.mean([brightest(each) for each in maps]))
   lines = names_of(gallery)
-  if model.has_head:
+  if model.classifies:
     lines = ["\n".join(f"{label(name)} {x:.1%}" for name, x in classes) for classes in best]
   title = f"{what}. {overlay.CAPTION}"
   return InspectionResult(
