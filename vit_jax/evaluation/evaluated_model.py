@@ -244,7 +244,8 @@ def settings_of(
   crops.check_resampling(config.data)
   for name, spec in config.evaluate.items():
     spec.check(f"config.evaluate.{name}", config)
-  return config, given or model.read.card is not None
+  known = model.read.card is not None and not model.read.card.guessed
+  return config, given or known
 
 
 def left_to_weights(config: Config, named: frozenset[str], model: LoadedModel) -> Config:

@@ -5,6 +5,7 @@ Values in JSON files beside weights, of this project and of others, are read by 
 
 import dataclasses
 import json
+import math
 import pathlib
 import typing
 from collections.abc import Collection, Mapping
@@ -178,6 +179,8 @@ class Card:
     average: whether the weights are the moving average of a run's parameters.
     projection: whether the head projects features to a space that an encoder of texts shares, as
       CLIP's does, so that its outputs are no classes.
+    guessed: whether nothing describes how images are prepared, so that the card has what the
+      library of the weights does by default.
   """
 
   image_size: Size
@@ -192,6 +195,7 @@ class Card:
   trained_on: History = ()
   average: bool = False
   projection: bool = False
+  guessed: bool = False
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
@@ -231,6 +235,8 @@ class Card:
 
 def preparation_in_words(card: Card) -> str:
   """How an image gets the size `image_size`."""
+  if not card.image_size:
+    return "resize: straight to the size that you give"
   data = Data(image_size=card.image_size, resampling=card.resampling)
   words = crops.resampling_in_words(data, card.resize, squeeze=card.squeeze)
   if card.resampling == RESAMPLING[0]:
@@ -245,6 +251,7 @@ RULES = {
   "representation": one_of(*REPRESENTATIONS),
   "average": _FLAG,
   "projection": _FLAG,
+  "guessed": _FLAG,
   "image_size": rectangle(0, MAX_SIDE),
   "resize": rectangle(0, MAX_PIXELS),
   "squeeze": _FLAG,
@@ -252,7 +259,8 @@ RULES = {
   "position_resizing": one_of(*POSITION_RESIZING),
   "class_names": TEXTS,
 }
-LATER = ("squeeze", "resampling", "position_resizing", "projection")  # older cards lack them
+# Keys that older cards lack.
+LATER = ("squeeze", "resampling", "position_resizing", "projection", "guessed")
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
@@ -329,6 +337,18 @@ def _model_of(values: dict) -> Model:
 def inferred(params: dict) -> Card:
   """Makes a card from parameters alone, with the image size if position embeddings show it."""
   return Card(image_size=module_of(params).size_of(params))
+
+
+def guessed(params: dict, share: float, **known) -> Card:
+  """Makes a card from parameters, and from what the library of the weights does by default.
+
+  Args:
+    params: the parameters.
+    share: the fraction of an image's smaller side that the library cuts out.
+    **known: other fields of the card.
+  """
+  size = inferred(params).image_size
+  return Card(image_size=size, resize=math.floor(size / share), guessed=True, **known)
 
 
 ENOUGH = 0.01  # the largest weight of the initial parameters that needs no warning

@@ -192,8 +192,9 @@ def test_a_processor_in_the_old_file_counts_beside_one_of_texts(folder):
 def test_images_that_nothing_describes_are_said(folder, caplog):
   weights.read(folder)
   assert "Taken as usual" not in caplog.text
+  assert not weights.read(folder).card.guessed
   (folder / "preprocessor_config.json").unlink()
-  weights.read(folder)
+  assert weights.read(folder).card.guessed
   assert f"{folder} has no preprocessor_config.json. Taken as usual for its" in caplog.text
 
 

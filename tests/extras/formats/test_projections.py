@@ -64,6 +64,13 @@ def in_timm(folder, architecture="", *, bias=0.0, **fields):
   return folder / "model.safetensors"
 
 
+def in_big_vision(folder):
+  """Beside an encoder of texts."""
+  pair = {f"params/img/{name}": x for name, x in flatten(families.params("vit")).items()}
+  np.savez(folder / "pair.npz", **pair, **{"params/t": np.float32(1)})
+  return folder / "pair.npz"
+
+
 def in_a_file(folder):
   weights.write(folder / "w.npz", Weights(*made()))
   return folder / "w.npz"
@@ -79,6 +86,7 @@ def in_a_file(folder):
     lambda folder: in_timm(folder, "vit_base_patch16_clip_224"),
     lambda folder: in_timm(folder, "eva_giant_patch14_clip_224", first_norm="none"),
     in_a_file,
+    in_big_vision,
   ],
 )
 def test_a_projection_names_no_classes_and_gives_features(tmp_path, source):
@@ -89,7 +97,13 @@ def test_a_projection_names_no_classes_and_gives_features(tmp_path, source):
   assert "classes:    none; the head projects to 5 numbers" in repr(model)
   with pytest.raises(ValueError, match="these weights have a projection in place of a head of cl"):
     model.predict(np.zeros((1, 16, 16, 3), np.uint8))
-  assert model.features(np.zeros((1, 16, 16, 3), np.uint8)).shape == (1, 64)
+  assert model.features(np.zeros((1, 16, 16, 3), np.uint8)).shape == (1, model.module.width)
+
+
+def test_a_file_of_open_clip_alone_is_prepared_as_the_library_does_by_default(tmp_path, caplog):
+  read = weights.read(in_open_clip(tmp_path, config=False)).card
+  assert (read.image_size, read.resize, read.squeeze, read.guessed) == (16, 16, False, True)
+  assert "smaller side to 16 px, centre of 16 px, pillow_bicubic. If they are not" in caplog.text
 
 
 def test_without_a_projection_there_is_no_head(tmp_path):

@@ -210,6 +210,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),
     average=settings["average"],
     projection=kind.projection and "head" in (params or {}),
+    guessed=images.values_in(folder)[0] is None,
   )
   return whole_patches.of_card(whole_images, settings["patch_size"], "Transformers")
 
