@@ -231,9 +231,10 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
   module = module_of(params, dataclasses.replace(card.model, family=AUTO))
   _check_squares(images=card.image_size, patches=getattr(module, "patch", 0))
-  params = _at_size(params, card)
+  name, kind = _type_for(module, flatten(params), projection=card.projection)
+  if not (kind.resizes and card.position_resizing == kind.position_resizing):
+    params = _at_size(params, card)
   flat = flatten(params)
-  name, kind = _type_for(module, flat, projection=card.projection)
   settings = {"architectures": [kind.class_of(flat)], "model_type": name}
   settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card, module)
   if (folder / CONFIG).exists():
