@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import resolved
+from tests import modules, resolved
 from tests.weights import families
 from vit_jax import config, inference, weights
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import results
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras.commands import visualize
+from vit_jax.models.recognition import settings_of
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -111,6 +112,23 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
   with Image.open(folder / "out" / "attention" / "002.png") as image:
     assert image.size == (2 * 80 + 4, 200)  # 20 x 50 pixels, four times, twice
   assert {path.name for path in left.iterdir()} == {*(f"{i:03d}.png" for i in range(5)), "mine.png"}
+
+
+@pytest.mark.parametrize(
+  ("pool", "whose"),
+  [
+    ("class_token", "the class token"),
+    ("distilled", "class token and distillation token (mean)"),
+    ("gap_beside_token", "all patches (mean)"),
+  ],
+)
+def test_heads_say_whose_attention_they_are(folder, pool, whose, capsys):
+  module = families.module("vit", pool=pool)
+  params = modules.parameters(module, families.images(), train=False)
+  card = dataclasses.replace(CARD, model=settings_of(module))
+  weights.write(folder / f"{pool}.npz", Weights(params, card))
+  found = run(folder, f"heads --source {{}}/{pool}.npz --images {{}}/photos --count 1", capsys)
+  assert found["text"].startswith(f"Attention of {whose} in the last layer, 1, by head")
 
 
 def test_what_the_colours_are_is_said(folder, capsys):
