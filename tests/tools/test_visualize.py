@@ -178,7 +178,7 @@ def test_what_is_of_a_moving_average_says_so(folder, capsys):
     assert found["summary"].get("average", False) == (name == "average")
 
 
-def test_mistakes_of_a_run(folder, capsys):
+def test_mistakes_of_a_run(folder, capsys, monkeypatch):
   source = open_source("digits", split="test")
   names = tuple(map(str, range(10)))
   labels = np.array([source.labels(i)[0] for i in range(4)])
@@ -190,6 +190,8 @@ def test_mistakes_of_a_run(folder, capsys):
   (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))
   found = run(folder, "mistakes --source {}/run", capsys)
   assert found["summary"] == {"test": {"mistakes": 2, "images": 4}}
+  monkeypatch.setenv("HOME", str(folder))
+  assert run(folder, "mistakes --source ~/run", capsys) == found
   assert source.name(2) in found["text"]
   assert [pathlib.Path(path).name for path in found["pictures"]] == ["mistakes_test.png"]
   status, said = refusal(folder, "mistakes --source {}/run --images {}/photos", capsys)

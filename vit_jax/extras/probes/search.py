@@ -18,6 +18,7 @@ from vit_jax.extras.probes.cache import Cache
 from vit_jax.extras.report import document, thumbnails
 from vit_jax.extras.report.document import Picture, Section
 from vit_jax.inference.predict import MAX_PIXELS, encoded_or_pixels
+from vit_jax.storage import paths
 
 SIDE = 160  # pixels of a picture on the page
 
@@ -100,7 +101,7 @@ def page(found: Sequence[Found], source: Source, weights: str, images: str) -> s
     weights, images: as the user named them.
   """
   facts = [("weights", weights), ("images", f"{images} ({len(source):,} images)")]
-  folder = os.path.join(os.path.abspath(images), "")
+  folder = os.path.join(paths.absolute(images), "")
   sections = [section(each, source, folder) for each in found]
   return document.html("Nearest images", document.Lead(facts=facts), sections)
 
