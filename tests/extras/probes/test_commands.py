@@ -140,6 +140,13 @@ def test_search_against_numpy(folder, capsys):
   assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
 
 
+def test_a_source_that_has_splits_can_be_searched(folder, capsys):
+  words = "{}/w.npz digits {}/photos/blue/3.png --split test --count 3 --output {}/s.html"
+  (one,), _ = run(search, folder, words, capsys)
+  assert len(one["nearest"]) == 3
+  assert "digits test (360 images)" in (folder / "s.html").read_text()
+
+
 def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   words = f"--source {folder}/w.npz --images {folder}/photos --features --batch-size 7 --output"
   predict.main([*words.split(), str(tmp_path / "f.npz"), "--layers", "2", "--patches"])

@@ -40,12 +40,13 @@ class Found:
   similarities: Sequence[float]
 
 
-def find(kept: Cache, images: str, queries: Sequence[pathlib.Path], count: int):
+def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], count: int):
   """Searches a source of images for the nearest ones to each query.
 
   Args:
     kept: has the model, and keeps the features of the source.
     images: a folder with images, or any other source; labels are not needed.
+    split: of the source; "": all.
     queries: files.
     count: the most images for each query.
 
@@ -57,7 +58,7 @@ def find(kept: Cache, images: str, queries: Sequence[pathlib.Path], count: int):
   """
   opener = datasets.opener_of(Data(), kept.progress)
   spec = sources.recognised(images)
-  named = opener.open("The images", Dataset(source=spec, label_key=""))
+  named = opener.open("The images", Dataset(source=spec, split=split, label_key=""))
   features = kept.features(named, "the images", patches=False)["pre_logits"]
   wanted = kept.model.features(queries, batch_size=kept.batch_size)
   found = nearest_neighbours.nearest(unit(features), unit(wanted), min(count, len(features)))
@@ -92,15 +93,16 @@ def values(found: Sequence[Found]) -> list[dict]:
   ]
 
 
-def page(found: Sequence[Found], source: Source, weights: str, images: str) -> str:
+def page(found: Sequence[Found], source: Source, weights: str, images: str, split: str) -> str:
   """The page with the queries and their nearest images; it needs no network.
 
   Args:
     found: the result of `find`.
     source: the images.
-    weights, images: as the user named them.
+    weights, images, split: as the user named them.
   """
-  facts = [("weights", weights), ("images", f"{images} ({len(source):,} images)")]
+  words = f"{images} {split}".strip()
+  facts = [("weights", weights), ("images", f"{words} ({len(source):,} images)")]
   folder = os.path.join(paths.absolute(images), "")
   sections = [section(each, source, folder) for each in found]
   return document.html("Nearest images", document.Lead(facts=facts), sections)
