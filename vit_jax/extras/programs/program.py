@@ -103,7 +103,8 @@ def write(model: LoadedModel, source: str, output: Path, form: ProgramFormat) ->
   with files.one_writer(output):
     form.save(output, program)
   description = program.description
-  return [f"{output}: a program of {source}; {description['input']} -> {description['output']}"]
+  words = f"{description['input']} -> {description['output']}"
+  return [f"{output}: a program of {export.origin(model, source)}; {words}"]
 
 
 def of_model(model: LoadedModel) -> Program:
