@@ -154,6 +154,8 @@ def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   with np.load(tmp_path / "f.npz") as stored:
     files = stored["names"].tolist()
     features = stored["features"]
+    assert (int(stored["layers"]), bool(stored["patches"])) == (2, True)
+    assert "representation" not in stored
   expected = load(folder / "w.npz").features(files, layers=2, patches=True)
   np.testing.assert_allclose(features, expected, atol=1e-5)
   (tmp_path / "bad.png").write_bytes(b"no")
@@ -161,6 +163,8 @@ def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
     predict.main([*words.split(), str(tmp_path / "f.npz"), "--images", str(tmp_path / "bad.png")])
   assert left.value.code == 1
   assert "1 of 37 images could not be used" in capsys.readouterr().err
+  with np.load(tmp_path / "f.npz") as stored:
+    assert str(stored["representation"]) == "pre_logits"
 
 
 @pytest.mark.parametrize(
