@@ -75,6 +75,24 @@ def test_published_weights_have_imagenets_order():
   assert not any(classes.of_head("", (), names).known for names in others)
 
 
+@pytest.mark.parametrize(
+  ("outputs", "sets", "known"),
+  [
+    (1000, [["n02102040", "n01440764"]], True),  # of Imagenette
+    (1000, [["n02102040"], ["n01440764", "n02979186"]], True),
+    (1000, [["n02102040"], ["cat"]], False),
+    (1000, [["n02102040"], imagenet_classes()[::-1]], False),
+    (1000, [[]], False),
+    (1000, [], False),
+    (10, [["n02102040", "n01440764"]], False),
+  ],
+)
+def test_published_weights_have_imagenets_order_beside_a_few_of_its_classes(outputs, sets, known):
+  found = classes.of_outputs("", (), outputs, sets)
+  assert found.names == (imagenet_classes() if known else ())
+  assert ("WordNet" in found.origin) == known
+
+
 def test_a_setting_goes_before_what_the_weights_say(tmp_path):
   names, ours = tmp_path / "names.txt", ("cat", "dog")
   names.write_bytes("\ufeffdog\r\ncat\r\n".encode())

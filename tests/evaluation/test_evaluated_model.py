@@ -228,6 +228,8 @@ def test_weights_without_a_card_tell_what_they_can(tmp_path):
   for config, known in ((guessed, False), (given, True)):
     found = scored(config, data(5), NOWHERE)
     assert (found.settings.data.image_size, found.resizing_known) == (16, known)
+  of_library = saved(tmp_path, families.params("vit"), "guessed.npz", guessed=True)
+  assert not scored(configured(of_library), data(5), NOWHERE).resizing_known
   for family in ("bit", "relative", "none"):
     weights.save(path, families.params(family))
     with pytest.raises(c.ConfigError, match=r"do not tell the size .*data\.image_size=224"):

@@ -319,7 +319,7 @@ def test_the_recipe_takes_the_size_of_the_teachers_images(folder):
   [
     ("", {}, r"distillation needs a teacher; name its weights with --config\.objective\.teacher"),
     ("missing.npz", {}, r"objective\.teacher=.*missing\.npz: .*does not exist"),
-    ("headless.npz", {}, r"headless\.npz has no head; fine-tune it first"),
+    ("headless.npz", {}, r"headless\.npz: these weights have no head; fine-tune them"),
     (
       "large.npz",
       {},

@@ -1,5 +1,7 @@
 """--model-card of tools/export.py: a README.md that the Hugging Face Hub can read."""
 
+import shutil
+
 import pytest
 import yaml
 
@@ -40,6 +42,17 @@ def test_metrics_of_other_parameters_are_not_given(tiny_run, tmp_path):
   options = ("--raw-params", "--model-card")
   run("--source", tiny_run, "--output", tmp_path / "digits.npz", *options)
   assert "- Evaluated: unknown\n" in (tmp_path / "README.md").read_text()
+
+
+def test_metrics_are_those_of_the_step_that_could_be_read(tiny_run, tmp_path):
+  """Behind a damaged checkpoint, the one before is exported."""
+  folder = tmp_path / "run"
+  shutil.copytree(tiny_run, folder)
+  shutil.copytree(folder / "checkpoints" / "5", folder / "checkpoints" / "9")
+  (folder / "checkpoints" / "9" / "state").rename(folder / "checkpoints" / "9" / "gone")
+  words = run("--source", folder, "--output", tmp_path / "digits.npz", "--model-card")
+  assert f"of {folder} after step 5; images" in words
+  assert ", after 5 steps\n" in (tmp_path / "README.md").read_text()
 
 
 @pytest.fixture

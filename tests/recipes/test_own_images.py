@@ -14,7 +14,9 @@ from vit_jax import launch, recipes
 from vit_jax.config import ConfigError, scales
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
+from vit_jax.extras.probes import parts
 from vit_jax.process.console import StopRequest
+from vit_jax.process.progress import SILENT
 from vit_jax.recipes import loading, own_images
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
@@ -130,6 +132,8 @@ def test_a_tenth_of_a_dataset_of_tfds_is_none_of_each_class(tmp_path, monkeypatc
   tfds_fixture.write(tmp_path, "mine", features, {"train": examples})
   config = own_images.train("tfds:mine")
   assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
+  probed = parts.open_parts("tfds:mine", (), SILENT)
+  assert probed.words == "a random tenth is scored, and not trained on"
 
 
 def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):

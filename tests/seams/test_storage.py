@@ -2,13 +2,14 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
 import pathlib
 
 import pytest
 from absl.testing import flagsaver
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from tests.data import digit_files
 from tests.ends import assert_equal_ends
@@ -18,7 +19,7 @@ from vit_jax import main, registry, weights
 from vit_jax.config import command_line
 from vit_jax.data import sources
 from vit_jax.extras.buckets.entry import Entry
-from vit_jax.extras.commands import export, report
+from vit_jax.extras.commands import convert_pickle, export, report, visualize
 from vit_jax.extras.formats import timm
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import FILE, ChangedError
@@ -177,6 +178,8 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits_and_is_used(tmp_path, cap
   assert files.read_json(there / "evaluation.json", most=10**6)["step"] == 10
   report.main([str(there), f"--output={page}"])
   assert "Run run" in page.read_text()
+  visualize.main(["mistakes", f"--source={there}", f"--output={tmp_path}/pictures"])
+  assert (tmp_path / "pictures" / "mistakes_test.png").exists()
   export.main([f"--source={there}", f"--output={there}/w.npz", "--verify"])
   start = f"--config.init_from={there}/w.npz", "--config.report=False", "--config.duration.steps=2"
   assert run("toy://b/another", *WORDS, *start) == 0
@@ -211,6 +214,16 @@ def test_a_configuration_beside_weights_is_read_from_it(tmp_path):
   )
   assert here.card == there.card
   families.assert_same_bits(here.params, there.params)
+
+
+def test_pickled_weights_are_converted_in_it():
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  stream = io.BytesIO()
+  torch.save({"a.weight": torch.ones(2)}, stream)
+  files.write_bytes(path_of("toy://b/w.pth"), stream.getvalue())
+  convert_pickle.main(["--source=toy://b/w.pth", "--output=toy://b/w.safetensors"])
+  with files.local_copy(path_of("toy://b/w.safetensors")) as place:
+    assert (load_file(place)["a.weight"] == 1).all()
 
 
 def test_images_are_read_from_it(tmp_path):

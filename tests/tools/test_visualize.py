@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import resolved
+from tests import modules, resolved
 from tests.weights import families
 from vit_jax import config, inference, weights
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import results
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras.commands import visualize
+from vit_jax.models.recognition import settings_of
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -113,6 +114,23 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
   assert {path.name for path in left.iterdir()} == {*(f"{i:03d}.png" for i in range(5)), "mine.png"}
 
 
+@pytest.mark.parametrize(
+  ("pool", "whose"),
+  [
+    ("class_token", "the class token"),
+    ("distilled", "class token and distillation token (mean)"),
+    ("gap_beside_token", "all patches (mean)"),
+  ],
+)
+def test_heads_say_whose_attention_they_are(folder, pool, whose, capsys):
+  module = families.module("vit", pool=pool)
+  params = modules.parameters(module, families.images(), train=False)
+  card = dataclasses.replace(CARD, model=settings_of(module))
+  weights.write(folder / f"{pool}.npz", Weights(params, card))
+  found = run(folder, f"heads --source {{}}/{pool}.npz --images {{}}/photos --count 1", capsys)
+  assert found["text"].startswith(f"Attention of {whose} in the last layer, 1, by head")
+
+
 def test_what_the_colours_are_is_said(folder, capsys):
   found = run(folder, "patches --source {}/vit.npz --images {}/photos", capsys)
   assert "first three principal components, each from its 1% to its 99% quantile" in found["text"]
@@ -160,7 +178,7 @@ def test_what_is_of_a_moving_average_says_so(folder, capsys):
     assert found["summary"].get("average", False) == (name == "average")
 
 
-def test_mistakes_of_a_run(folder, capsys):
+def test_mistakes_of_a_run(folder, capsys, monkeypatch):
   source = open_source("digits", split="test")
   names = tuple(map(str, range(10)))
   labels = np.array([source.labels(i)[0] for i in range(4)])
@@ -172,6 +190,8 @@ def test_mistakes_of_a_run(folder, capsys):
   (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))
   found = run(folder, "mistakes --source {}/run", capsys)
   assert found["summary"] == {"test": {"mistakes": 2, "images": 4}}
+  monkeypatch.setenv("HOME", str(folder))
+  assert run(folder, "mistakes --source ~/run", capsys) == found
   assert source.name(2) in found["text"]
   assert [pathlib.Path(path).name for path in found["pictures"]] == ["mistakes_test.png"]
   status, said = refusal(folder, "mistakes --source {}/run --images {}/photos", capsys)
@@ -214,4 +234,11 @@ def test_weights_without_a_head_or_in_half_precision(folder, capsys):
   weights.write(folder / "half.npz", Weights(params | half, headless))
   found = run(folder, "attention --source {}/half.npz --images {}/photos --count 2", capsys)
   assert found["summary"]["images"] == 2
+  assert (folder / "out" / "attention.csv").read_text().startswith("number,name\n")
+
+
+def test_a_projection_is_no_head_of_classes(folder, capsys):
+  card = Card(image_size=16, projection=True)
+  weights.write(folder / "clip.npz", Weights(families.params("vit"), card))
+  run(folder, "attention --source {}/clip.npz --images {}/photos --count 2", capsys)
   assert (folder / "out" / "attention.csv").read_text().startswith("number,name\n")

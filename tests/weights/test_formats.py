@@ -58,7 +58,7 @@ def test_how_images_and_positions_are_resized_comes_back(tmp_path, suffix):
 def test_a_card_of_an_earlier_version_is_of_the_published_code(tmp_path):
   weights.write(tmp_path / "w.npz", Weights(families.params("vit"), Card(image_size=16)))
   path = tmp_path / "w.npz.json"
-  later = ("squeeze", "resampling", "position_resizing", "model")
+  later = ("squeeze", "resampling", "position_resizing", "projection", "guessed", "model")
   values = {key: x for key, x in json.loads(path.read_text()).items() if key not in later}
   path.write_text(json.dumps(values))
   assert weights.read(tmp_path / "w.npz").card == Card(image_size=16)
@@ -139,6 +139,7 @@ def test_a_card_inside_counts_more_than_one_beside(tmp_path):
     ({"pixels": "BGR"}, "pixels is 'BGR'"),
     ({"representation": "x"}, "representation is 'x'"),
     ({"average": 1}, "average is 1 and must be true or false"),
+    ({"projection": None}, "projection is None and must be true or false"),
     ({"trained_on": 3}, "trained_on is not a list"),
   ],
 )

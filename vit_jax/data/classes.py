@@ -36,6 +36,7 @@ MAX_BYTES = 2**24  # largest file of names
 # The placeholders of exports whose head has no names.
 _NUMBERED = re.compile(r"(?:class |LABEL_)(\d+)")
 _WORDNET = re.compile(r"n\d{8}")
+_IMAGENET = 1_000  # classes
 _IMAGENET_21K = 21_843
 
 
@@ -94,6 +95,8 @@ def of_outputs(
     return HeadNames(tuple(names), "those of the data, by name")
   if standard(whole):
     return HeadNames(whole, standard_order(outputs))
+  if outputs == _IMAGENET and not whole and sets and all(map(of_imagenet, sets)):
+    return HeadNames(imagenet_classes(), standard_order(outputs))
   return HeadNames(())
 
 
@@ -205,7 +208,12 @@ def standard(names: Sequence[str]) -> bool:
   """Whether these are ImageNet's or ImageNet-21k's classes in the order of published weights."""
   if len(names) == _IMAGENET_21K:
     return all(map(_WORDNET.fullmatch, names)) and list(names) == sorted(names)
-  return len(names) == 1000 and tuple(names) == imagenet_classes()
+  return len(names) == _IMAGENET and tuple(names) == imagenet_classes()
+
+
+def of_imagenet(names: Sequence[str]) -> bool:
+  """Whether these are some of ImageNet's classes, in any order."""
+  return bool(names) and {*names} <= {*imagenet_classes()}
 
 
 def standard_order(outputs: int) -> str:

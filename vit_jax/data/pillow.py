@@ -56,7 +56,7 @@ _WHITE_IS_ZERO = 0  # _PHOTOMETRIC
 _APART = 2  # _PLANAR
 _UNSIGNED = 1  # _SAMPLE_FORMAT
 
-_GREY = {"L;2": 85, "L;4": 17}  # the step between levels of grey in samples of few bits
+SCALED = {"L;2": 85, "L;4": 17}  # the step between levels of grey in samples of few bits
 
 # `check_size` checks the size instead, against the user's limit.
 Image.MAX_IMAGE_PIXELS = None
@@ -189,7 +189,7 @@ def _check_tags(image: Image.Image, bits: int) -> None:
     raise BadImage("It is a TIFF that lacks some of its strips or tiles; save the image again.")
 
 
-def _raw_mode(image: Image.Image) -> tuple:
+def raw_mode(image: Image.Image) -> tuple:
   """Pillow's description of the stored samples: the raw mode, and for PPM the value of white."""
   if not image.tile:
     return ("",)
@@ -201,7 +201,7 @@ def _bits(image: Image.Image) -> int:
   """Bits per sample of an opened file that is not loaded yet; 8 if a sample has fewer."""
   if image.format == "TIFF":
     return max(8, *image.tag_v2.get(_BITS, (1,)))  # without the tag, a sample has one bit
-  stored = _raw_mode(image)
+  stored = raw_mode(image)
   if image.format == "PNG" and stored[0].endswith(";16B"):
     return 16
   if image.format == "PPM":
@@ -224,7 +224,7 @@ def _scale_key(image: Image.Image, bits: int):
       " 8 bits, or with an alpha channel."
     )
   if image.format == "PNG" and type(key) is int:
-    image.info["transparency"] = key * _GREY.get(_raw_mode(image)[0], 1)
+    image.info["transparency"] = key * SCALED.get(raw_mode(image)[0], 1)
 
 
 def _as_rgb8(image: Image.Image, bits: int) -> np.ndarray:

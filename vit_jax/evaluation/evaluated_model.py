@@ -153,15 +153,15 @@ def fitted(
   """The model, prepared for the evaluation; arguments as for `read_evaluated`.
 
   Raises:
-    ValueError: it is not the model that was asked for, it has other classes, or it has no head and
-      a set needs one.
+    ValueError: it is not the model that was asked for, it has other classes, or it has no head of
+      classes and a set needs one.
   """
   heads = evaluations.heads()
   head = classes.HeadNames(())
-  if heads and not model.has_head:
+  if heads and not model.classifies:
     raise ValueError(
-      f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
-      "features (docs/evaluation.md), or fine-tune them first."
+      f"these weights {model.card.no_classes()}, so {heads[0].key} cannot be scored with them; "
+      "evaluate their features (docs/evaluation.md), or fine-tune them first."
     )
   settings, resizing_known = settings_of(config, named, facts, model)
   if heads:
@@ -244,7 +244,8 @@ def settings_of(
   crops.check_resampling(config.data)
   for name, spec in config.evaluate.items():
     spec.check(f"config.evaluate.{name}", config)
-  return config, given or model.read.card is not None
+  known = model.read.card is not None and not model.read.card.guessed
+  return config, given or known
 
 
 def left_to_weights(config: Config, named: frozenset[str], model: LoadedModel) -> Config:

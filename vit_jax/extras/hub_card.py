@@ -49,7 +49,7 @@ def check(output: Path, suffix: str):
     raise ConfigError(f"--model-card does not replace {path}; rename it, or leave the flag out.")
 
 
-def write(model: LoadedModel, output: Path, suffix: str, step: int) -> str:
+def write(model: LoadedModel, output: Path, suffix: str) -> str:
   """Writes the card of an export; returns a line that says so.
 
   The notes that a format has written to the same file follow the card.
@@ -57,14 +57,13 @@ def write(model: LoadedModel, output: Path, suffix: str, step: int) -> str:
   Args:
     model: the model.
     output, suffix: as for `place`.
-    step: the step of the checkpoint that was exported; 0: the newest.
   """
   path = place(output, suffix)
   notes = f"{cards.DEEP}\n"
   if files.exists(path):
     notes = _text(path)
   library = "vit_jax" if suffix else "transformers"
-  text = _card(model, output.name.removesuffix(suffix), library, step)
+  text = _card(model, output.name.removesuffix(suffix), library)
   files.write_text(path, f"{text}\n{notes}")
   return f"{path}: a model card for the Hugging Face Hub; add a license, and what it is for."
 
@@ -73,9 +72,9 @@ def _text(path: Path) -> str:
   return files.read_bytes(path, most=MOST).decode(errors="replace")
 
 
-def _card(model: LoadedModel, name: str, library: str, step: int) -> str:
+def _card(model: LoadedModel, name: str, library: str) -> str:
   known = model.card
-  task = "image-classification" if model.has_head else "image-feature-extraction"
+  task = "image-classification" if model.classifies else "image-feature-extraction"
   trained = map(datasets.in_words, [trained.dataset for trained in known.trained_on])
   return TEXT.format(
     library=library,
@@ -85,17 +84,16 @@ def _card(model: LoadedModel, name: str, library: str, step: int) -> str:
     preparation=cards.preparation_in_words(known),
     pixels=cards.PIXELS,
     data="; ".join(trained) or "unknown",
-    metrics=_metrics(model, step) or "unknown",
+    metrics=_metrics(model) or "unknown",
   )
 
 
-def _metrics(model: LoadedModel, step: int) -> str:
+def _metrics(model: LoadedModel) -> str:
   """The metrics of the run at the exported step, of the parameters that were exported; or ""."""
-  path = path_of(model.source)
-  step, _ = checkpoint.described(path, step)
+  step = model.read.step
   if not step:
     return ""
-  folder, _ = checkpoint.named_by(path)
+  folder, _ = checkpoint.named_by(path_of(model.source))
   for line in results.evaluations_in(folder):
     if line["step"] == step and bool(line.get(catalogue.AVERAGE)) == model.card.average:
       return f"{catalogue.in_words(line)}, after {step:,} steps"

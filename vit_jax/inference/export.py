@@ -36,13 +36,21 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
   size = f"{in_pixels(card.image_size)} px" if card.image_size else "an unknown number of pixels"
   kind = parameters_in_words(card.average)
   lines = [
-    f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
+    f"{output}: {kind} of {origin(model, source)}; images of {size}, "
+    f"{len(card.class_names) or 'no'} class names"
   ]
   if OBJECTIVE_PARAMS in read.params:
     lines.append(f"Left out, because only the training objective needs them: {left_out(read)}.")
   if "head" not in read.params:
     lines.append("These weights have no head: they give features, or a start for fine-tuning.")
   return lines + weights.format_to_write(output, name).notes(kept)
+
+
+def origin(model: LoadedModel, source: str) -> str:
+  """Where a model was read from: `source`, and the step if it is a run."""
+  if not model.read.step:
+    return source
+  return f"{source} after step {model.read.step:,}"
 
 
 def left_out(read: weights.Weights) -> str:

@@ -60,7 +60,9 @@ class LoadedModel:
     if self.card.image_size:
       size = f", images of {cfg.in_pixels(cfg.sides(self.card.image_size))} pixels"
     classes = "none"
-    if self.has_head:
+    if self.card.projection:
+      classes = f"none; the head projects to {self.module.num_classes:,} numbers"
+    if self.classifies:
       classes = f"{self.module.num_classes:,}: {listed(self.class_names)}"
     count = sum(array.size for array in flatten(self.params).values())
     lines = (
@@ -77,8 +79,15 @@ class LoadedModel:
     return "head" in self.read.params
 
   @property
+  def classifies(self) -> bool:
+    """Whether the weights have a head whose outputs are classes."""
+    return self.has_head and not self.card.projection
+
+  @property
   def class_names(self) -> tuple[str, ...]:
-    """The names of the head's classes; their numbers if nothing names them."""
+    """The names of the head's classes, or their numbers if nothing names them; () without them."""
+    if not self.classifies:
+      return ()
     return self.card.class_names or tuple(f"class {i}" for i in range(self.module.num_classes))
 
   @functools.cached_property
@@ -137,7 +146,8 @@ class LoadedModel:
       batch_size: images at a time.
 
     Raises:
-      ValueError: an image cannot be read, the weights have no head, or logits are not finite.
+      ValueError: an image cannot be read, the weights have no head of classes, or logits are not
+        finite.
     """
     images = several(images)
     options = dict(top=top, batch_size=batch_size)

@@ -66,11 +66,12 @@ def predict(
     done: called with the number of images after each batch.
 
   Raises:
-    ValueError: the weights have no head.
+    ValueError: the weights have no head of classes.
   """
-  if not model.has_head:
+  if not model.classifies:
     raise ValueError(
-      "these weights have no head, so they cannot name the classes of images; fine-tune them first."
+      f"these weights {model.card.no_classes()}, so they cannot name the classes of images; "
+      "fine-tune them first."
     )
   names = model.class_names
 

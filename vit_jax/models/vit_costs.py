@@ -297,6 +297,8 @@ class ViTCosts(Network, Layered, Inspectable):
       return f"its images have {self.channels} channels, and pictures show those of RGB images."
     if self.differential:
       return "the maps of differential attention are differences, which are no shares of a whole."
+    if self.parallel_branches > 1:
+      return "its blocks have several attentions side by side, which make no map of a layer."
     if self.depth:
       return ""
     return "these weights have no blocks, so there is no attention to look at."
@@ -332,9 +334,7 @@ class ViTCosts(Network, Layered, Inspectable):
     blocks = [tree["Transformer"][f"encoderblock_{i}"] for i in range(self.depth)]
     if self.axial:
       blocks = [block[axis] for block in blocks for axis in ("row", "column")]
-    names = ["MultiHeadDotProductAttention_1"]
-    names += [f"{names[0]}_branch{i}" for i in range(1, self.parallel_branches)]
-    return [block[name] for block in blocks for name in names]
+    return [block["MultiHeadDotProductAttention_1"] for block in blocks]
 
   def pooling(self, tree: dict) -> dict | None:
     """As `Inspectable.pooling`."""

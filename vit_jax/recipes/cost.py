@@ -87,12 +87,12 @@ def cost(run: config.Config, examples: int | None) -> dict:
     examples: training images in an epoch; None: those of the dataset that the recipe names, if it
       names one.
   """
-  macs = forward_macs(run)
+  of_example = training_flops(run)
   images = training_images(run, examples)
   exaflops = None
   if images is not None:
-    exaflops = vit_costs.training_flops(macs) * images / 1e18
-  paper = paper_exaflops(run, macs, images)
+    exaflops = of_example * images / 1e18
+  paper = paper_exaflops(run, of_example, images)
   shapes = objectives.shapes(run)
   params = vit_costs.by_part(shapes)
   outside = ("head", "pre_logits", objectives.OBJECTIVE_PARAMS, *PARAMETRIZATIONS)
@@ -102,8 +102,8 @@ def cost(run: config.Config, examples: int | None) -> dict:
     params=sum(params.values()),
     body_params=sum(count for name, count in params.items() if name not in outside),
     checkpoint_bytes=checkpoint_bytes(run, shapes),
-    gmacs=macs / 1e9,
-    training_gflops=vit_costs.training_flops(macs) / 1e9,
+    gmacs=forward_macs(run) / 1e9,
+    training_gflops=of_example / 1e9,
     exaflops=exaflops,
     paper_exaflops=paper,
     ratio=exaflops / paper if paper else None,
@@ -133,9 +133,17 @@ def parameters(run: config.Config) -> dict[str, int]:
 
 
 def forward_macs(run: config.Config) -> int:
-  """Multiply-adds of the forward pass of an example in training, with all its views."""
-  of_training = objectives.of_config(run).training_flops(run.data.image_size)
-  return of_training // vit_costs.training_flops(1)
+  """Multiply-adds of the model's forward pass for one image, without a head that is not trained."""
+  model = models.configured(run.model)
+  macs = model.macs(*config.sides(run.data.image_size))
+  if not run.objective.trains_head:
+    macs -= model.feature_width() * model.num_classes
+  return macs
+
+
+def training_flops(run: config.Config) -> int:
+  """FLOPs of an example in training, with all its views and what the objective computes besides."""
+  return objectives.of_config(run).training_flops(run.data.image_size)
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:
@@ -148,13 +156,19 @@ def training_images(run: config.Config, examples: int | None) -> float | None:
   return run.duration.epochs * examples
 
 
-def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int | None:
-  """Table 6's number if this run computes as much as that row; else None."""
+def paper_exaflops(run: config.Config, of_example: int, images: float | None) -> int | None:
+  """Table 6's number if this run computes as much as that row; else None.
+
+  Args:
+    run: the settings.
+    of_example: its FLOPs of an example in training.
+    images: that it sees; None: unknown.
+  """
   row = (run.model.name, run.duration.epochs)
   if row not in PAPER:
     return None
   its = pretraining(*row)
-  if (macs, images) != (forward_macs(its), training_images(its, JFT.examples)):
+  if (of_example, images) != (training_flops(its), training_images(its, JFT.examples)):
     return None
   return PAPER[row]
 

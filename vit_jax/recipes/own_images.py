@@ -14,6 +14,7 @@ VALIDATION = ("validation", "valid", "val", "dev")
 TEST = ("test", "testing")
 PART = "[:90%]"
 REST = "[90%:]"
+OF_EACH_CLASS = " of each class"
 
 
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
@@ -28,7 +29,10 @@ def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, 
     if train != (spec, "") and name in named:
       return Dataset(*train), Dataset(*named[name]), f"the data's parts, of which {name} is scored"
   source, split = train
-  words = "a random tenth of each class is scored, and not trained on"
+  of_each = OF_EACH_CLASS
+  if source.startswith("tfds:"):  # which is cut without regard to classes
+    of_each = ""
+  words = f"a random tenth{of_each} is scored, and not trained on"
   return Dataset(source, split + PART), Dataset(source, split + REST), words
 
 
@@ -54,8 +58,8 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
     raise sources.ColumnError(
       f"{error} In a recipe's argument, DATA,label_key=NAME and DATA,image_key=NAME name them."
     ) from error
-  if source.multi_label or spec.startswith("tfds:"):  # these are cut without regard to classes
-    words = words.replace(" of each class", "")
+  if source.multi_label:  # cut without regard to classes
+    words = words.replace(OF_EACH_CLASS, "")
   return dict(
     data=Data(train=train),
     evaluate={"held_out": Classification(**vars(held_out))},

@@ -5,6 +5,7 @@ Values in JSON files beside weights, of this project and of others, are read by 
 
 import dataclasses
 import json
+import math
 import pathlib
 import typing
 from collections.abc import Collection, Mapping
@@ -176,6 +177,10 @@ class Card:
       head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
     average: whether the weights are the moving average of a run's parameters.
+    projection: whether the head projects features to a space that an encoder of texts shares, as
+      CLIP's does, so that its outputs are no classes.
+    guessed: whether nothing describes how images are prepared, so that the card has what the
+      library of the weights does by default.
   """
 
   image_size: Size
@@ -189,6 +194,8 @@ class Card:
   representation: str = REPRESENTATIONS[0]
   trained_on: History = ()
   average: bool = False
+  projection: bool = False
+  guessed: bool = False
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
@@ -212,6 +219,12 @@ class Card:
       resampling=self.resampling,
     )
 
+  def no_classes(self) -> str:
+    """What weights without a head of classes have."""
+    if self.projection:
+      return "have a projection in place of a head of classes"
+    return "have no head"
+
   def at_size(self, size: Size) -> "Card":
     """The card for images of another size; the same fraction of an image is cut out."""
     resize = self.resize
@@ -222,6 +235,8 @@ class Card:
 
 def preparation_in_words(card: Card) -> str:
   """How an image gets the size `image_size`."""
+  if not card.image_size:
+    return "resize: straight to the size that you give"
   data = Data(image_size=card.image_size, resampling=card.resampling)
   words = crops.resampling_in_words(data, card.resize, squeeze=card.squeeze)
   if card.resampling == RESAMPLING[0]:
@@ -229,19 +244,23 @@ def preparation_in_words(card: Card) -> str:
   return f"resize: {words}"
 
 
+_FLAG = Rule(lambda x: isinstance(x, bool), "true or false")
 RULES = {
   "pixels": one_of(PIXELS, OTHER_PIXELS),
   "loss": one_of(*LOSSES),
   "representation": one_of(*REPRESENTATIONS),
-  "average": Rule(lambda x: isinstance(x, bool), "true or false"),
+  "average": _FLAG,
+  "projection": _FLAG,
+  "guessed": _FLAG,
   "image_size": rectangle(0, MAX_SIDE),
   "resize": rectangle(0, MAX_PIXELS),
-  "squeeze": Rule(lambda x: isinstance(x, bool), "true or false"),
+  "squeeze": _FLAG,
   "resampling": one_of(*RESAMPLING),
   "position_resizing": one_of(*POSITION_RESIZING),
   "class_names": TEXTS,
 }
-LATER = ("squeeze", "resampling", "position_resizing")  # older cards lack them
+# Keys that older cards lack.
+LATER = ("squeeze", "resampling", "position_resizing", "projection", "guessed")
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
@@ -318,6 +337,18 @@ def _model_of(values: dict) -> Model:
 def inferred(params: dict) -> Card:
   """Makes a card from parameters alone, with the image size if position embeddings show it."""
   return Card(image_size=module_of(params).size_of(params))
+
+
+def guessed(params: dict, share: float, **known) -> Card:
+  """Makes a card from parameters, and from what the library of the weights does by default.
+
+  Args:
+    params: the parameters.
+    share: the fraction of an image's smaller side that the library cuts out.
+    **known: other fields of the card.
+  """
+  size = inferred(params).image_size
+  return Card(image_size=size, resize=math.floor(size / share), guessed=True, **known)
 
 
 ENOUGH = 0.01  # the largest weight of the initial parameters that needs no warning

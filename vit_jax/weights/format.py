@@ -19,11 +19,13 @@ class Weights:
     params: NumPy arrays, blocks unstacked.
     card: the model card, with the preparation of images and the classes; None: unknown.
     settings: for a checkpoint, the settings that its run recorded.
+    step: of the checkpoint; 0: they are of none.
   """
 
   params: dict
   card: Card | None
   settings: dict | None = None
+  step: int = 0
 
   def class_names(self) -> tuple[str, ...]:
     """Names of the head's outputs; () if they are unknown."""

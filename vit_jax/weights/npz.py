@@ -1,5 +1,6 @@
 """Weights as .npz, under the published names."""
 
+import dataclasses
 import math
 import pathlib
 import zipfile
@@ -8,7 +9,7 @@ import numpy as np
 
 from vit_jax.storage.files import write_atomically
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import arrays, published
+from vit_jax.weights import arrays, card, published
 from vit_jax.weights.card import Card
 from vit_jax.weights.format import WeightFormat
 
@@ -54,6 +55,18 @@ def _notes(params: dict) -> list[str]:
   return [note]
 
 
+def _card(path: pathlib.Path, params: dict | None) -> Card | None:
+  """The card beside the file; without one, what names of big_vision's pairs of encoders tell."""
+  known = card.read_beside(path)
+  if known or not params or "head" not in params:
+    return known
+  with zipfile.ZipFile(path) as archive:
+    of_pair = any(name.startswith(published.BESIDE_TEXTS) for name in archive.namelist())
+  if not of_pair:
+    return None
+  return dataclasses.replace(card.inferred(params), projection=True, guessed=True)
+
+
 def check_claims(path: pathlib.Path):
   """Checks the sizes that a file declares, before memory is allocated for its arrays.
 
@@ -96,4 +109,4 @@ def _check_header(file, name: str, size: int):
     )
 
 
-NPZ = WeightFormat(words=".npz", suffix=".npz", load=_load, save=_save, notes=_notes)
+NPZ = WeightFormat(words=".npz", suffix=".npz", load=_load, save=_save, card=_card, notes=_notes)

@@ -14,11 +14,12 @@ from vit_jax.weights import arrays
 from vit_jax.weights.translation import OURS, SAME, THEIRS, Layout, Row, Table
 
 STATE = ("chrono/", "extra/")  # of big_vision's training program
+BESIDE_TEXTS = "params/img/"  # of big_vision's encoder of images beside one of texts
 # {prefix of the parameters: prefixes of other arrays, which are left out}. The others are the state
 # of training and of the optimizer, and a text tower.
 PREFIXES = {
   "opt/target/": ("opt/state/", *STATE),
-  "params/img/": ("params/", "opt/", *STATE),
+  BESIDE_TEXTS: ("params/", "opt/", *STATE),
   "params/": ("opt/", *STATE),
 }
 STACKED_BLOCK = r"(Transformer/encoderblock(?:_\d+)?/)"

@@ -76,7 +76,8 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
   params = checkpoint.load_params(folder, ema=average)
   for name in PARAMETRIZATIONS.keys() & params.keys():
     params = PARAMETRIZATIONS[name].merged(params, meta["config"][name])
-  return Weights(unstack_blocks(params), card_of(meta, average=average), meta["config"])
+  card = card_of(meta, average=average)
+  return Weights(unstack_blocks(params), card, meta["config"], step=int(folder.name))
 
 
 def card_of(meta: Mapping, *, average: bool) -> Card:

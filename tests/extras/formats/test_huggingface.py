@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import modules
 from tests.data.pictures import png16
 from tests.weights import families
-from vit_jax import weights
+from vit_jax import models, weights
 from vit_jax.data.images import decode, evaluate_image
 from vit_jax.extras.formats.model_type import ACTIVATIONS
 from vit_jax.inference import load
 from vit_jax.inference.predict import predict
+from vit_jax.models.recognition import settings_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
@@ -192,8 +194,9 @@ def test_a_processor_in_the_old_file_counts_beside_one_of_texts(folder):
 def test_images_that_nothing_describes_are_said(folder, caplog):
   weights.read(folder)
   assert "Taken as usual" not in caplog.text
+  assert not weights.read(folder).card.guessed
   (folder / "preprocessor_config.json").unlink()
-  weights.read(folder)
+  assert weights.read(folder).card.guessed
   assert f"{folder} has no preprocessor_config.json. Taken as usual for its" in caplog.text
 
 
@@ -222,6 +225,20 @@ def test_a_folder_is_for_images_of_the_size_that_the_card_says(tmp_path):
   assert read.card.image_size == 24
   expected = resize_table(flatten(params)[table], (4, 4), (6, 6), before=1, rule="bicubic")
   np.testing.assert_array_equal(flatten(read.params)[table], expected)
+
+
+def test_positions_that_the_library_resizes_itself_stay_as_they_are(tmp_path):
+  """DINOv2 was trained with larger images than its processor makes."""
+  fields = families.VIT | dict(layer_scale=True, activation="gelu")
+  module = models.create("ViT-B/4", **fields)
+  params = modules.parameters(module, families.images(32), train=False)
+  for rule, side in (("bicubic", 32), ("bicubic_antialiased", 16)):
+    card = Card(16, resize=18, position_resizing=rule, model=settings_of(module))
+    weights.write(tmp_path / rule, Weights(params, card))
+    config = json.loads((tmp_path / rule / "config.json").read_text())
+    assert (config["model_type"], config["image_size"]) == ("dinov2", side)
+    assert weights.read(tmp_path / rule).card.image_size == 16
+  families.assert_same_bits(weights.load(tmp_path / "bicubic"), params)
 
 
 def change(path, **settings):

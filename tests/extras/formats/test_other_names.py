@@ -119,6 +119,16 @@ def test_positions_are_resized_by_the_rule_of_the_files_own_code():
   assert timm.position_resizing([*usual, "mask_token", "register_tokens"]) == "bicubic_antialiased"
 
 
+def test_a_file_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
+  params, known = made(width=64)
+  flat = timm.to_timm(params, known)
+  read = weights.read(stored(tmp_path, flat)).card
+  assert (read.image_size, read.resize, read.squeeze) == (16, 18, False)
+  assert read.guessed
+  words = "smaller side to 18 px, centre of 16 px, torchvision_bicubic. If they are not"
+  assert words in caplog.text
+
+
 def test_the_representation_layer_of_earlier_timm(tmp_path):
   params = families.params("representation")
   layer = params["pre_logits"]

@@ -132,8 +132,10 @@ def test_wrong_images(images, message):
 
 
 def test_what_has_no_attention():
-  for module, params in (model("bit"), (model("gap")[0].clone(depth=0), {})):
-    with pytest.raises(ValueError, match=r"of a ResNet|no blocks"):
+  plain, of_plain = model("gap")
+  others = (plain.clone(depth=0), {}), (plain.clone(parallel_branches=2), of_plain)
+  for module, params in (model("bit"), *others):
+    with pytest.raises(ValueError, match=r"of a ResNet|no blocks|several attentions side by side"):
       inspection.mean_distances(module, params, IMAGES)
 
 

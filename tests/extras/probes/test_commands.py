@@ -140,6 +140,13 @@ def test_search_against_numpy(folder, capsys):
   assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
 
 
+def test_a_source_that_has_splits_can_be_searched(folder, capsys):
+  words = "{}/w.npz digits {}/photos/blue/3.png --split test --count 3 --output {}/s.html"
+  (one,), _ = run(search, folder, words, capsys)
+  assert len(one["nearest"]) == 3
+  assert "digits test (360 images)" in (folder / "s.html").read_text()
+
+
 def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   words = f"--source {folder}/w.npz --images {folder}/photos --features --batch-size 7 --output"
   predict.main([*words.split(), str(tmp_path / "f.npz"), "--layers", "2", "--patches"])
@@ -147,6 +154,8 @@ def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   with np.load(tmp_path / "f.npz") as stored:
     files = stored["names"].tolist()
     features = stored["features"]
+    assert (int(stored["layers"]), bool(stored["patches"])) == (2, True)
+    assert "representation" not in stored
   expected = load(folder / "w.npz").features(files, layers=2, patches=True)
   np.testing.assert_allclose(features, expected, atol=1e-5)
   (tmp_path / "bad.png").write_bytes(b"no")
@@ -154,6 +163,8 @@ def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
     predict.main([*words.split(), str(tmp_path / "f.npz"), "--images", str(tmp_path / "bad.png")])
   assert left.value.code == 1
   assert "1 of 37 images could not be used" in capsys.readouterr().err
+  with np.load(tmp_path / "f.npz") as stored:
+    assert str(stored["representation"]) == "pre_logits"
 
 
 @pytest.mark.parametrize(

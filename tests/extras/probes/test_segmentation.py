@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from sklearn.metrics import confusion_matrix, jaccard_score
 
+from tests.data.pictures import png
 from vit_jax.config import ConfigError
 from vit_jax.data.crops import resized
 from vit_jax.data.datasets import NamedDataset
@@ -215,12 +216,16 @@ def test_images_of_other_channels_have_masks(tmp_path):
   assert (len(parts.masks), parts.classes) == (9, 3)
 
 
+GREY4 = [b"\x01\x20\x10\x00\x30"] * 12  # classes up to 3, which Pillow multiplies by 17
+
+
 @pytest.mark.parametrize(
   ("change", "message"),
   [
     (lambda path: path.unlink(), "has no mask"),
     (lambda path: path.write_bytes(b"no"), "cannot be read"),
     (lambda path: Image.new("RGB", (10, 12)).save(path), "pixels of the kind RGB"),
+    (lambda path: path.write_bytes(png(GREY4, width=10, depth=4, colour=0)), "of the kind L;4; it"),
     (lambda path: Image.new("L", (9, 12)).save(path), r"\(12, 9\) pixels, and its image \(12, 10"),
   ],
 )

@@ -105,6 +105,12 @@ def test_weights_without_a_head_give_features(representation):
   np.testing.assert_allclose(made.function(images), model.features(images), atol=1e-5)
 
 
+def test_a_projection_gives_embeddings():
+  model = inference.of_weights(Weights(families.params("vit"), Card(16, projection=True))).at_size()
+  words = "float32 (batch, 5), in the space that the encoder of texts shares"
+  assert program.of_model(model).description["output"] == f"embeddings: {words}"
+
+
 @pytest.mark.parametrize(("wrong", "passes"), [(0.5, True), (2.0, False), (np.nan, False)])
 def test_verify_finds_a_difference(wrong, passes):
   model = loaded("vit")

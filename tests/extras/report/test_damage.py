@@ -10,6 +10,7 @@ from tests.extras.report import made_run
 from tests.extras.report.made_run import step_line
 from tests.extras.report.read_page import Page
 from vit_jax.evaluation import results
+from vit_jax.extras.distillation import objective as distillation
 from vit_jax.extras.report import report, run, set_section
 from vit_jax.storage import workdir
 
@@ -67,6 +68,22 @@ def test_settings_of_no_model_are_left_out(tmp_path, changes, said):
   found = page(made_run.write(tmp_path / "run", settings=settings))
   assert "The settings are left out" in found.text
   assert said in found.text
+  assert_scored(found)
+
+
+@pytest.mark.parametrize("start", [made_run.START, None])
+def test_a_teacher_that_is_gone_leaves_the_settings(tmp_path, start):
+  """What a training costs is unknown then, and the multiply-adds of an image are the model's."""
+  teaching = distillation.Settings(teacher=str(tmp_path / "gone.npz"))
+  folder = made_run.write(
+    tmp_path / "run", settings=made_run.replaced(objective=teaching), start=start
+  )
+  found = page(folder)
+  assert "The settings are left out" not in found.text
+  labels = page(made_run.write(tmp_path / "labels"))
+  macs = ("The run", "GMACs of an image")
+  assert found.values[macs] == labels.values[macs]
+  assert "FLOPs in all steps" not in found.text
   assert_scored(found)
 
 

@@ -4,7 +4,6 @@ import dataclasses
 
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, Duration
-from vit_jax.models import vit_costs
 from vit_jax.recipes import cost
 from vit_jax.recipes.loading import largest_side
 
@@ -44,10 +43,10 @@ class Case:
 
   def gflops(self) -> float:
     """1e9 FLOPs for one image."""
-    macs = cost.forward_macs(self.config(batch_size=1))
+    config = self.config(batch_size=1)
     if self.what == INFERENCE:
-      return 2 * macs / 1e9
-    return vit_costs.training_flops(macs) / 1e9
+      return 2 * cost.forward_macs(config) / 1e9
+    return cost.training_flops(config) / 1e9
 
 
 def cases(names: list[str], sides: list[int]) -> list[Case]:

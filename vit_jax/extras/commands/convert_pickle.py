@@ -13,6 +13,7 @@ Exit status: 0 done; 2 wrong usage: no such model, or --output cannot be written
 be read.
 """
 
+import pathlib
 import pickle
 import types
 import zipfile
@@ -20,6 +21,8 @@ import zipfile
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder
 from vit_jax.process.text import one_line
+from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 
 # The names that make tensors. All other names in a pickle could run any code; so could attributes
 # of these, which a name with a dot reaches.
@@ -77,8 +80,14 @@ def flags() -> ToolFlags:
   return result
 
 
-def read(path) -> dict:
+def read(path: Path) -> dict:
   """The content that torch saved: tensors, and `Inert` in place of all other objects."""
+  with files.local_copy(path) as place:
+    return read_local(place, path)
+
+
+def read_local(place: pathlib.Path, path: Path) -> dict:
+  """As `read`, of the copy at `place` of the file at `path`."""
   import torch
   from safetensors.torch import load_file
 
@@ -86,12 +95,12 @@ def read(path) -> dict:
 
   if path.suffix == SAFETENSORS:
     with reading(path, SAFETENSORS):
-      return load_file(path)
-  if is_torchscript(path):
+      return load_file(place)
+  if is_torchscript(place):
     raise ValueError(f"{path} is a program of TorchScript, which is not run; save its state_dict.")
   reader = types.SimpleNamespace(__name__="", Unpickler=Reader, load=load)
   try:
-    content = torch.load(path, map_location="cpu", pickle_module=reader, weights_only=False)
+    content = torch.load(place, map_location="cpu", pickle_module=reader, weights_only=False)
   except (pickle.UnpicklingError, EOFError, KeyError, TypeError, AttributeError) as error:
     raise ValueError(f"{path} cannot be read as a file of torch ({error}).") from error
   if not isinstance(content, dict):
@@ -99,7 +108,7 @@ def read(path) -> dict:
   return content
 
 
-def is_torchscript(path) -> bool:
+def is_torchscript(path: pathlib.Path) -> bool:
   """Whether a file holds a program of TorchScript."""
   if not zipfile.is_zipfile(path):
     return False
@@ -191,7 +200,8 @@ def convert(args) -> str:
   folder(args.output.parent, "--output")
   found = models(read(args.source))
   name, taken = chosen(found, args.model)
-  save_file({key: x.detach().clone().contiguous() for key, x in taken.items()}, args.output)
+  content = {key: x.detach().clone().contiguous() for key, x in taken.items()}
+  files.write_atomically(args.output, lambda partial: save_file(content, partial))
   said = f"{args.output} has {name or 'the model'} of {args.source}."
   others = ", ".join(key for key in found if key != name)
   if others:

@@ -98,7 +98,7 @@ def export(args) -> str:
     write = _write_program
   lines = write(model, args)
   if args.model_card:
-    lines.append(hub_card.write(model, args.output, _format(args).suffix, args.step))
+    lines.append(hub_card.write(model, args.output, _format(args).suffix))
   return "\n".join(map(one_line, lines))
 
 

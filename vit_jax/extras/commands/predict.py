@@ -6,6 +6,8 @@ vit-jax predict --source ViT-B_16.npz --images photos --features --output featur
 
 --features writes what the head sees, one row for each image, as NumPy's *.npz or as *.parquet. With
 --layers=4 it writes the class tokens of the last 4 blocks, and with --patches those of all patches.
+The file also has source, layers and patches; without these flags also representation: "pre_logits"
+for the input of the head, or "patches" for their mean.
 
 Exit status: 0 done; 1 some images could not be read, or the weights compute numbers that are not
 finite (these images are named and skipped); 2 wrong usage, or weights that cannot be used.
@@ -140,7 +142,9 @@ def write_features(args):
     options = dict(batch_size=args.batch_size, max_pixels=args.max_pixels, done=count.done)
     found = predict.each_features(model, paths, **which, **options)
     shape = predict.feature_shape(model, **which)
-    facts = {"source": args.source, "representation": model.card.representation}
+    facts = {"source": args.source, **which}
+    if not (args.layers or args.patches):
+      facts["representation"] = model.card.representation
     written = feature_files.write(args.output, good(found, bad), shape, facts)
   print(one_line(f"Features of {written:,} images, {shape} each, written to {args.output}"))
   for name, reason in bad:

@@ -2,6 +2,7 @@
 
   vit-jax search ViT-B_16.npz photos query.jpg
   vit-jax search ViT-B_16.npz photos query.jpg other.jpg --count 20 --output similar.html
+  vit-jax search ViT-B_16.npz tfds:cifar10 query.jpg --split train
 
 Compares the features of the weights by their cosine. Prints the nearest images, and writes a page
 that shows them. The features of the folder are kept in --cache, as those of vit-jax probe are, so
@@ -32,6 +33,7 @@ def flags() -> ToolFlags:
   add("weights", type=source, metavar="WEIGHTS", help="as for vit-jax predict --source")
   add("images", metavar="DIR", help="a folder with images, also in inner folders; or any source")
   add("queries", type=path, nargs="+", metavar="QUERY", help="image files")
+  add("--split", default="", help="of a source, such as test")
   add("--count", type=whole(1, 1000), default=12, help="images for each query (default: 12)")
   add("--output", type=path, default=PAGE, help="the page (default: %(default)s)")
   add_of_features(result)
@@ -68,8 +70,8 @@ def searched(args) -> tuple[list, str]:
     try:
       model = whole_probe.opened(args, progress, line.say)
       kept = cache.Cache(model, args.cache, args.batch_size, progress, line.say)
-      found, images = search.find(kept, args.images, args.queries, args.count)
-      return found, search.page(found, images, args.weights, args.images)
+      found, source = search.find(kept, args.images, args.split, args.queries, args.count)
+      return found, search.page(found, source, args.weights, args.images, args.split)
     except (RunError, ValueError, OSError) as error:
       console.leave(str(error), console.WRONG_USAGE, "search")
 

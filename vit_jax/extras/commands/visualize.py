@@ -27,7 +27,6 @@ Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 
 be written.
 """
 
-import pathlib
 import sys
 
 from vit_jax import recipes
@@ -38,6 +37,7 @@ from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 
 COUNTS = {
   "distance": 128,
@@ -133,7 +133,7 @@ def shown(args, settings: list[str]):
       images = None
       if args.images:
         images = images_of(args, 2**40)
-      return views.mistakes(pathlib.Path(args.source), args.count, images)
+      return views.mistakes(path_of(args.source), args.count, images)
     model = model_of(args)
     views_of = views
     if args.what in OVER_IMAGES:

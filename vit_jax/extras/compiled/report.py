@@ -229,7 +229,7 @@ def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
     return None, None
   as_many = dataclasses.replace(its.model, num_classes=model.num_classes)
   its = dataclasses.replace(its, model=as_many)
-  if cost.forward_macs(config) != cost.forward_macs(its) or not trains_all(config):
+  if cost.training_flops(config) != cost.training_flops(its) or not trains_all(config):
     return None, None
   return printed
 

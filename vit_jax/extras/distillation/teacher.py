@@ -80,7 +80,8 @@ def read(place: str) -> Teacher:
   """Reads the weights at `place`, as config.init_from names them.
 
   Raises:
-    ConfigError: they cannot be read, are not of a model of this project, or have no head.
+    ConfigError: they cannot be read, are not of a model of this project, or have no head of
+      classes.
   """
   try:
     loaded = inference.read_model(place)
@@ -88,6 +89,9 @@ def read(place: str) -> Teacher:
     raise
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.objective.teacher={place}: {error}") from error
-  if not loaded.has_head:
-    raise ConfigError(f"config.objective.teacher={place} has no head; fine-tune it first.")
+  if not loaded.classifies:
+    raise ConfigError(
+      f"config.objective.teacher={place}: these weights {loaded.card.no_classes()}; fine-tune them "
+      "first."
+    )
   return Teacher(place, loaded)

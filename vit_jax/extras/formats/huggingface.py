@@ -209,6 +209,8 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     representation=settings["representation"],
     trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),
     average=settings["average"],
+    projection=kind.projection and "head" in (params or {}),
+    guessed=images.values_in(folder)[0] is None,
   )
   return whole_patches.of_card(whole_images, settings["patch_size"], "Transformers")
 
@@ -229,9 +231,10 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
   module = module_of(params, dataclasses.replace(card.model, family=AUTO))
   _check_squares(images=card.image_size, patches=getattr(module, "patch", 0))
-  params = _at_size(params, card)
+  name, kind = _type_for(module, flatten(params), projection=card.projection)
+  if not (kind.resizes and card.position_resizing == kind.position_resizing):
+    params = _at_size(params, card)
   flat = flatten(params)
-  name, kind = _type_for(module, flat)
   settings = {"architectures": [kind.class_of(flat)], "model_type": name}
   settings |= kind.sizes(module) | kind.written_with(module) | _settings(params, card, module)
   if (folder / CONFIG).exists():
@@ -274,8 +277,13 @@ def _at_size(params: dict, card: Card) -> dict:
   return fit(params, shapes, grid, position_resizing=card.position_resizing)[0]
 
 
-def _type_for(module: Network, flat: dict) -> tuple[str, ModelType]:
+def _type_for(module: Network, flat: dict, *, projection: bool) -> tuple[str, ModelType]:
   """The first model type that has a place for a module, and its name.
+
+  Args:
+    module: the module.
+    flat: its parameters by name.
+    projection: whether its head is a projection.
 
   Raises:
     ValueError: there is none; names what the nearest type lacks.
@@ -284,7 +292,8 @@ def _type_for(module: Network, flat: dict) -> tuple[str, ModelType]:
   for name, kind in MODEL_TYPES.items():
     if kind.written:
       fields = kind.unlike(module)
-      found[name] = fields, [] if fields else kind.lacking(module, flat)
+      lacking = [] if fields else kind.lacking(module, flat, projection=projection)
+      found[name] = fields, lacking
   name = min(found, key=lambda name: [*map(len, found[name])])
   fields, names = found[name]
   kind = MODEL_TYPES[name]
@@ -299,7 +308,7 @@ def _settings(params: dict, card: Card, module: Network) -> dict:
   known = {key: value for key, value in vars(card.model).items() if value != AUTO}
   model = USUAL | {"positions": "none"} | known
   names = card.class_names
-  if not names and "head" in params:
+  if not names and "head" in params and not card.projection:
     names = tuple(f"class {i}" for i in range(params["head"]["bias"].size))
   return {
     "hidden_act": ACTIVATIONS[model["activation"]][0],

@@ -74,6 +74,7 @@ class ModelType:
       activation and epsilon.
     written_with: (module) -> keys of config.json that are written besides.
     written: whether exports write the type.
+    projection: whether the head is a projection, as `Card.projection` says.
   """
 
   plain: str
@@ -96,6 +97,7 @@ class ModelType:
   known: Callable[[dict], dict] = lambda settings: {}
   written_with: Callable[[Network], dict] = lambda module: {}
   written: bool = True
+  projection: bool = False
 
   def table(self) -> Table:
     """All rows."""
@@ -123,13 +125,22 @@ class ModelType:
       if key not in OPEN and not self.fields.get(key, one_of(USUAL.get(key))).test(value)
     ]
 
-  def lacking(self, module: Network, flat: dict) -> list[str]:
-    """What else the type has no place for, of a module that is alike and its parameters by name."""
+  def lacking(self, module: Network, flat: dict, *, projection: bool) -> list[str]:
+    """What else the type has no place for, of a module that is alike.
+
+    Args:
+      module: the module.
+      flat: its parameters by name.
+      projection: whether its head is a projection.
+    """
+    other_head = []
+    if "head/kernel" in flat and projection != self.projection:
+      other_head = ["a projection" if projection else "a head of classes"]
     try:
       self.sizes(module)
-      return self.table().lacking(self.there(flat), OURS)
+      return self.table().lacking(self.there(flat), OURS) + other_head
     except ValueError as error:
-      return [str(error)]
+      return [str(error), *other_head]
 
   def written_arrays(self, flat: dict) -> dict:
     """The library's arrays for our parameters by name, for which there are no obstacles."""

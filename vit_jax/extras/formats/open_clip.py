@@ -5,7 +5,6 @@ open_clip_config.json says how the model computes and how its images are prepare
 the space of texts is the head, without a bias.
 """
 
-import dataclasses
 import logging
 import pathlib
 from collections.abc import Iterable
@@ -118,20 +117,23 @@ def from_open_clip(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
 
 def _card_of_file(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
   """What OpenCLIP's models have in common; warns that nothing else is known about this one."""
-  _log.warning(
-    "%s has OpenCLIP's names, and nothing says how its model computes. Taken as usual: exact GELU "
-    "(OpenAI's models have another), and images as (pixel - 127.5) / 127.5. If they are not, put "
-    "OpenCLIP's %s beside it, and give the folder.",
-    path,
-    CONFIG,
-  )
-  model = Model(activation="gelu", norm_epsilon=EPSILON)
-  return dataclasses.replace(
-    card.inferred(params),
-    model=model,
+  usual = card.guessed(
+    params,
+    share=1,
+    model=Model(activation="gelu", norm_epsilon=EPSILON),
+    projection="head" in params,
     resampling="pillow_bicubic",
     position_resizing=POSITION_RESIZING,
   )
+  _log.warning(
+    "%s has OpenCLIP's names, and nothing says how its model computes. Taken as usual: exact GELU "
+    "(OpenAI's models have another), and images as (pixel - 127.5) / 127.5; %s. If they are not, "
+    "put OpenCLIP's %s beside it, and give the folder.",
+    path,
+    card.preparation_in_words(usual),
+    CONFIG,
+  )
+  return usual
 
 
 def _settings(folder: pathlib.Path) -> tuple[bool, dict, dict]:
@@ -175,6 +177,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     resampling=f"pillow_{images['interpolation']}",
     position_resizing=POSITION_RESIZING,
     model=Model(activation="quick_gelu" if quick else "gelu", norm_epsilon=EPSILON),
+    projection="head" in (params or {}),
   )
 
 

@@ -172,6 +172,7 @@ _READ = (*(table + _EARLIER for table in (_VIT, _WITH_ROOT, _HYBRID)), _BIT)
 
 ACTIVATION = "gelu"  # of timm's models, unless they name another or have gated MLPs
 RESAMPLING = "torchvision_bicubic"
+CROP = 0.875  # the crop_pct of a model that names none
 POSITION_RESIZING = "bicubic_antialiased"
 MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
@@ -319,6 +320,18 @@ def activation_of(params: dict) -> str:
   return ACTIVATION
 
 
+def projects(params: dict, architecture: str = "") -> bool:
+  """Whether the head is CLIP's projection to the space of texts, to which timm adds zeros as bias.
+
+  Args:
+    params: our tree.
+    architecture: timm's name, which may tell that the model is CLIP's; as may a norm of all tokens.
+  """
+  of_clip = re.search("_clip_|_pe_core_", architecture)
+  of_clip = of_clip or "first_norm" in params.get("Transformer", {})
+  return bool(of_clip and "head" in params and not np.any(params["head"]["bias"]))
+
+
 def heads_of(flat: dict[str, np.ndarray]) -> int:
   """The number of heads in timm's models with the width of these arrays; 0 if there are no blocks.
 
@@ -419,22 +432,25 @@ def _load(flat: dict[str, np.ndarray], heads: Heads, ours: bool, size: Size) -> 
 
 def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
   """What timm's models have in common; warns that nothing else is known about this one."""
-  _log.warning(
-    "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
-    "GELU (SiLU in gated MLPs), as many heads as models of this width have, the mean of the "
-    "patches where there is no class token, square images, resized bicubically, as (pixel - 127.5) "
-    "/ 127.5. If they are not (DeiT, DINO and MAE have other images), put timm's config.json "
-    "beside it.",
-    path,
-  )
-  usual = dict(
+  usual = card.guessed(
+    params,
+    CROP,
     model=Model(
       activation=activation_of(params), stem_norms=stem_norms(params), **meta.known(list(names))
     ),
     resampling=RESAMPLING,
     position_resizing=position_resizing(names),
+    projection=projects(params),
   )
-  return dataclasses.replace(card.inferred(params), **usual)
+  _log.warning(
+    "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
+    "GELU (SiLU in gated MLPs), as many heads as models of this width have, the mean of the "
+    "patches where there is no class token, square images as (pixel - 127.5) / 127.5; %s. If they "
+    "are not (DeiT, DINO and MAE have another mean), put timm's config.json beside it.",
+    path,
+    card.preparation_in_words(usual),
+  )
+  return usual
 
 
 NAMES = ArrayNames(

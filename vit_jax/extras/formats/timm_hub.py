@@ -90,7 +90,7 @@ IMAGES = {
   "mean": (of_channels(number(-10, 10)), [0.485, 0.456, 0.406]),
   "std": (of_channels(number(0.001, 1000)), [0.229, 0.224, 0.225]),
   "input_size": (or_none(three(_SIDE)), None),
-  "crop_pct": (number(0.1, 1), 0.875),
+  "crop_pct": (number(0.1, 1), timm.CROP),
   "crop_mode": (one_of("center", "squash"), "center"),
   "interpolation": (one_of(*FILTERS), "bicubic"),
   "label_names": (_LABELS, None),
@@ -310,6 +310,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
       pool=_pool(params, settings, images, arguments),
       **{key: _usual(name, key, told.get(key, USUAL[key])) for key in _BY_NAME},
     ),
+    projection=timm.projects(params, name),
   )
   return whole_patches.of_card(whole_images, getattr(module, "patch", 1), "timm")
 

@@ -17,6 +17,11 @@ from vit_jax.inference import LoadedModel
 
 BEST = 2  # classes in a caption
 HEADS_IN_A_ROW = 8
+# The tokens that the head reads, by how they are pooled; otherwise it reads the patches.
+TOKENS = {
+  "class_token": "the class token",
+  "distilled": "class token and distillation token (mean)",
+}
 MAP_SHARE = 0.2  # the fraction of a map's patches that counts as its brightest
 
 
@@ -43,7 +48,7 @@ def attention(
   images = gallery.squares(model.card)
   maps, logits = look(model.module, model.params, images, on_image=on_image)
   best = [()] * len(gallery)
-  if model.has_head:
+  if model.classifies:
     best = best_classes(model, logits)
   rows = [
     [i, name, *itertools.chain(*classes)]
@@ -51,7 +56,7 @@ def attention(
   ]
   share = float(np.mean([brightest(each) for each in maps]))
   lines = names_of(gallery)
-  if model.has_head:
+  if model.classifies:
     lines = ["\n".join(f"{label(name)} {x:.1%}" for name, x in classes) for classes in best]
   title = f"{what}. {overlay.CAPTION}"
   return InspectionResult(
@@ -67,9 +72,7 @@ def heads(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]) ->
   """The attention of each head of the last layer over images; raises as `maps.heads`."""
   images = gallery.squares(model.card)
   maps, _ = attention_maps.heads(model.module, model.params, images, on_image=on_image)
-  whose = "all patches (mean)"
-  if model.module.pool == "class_token":
-    whose = "the class token"
+  whose = TOKENS.get(model.module.pool, "all patches (mean)")
   what = f"Attention of {whose} in the last layer, {model.module.depth - 1}, by head"
   rows = []
   for name, image, of_image in zip(names_of(gallery), images, maps, strict=True):

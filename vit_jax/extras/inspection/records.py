@@ -2,7 +2,6 @@
 
 import csv
 import math
-import pathlib
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError
@@ -11,6 +10,7 @@ from vit_jax.process import text as texts
 from vit_jax.process.program import own_command
 from vit_jax.process.text import quoted
 from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
 
 
@@ -23,7 +23,7 @@ class Mistake(NamedTuple):
   probability: float
 
 
-def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
+def evaluated(workdir: Path) -> list[Path]:
   """The predictions.csv of the newest evaluation of each set.
 
   Raises:
@@ -52,7 +52,7 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   return paths
 
 
-def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
+def mistakes(path: Path) -> tuple[list[Mistake], int]:
   """The mistakes in a predictions.csv, the most confident first, and the number of all images.
 
   Raises:

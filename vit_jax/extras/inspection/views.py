@@ -1,7 +1,6 @@
 """The views of `vit-jax visualize`: a function for each kind of picture."""
 
 import dataclasses
-import pathlib
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +18,7 @@ from vit_jax.extras.plots import captions, inside
 from vit_jax.extras.plots.labels import label
 from vit_jax.inference import LoadedModel, predict
 from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 
 AT_A_TIME = 8  # images whose features are computed together
 NEIGHBOURS = 5
@@ -180,7 +180,7 @@ def _neighbours_figure(images: np.ndarray, gallery: Gallery, neighbours: np.ndar
   return captions.picture_table(pictures, classes)
 
 
-def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) -> InspectionResult:
+def mistakes(workdir: Path, count: int, gallery: Gallery | None = None) -> InspectionResult:
   """The most confident mistakes of each evaluation set of a workdir.
 
   Args:
@@ -210,7 +210,7 @@ def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) 
   return InspectionResult(" ".join(texts), summary, pictures, numbers)
 
 
-def set_of(workdir: pathlib.Path, name: str) -> Gallery:
+def set_of(workdir: Path, name: str) -> Gallery:
   """The images of an evaluation set in a run's settings.
 
   Raises:

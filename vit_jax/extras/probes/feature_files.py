@@ -14,11 +14,12 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
 Rows = Iterable[tuple[str, np.ndarray]]  # (name, features float32 of one shape) of each image
+Facts = Mapping[str, str | int | bool]
 GROUP = 1024  # rows of a Parquet file that are written at a time
 MOST_VALUES = 2**22  # of such a group
 
 
-def write(path: Path, rows: Rows, shape: tuple[int, ...], facts: Mapping[str, str]) -> int:
+def write(path: Path, rows: Rows, shape: tuple[int, ...], facts: Facts) -> int:
   """Writes features; the file is there as a whole, or not at all.
 
   *.npz holds "features" (N, *shape) and "names" (N,), and `facts` by name. *.parquet has a row for
@@ -40,7 +41,7 @@ def write(path: Path, rows: Rows, shape: tuple[int, ...], facts: Mapping[str, st
     return WRITERS[path.suffix](partial, rows, shape, facts)
 
 
-def write_npz(place: str, rows: Rows, shape: tuple[int, ...], facts: Mapping[str, str]) -> int:
+def write_npz(place: str, rows: Rows, shape: tuple[int, ...], facts: Facts) -> int:
   """Writes a file of NumPy; the features pass through a temporary file, since N comes last."""
   names = []
   with tempfile.TemporaryFile() as raw, zipfile.ZipFile(place, "w") as archive:
@@ -59,7 +60,7 @@ def write_npz(place: str, rows: Rows, shape: tuple[int, ...], facts: Mapping[str
   return len(names)
 
 
-def write_parquet(place: str, rows: Rows, shape: tuple[int, ...], facts: Mapping[str, str]) -> int:
+def write_parquet(place: str, rows: Rows, shape: tuple[int, ...], facts: Facts) -> int:
   """Writes a file of Parquet, a group of rows at a time."""
   import pyarrow as pa  # slow to import
   import pyarrow.parquet as pq

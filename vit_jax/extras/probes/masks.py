@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.config import ConfigError, Data, Dataset
-from vit_jax.data import datasets
+from vit_jax.data import datasets, pillow
 from vit_jax.data import images as pictures
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.images import BadImage
@@ -118,13 +118,14 @@ def mask_of(image: str, path: Path) -> np.ndarray:
   try:
     with Image.open(io.BytesIO(files.read_bytes(path, most=MAX_BYTES)), formats=["PNG"]) as opened:
       mode = opened.mode
+      stored = pillow.raw_mode(opened)[0]
       mask = np.asarray(opened)
   except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
     raise ConfigError(f"The mask {path} cannot be read: {error}") from error
-  if mode not in MODES:
+  if mode not in MODES or stored in pillow.SCALED:
     raise ConfigError(
-      f"The mask {path} has pixels of the kind {mode}; it must be a PNG of 8 bits, grey or with a "
-      "palette, whose values are classes."
+      f"The mask {path} has pixels of the kind {stored or mode}; it must be a PNG of 8 bits, grey "
+      "or with a palette, whose values are classes."
     )
   if mask.shape != (size := size_of(image)):
     raise ConfigError(f"The mask {path} has {mask.shape} pixels, and its image {size}.")

@@ -18,6 +18,7 @@ from vit_jax.extras.probes.cache import Cache
 from vit_jax.extras.report import document, thumbnails
 from vit_jax.extras.report.document import Picture, Section
 from vit_jax.inference.predict import MAX_PIXELS, encoded_or_pixels
+from vit_jax.storage import paths
 
 SIDE = 160  # pixels of a picture on the page
 
@@ -39,12 +40,13 @@ class Found:
   similarities: Sequence[float]
 
 
-def find(kept: Cache, images: str, queries: Sequence[pathlib.Path], count: int):
+def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], count: int):
   """Searches a source of images for the nearest ones to each query.
 
   Args:
     kept: has the model, and keeps the features of the source.
     images: a folder with images, or any other source; labels are not needed.
+    split: of the source; "": all.
     queries: files.
     count: the most images for each query.
 
@@ -56,7 +58,7 @@ def find(kept: Cache, images: str, queries: Sequence[pathlib.Path], count: int):
   """
   opener = datasets.opener_of(Data(), kept.progress)
   spec = sources.recognised(images)
-  named = opener.open("The images", Dataset(source=spec, label_key=""))
+  named = opener.open("The images", Dataset(source=spec, split=split, label_key=""))
   features = kept.features(named, "the images", patches=False)["pre_logits"]
   wanted = kept.model.features(queries, batch_size=kept.batch_size)
   found = nearest_neighbours.nearest(unit(features), unit(wanted), min(count, len(features)))
@@ -91,16 +93,17 @@ def values(found: Sequence[Found]) -> list[dict]:
   ]
 
 
-def page(found: Sequence[Found], source: Source, weights: str, images: str) -> str:
+def page(found: Sequence[Found], source: Source, weights: str, images: str, split: str) -> str:
   """The page with the queries and their nearest images; it needs no network.
 
   Args:
     found: the result of `find`.
     source: the images.
-    weights, images: as the user named them.
+    weights, images, split: as the user named them.
   """
-  facts = [("weights", weights), ("images", f"{images} ({len(source):,} images)")]
-  folder = os.path.join(os.path.abspath(images), "")
+  words = f"{images} {split}".strip()
+  facts = [("weights", weights), ("images", f"{words} ({len(source):,} images)")]
+  folder = os.path.join(paths.absolute(images), "")
   sections = [section(each, source, folder) for each in found]
   return document.html("Nearest images", document.Lead(facts=facts), sections)
 

@@ -38,7 +38,7 @@ class Program:
   Attributes:
     function: pixels (B, S, S, C) uint8 -> (B, K) float32, with the parameters as constants.
     size, channels: of the images.
-    output: "logits"; for weights without a head "features".
+    output: "logits"; "embeddings" of a projection; for weights without a head "features".
     description: for users of the file; its values can be written as JSON.
   """
 
@@ -103,12 +103,15 @@ def write(model: LoadedModel, source: str, output: Path, form: ProgramFormat) ->
   with files.one_writer(output):
     form.save(output, program)
   description = program.description
-  return [f"{output}: a program of {source}; {description['input']} -> {description['output']}"]
+  words = f"{description['input']} -> {description['output']}"
+  return [f"{output}: a program of {export.origin(model, source)}; {words}"]
 
 
 def of_model(model: LoadedModel) -> Program:
   """The program of a model for a known image size."""
-  output = "logits" if model.has_head else "features"
+  output = "features"
+  if model.has_head:
+    output = "embeddings" if model.card.projection else "logits"
   function = functools.partial(_outputs, model, model.params)
   card = model.card
   return Program(function, card.image_size, card.channels, output, _description(model, output))
@@ -143,7 +146,7 @@ def verify(model: LoadedModel, path: Path, form: ProgramFormat) -> str:
 
 
 def _outputs(model: LoadedModel, params: dict, pixels: jax.Array) -> jax.Array:
-  """Logits of pixels (B, S, S, C) uint8, or the features if the weights have no head."""
+  """What the head gives for pixels (B, S, S, C) uint8, or the features if there is no head."""
   images = normalize(pixels, model.module.dtype)
   logits, features = model.module.apply({"params": params}, images, train=False)
   if model.has_head:
@@ -160,6 +163,8 @@ def _description(model: LoadedModel, output: str) -> dict:
   if not model.has_head:
     width = model.module.feature_width()
     meaning = "the weights have no head"
+  elif model.card.projection:
+    meaning = "in the space that the encoder of texts shares"
   return cards.values_of(model.card) | {
     "pixels": f"{colours}0 to 255; the program scales them itself",
     "preparation": cards.preparation_in_words(model.card),

@@ -4,9 +4,9 @@ import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from vit_jax.config import ConfigError
 from vit_jax.extras.report.document import Section, Table, TableCell, count, percent
 from vit_jax.extras.report.run import RecordedRun, side_by_side
-from vit_jax.learning import objective as objectives
 from vit_jax.process.text import h_mm_ss
 from vit_jax.recipes import cost
 
@@ -103,11 +103,15 @@ def images_seen(run: RecordedRun) -> int:
 def flops(run: RecordedRun) -> float:
   """FLOPs of the completed steps, forward and backward, by the shapes of the model; 0: unknown.
 
-  With frozen parameters a step costs less than the formula says, so that is unknown too.
+  With frozen parameters a step costs less than the formula says, so that is unknown too; as it is
+  if the run's teacher is gone.
   """
   if run.config is None or run.fact("trained_parameters", int) != run.fact("parameters", int):
     return 0.0
-  of_image = objectives.of_config(run.config).training_flops(run.config.data.image_size)
+  try:
+    of_image = cost.training_flops(run.config)
+  except (ConfigError, OSError):
+    return 0.0
   return float(of_image * images_seen(run))
 
 

@@ -4,7 +4,7 @@ import contextlib
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 
-from vit_jax.config import Config, in_pixels, to_dict
+from vit_jax.config import Config, ConfigError, in_pixels, to_dict
 from vit_jax.config.recipe_file import UNITS
 from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
@@ -163,16 +163,22 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
     yield "Attention", {"cudnn": "cuDNN", "xla": "XLA"}.get(attention, attention)
   number = parameters(run)
   trained = run.fact("trained_parameters", int)
-  yield "Parameters", count(number)
+  yield "Parameters", "" if number is None else count(number)
   if trained is not None and trained != number:
     yield "Parameters trained", count(trained)
   macs = cost.forward_macs(run.config)
   yield "GMACs of an image", TableCell(f"{macs / 1e9:,.4g}", macs / 1e9)
 
 
-def parameters(run: RecordedRun) -> int:
-  """The number of parameters, by the newest start or else by the settings, which must be known."""
+def parameters(run: RecordedRun) -> int | None:
+  """The number of parameters, by the newest start or else by the settings, which must be known.
+
+  None: no start recorded it, and the run's teacher is gone.
+  """
   recorded = run.fact("parameters", int)
-  if recorded is None:
+  if recorded is not None:
+    return recorded
+  try:
     return sum(cost.parameters(run.config).values())
-  return recorded
+  except (ConfigError, OSError):
+    return None

@@ -31,8 +31,10 @@ def of_run(run: RecordedRun, predictions: Sequence[Picture], note: str) -> Lead:
 def facts(run: RecordedRun) -> Iterator[tuple[str, str]]:
   """(name, text) of the model, the data, the training, the time and the computation."""
   if run.config is not None:
-    parameters = description.parameters(run)
-    yield "Model", f"{formulas.label(run.config.model)}, {parameters:,} parameters"
+    model = formulas.label(run.config.model)
+    if (parameters := description.parameters(run)) is not None:
+      model += f", {parameters:,} parameters"
+    yield "Model", model
     yield "Data", data(run)
   yield "Training", training(run)
   if seconds := cost.seconds_of(run):

@@ -77,6 +77,7 @@ CLIP_VISION = ModelType(
   left_out=r".*\.position_ids",
   here=_here,
   there=_there,
+  projection=True,
 )
 CLIP = dataclasses.replace(
   CLIP_VISION,

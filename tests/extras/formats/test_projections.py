@@ -1,0 +1,133 @@
+"""Heads that project to the space of texts, as CLIP's do: their outputs are no classes."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests import modules
+from tests.weights import families
+from vit_jax import models, weights
+from vit_jax.extras.formats import open_clip, timm
+from vit_jax.inference.model import load, read_model
+from vit_jax.models.recognition import settings_of
+from vit_jax.storage.tree import flatten
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+from vit_jax.weights.translation import OURS
+
+CLIP = dict(
+  first_norm="tokens", patch_bias=False, activation="quick_gelu", norm_epsilon=1e-5, width=64
+)
+
+
+def made(bias=0.0, **fields):
+  """Parameters like those of CLIP, whose projection has no bias, and what their card says."""
+  module = models.create("ViT-B/4", **families.VIT | CLIP | fields)
+  params = modules.parameters(module, families.images(), train=False)
+  params["head"] = params["head"] | {"bias": np.full(5, bias, np.float32)}
+  return params, Card(image_size=16, model=settings_of(module), projection=not bias)
+
+
+def in_transformers(folder):
+  weights.write(folder / "hf", Weights(*made()))
+  assert not json.loads((folder / "hf" / "config.json").read_text())["id2label"]
+  return folder / "hf"
+
+
+def in_open_clip(folder, config=True):
+  params, _ = made()
+  flat = flatten(params)
+  del flat["head/bias"]
+  theirs = {f"visual.{name}": x for name, x in open_clip._TABLE.theirs(flat).items()}
+  assert not open_clip._TABLE.lacking(flat, OURS)
+  contiguous = {name: np.ascontiguousarray(x) for name, x in theirs.items()}
+  safetensors.numpy.save_file(contiguous, folder / open_clip.WEIGHTS)
+  if not config:
+    return folder / open_clip.WEIGHTS
+  vision = dict(image_size=16, width=64, head_width=32, patch_size=4)
+  settings = dict(model_cfg=dict(vision_cfg=vision, quick_gelu=True))
+  (folder / open_clip.CONFIG).write_text(json.dumps(settings))
+  return folder
+
+
+def in_timm(folder, architecture="", *, bias=0.0, **fields):
+  params, card = made(bias, **fields)
+  flat = {name: np.ascontiguousarray(x) for name, x in timm.to_timm(params, card.model).items()}
+  safetensors.numpy.save_file(flat, folder / "model.safetensors")
+  if architecture:
+    arguments = dict(embed_dim=64, num_heads=2)
+    config = dict(architecture=architecture, num_classes=5, model_args=arguments)
+    (folder / "config.json").write_text(json.dumps(config))
+  return folder / "model.safetensors"
+
+
+def in_big_vision(folder):
+  """Beside an encoder of texts."""
+  pair = {f"params/img/{name}": x for name, x in flatten(families.params("vit")).items()}
+  np.savez(folder / "pair.npz", **pair, **{"params/t": np.float32(1)})
+  return folder / "pair.npz"
+
+
+def in_a_file(folder):
+  weights.write(folder / "w.npz", Weights(*made()))
+  return folder / "w.npz"
+
+
+@pytest.mark.parametrize(
+  "source",
+  [
+    in_transformers,
+    in_open_clip,
+    lambda folder: in_open_clip(folder, config=False),
+    in_timm,
+    lambda folder: in_timm(folder, "vit_base_patch16_clip_224"),
+    lambda folder: in_timm(folder, "eva_giant_patch14_clip_224", first_norm="none"),
+    in_a_file,
+    in_big_vision,
+  ],
+)
+def test_a_projection_names_no_classes_and_gives_features(tmp_path, source):
+  model = load(source(tmp_path))
+  assert model.has_head
+  assert not model.classifies
+  assert model.class_names == ()
+  assert "classes:    none; the head projects to 5 numbers" in repr(model)
+  with pytest.raises(ValueError, match="these weights have a projection in place of a head of cl"):
+    model.predict(np.zeros((1, 16, 16, 3), np.uint8))
+  assert model.features(np.zeros((1, 16, 16, 3), np.uint8)).shape == (1, model.module.width)
+
+
+def test_a_file_of_open_clip_alone_is_prepared_as_the_library_does_by_default(tmp_path, caplog):
+  read = weights.read(in_open_clip(tmp_path, config=False)).card
+  assert (read.image_size, read.resize, read.squeeze, read.guessed) == (16, 16, False, True)
+  assert "smaller side to 16 px, centre of 16 px, pillow_bicubic. If they are not" in caplog.text
+
+
+def test_without_a_projection_there_is_no_head(tmp_path):
+  params, card = made()
+  del params["head"]
+  weights.write(tmp_path / "hf", Weights(params, card))
+  model = read_model(tmp_path / "hf")
+  assert (model.has_head, model.card.projection) == (False, False)
+
+
+@pytest.mark.parametrize("architecture", ["", "vit_base_patch16_clip_224"])
+def test_a_fine_tuned_clip_has_classes(tmp_path, architecture):
+  assert load(in_timm(tmp_path, architecture, bias=0.1)).classifies
+
+
+@pytest.mark.parametrize(
+  ("fields", "projection", "what"),
+  [
+    (dict(), False, "CLIPVisionModelWithProjection has no place for a head of classes"),
+    (dict(first_norm="none", patch_bias=True), True, "has no place for a projection"),
+  ],
+)
+def test_a_model_type_has_a_place_for_one_kind_of_head(tmp_path, fields, projection, what):
+  params, card = made(**fields)
+  known = dataclasses.replace(card, projection=projection)
+  with pytest.raises(ValueError, match=what):
+    weights.write(tmp_path / "hf", Weights(params, known))
