@@ -55,7 +55,7 @@ def test_the_newest_description_that_can_be_read_counts(tmp_path, damage):
   description.unlink()
   os.mkfifo(description)  # by a stranger: it is not waited for
   assert checkpoint.described(workdir)[0] == 9
-  for other in ("checkpoints/09", "checkpoints-damaged/9", "checkpoints"):
+  for other in ("checkpoints/09", "checkpoints/9.damaged", "checkpoints"):
     (tmp_path / other).mkdir(parents=True, exist_ok=True)
     assert checkpoint.named_by(tmp_path / other) == (tmp_path / other, [])
 
