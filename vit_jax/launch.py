@@ -91,6 +91,7 @@ def launch(
   with fingerprint.refusal_told(config, hosts):
     program.check_jax()
     recorded = start.read_recorded(folder)
+    start.check_saved(recorded)
     asked = start.as_begun(config, recorded)
     config, data, facts = open_run(asked, recorded, hosts, progress)
 

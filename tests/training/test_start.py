@@ -1,5 +1,6 @@
 """What a run that resumes takes from its checkpoint, and what it refuses to change."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -153,6 +154,43 @@ def test_a_run_goes_on_with_other_images_only_if_told_to(tmp_path, key, other, s
   with pytest.raises(c.ConfigError, match=rf"9 steps already, of other images: {key}: {said}"):
     start.check_data(before, STARTED, {key: other})
   go_on = dataclasses.replace(STARTED, data=c.Data(changed="continue"))
+# --- a run whose checkpoints were removed ---
+
+TRAINED, SCORED = {"step": 9, "loss": 1.0}, {"step": 9, "val/top1": 0.5}
+HALF_WRITTEN = "checkpoints/9.orbax-checkpoint-tmp-1"
+
+
+@pytest.mark.parametrize(
+  ("line", "starts", "place", "removed"),
+  [
+    (TRAINED, [0], "checkpoints", False),
+    (TRAINED, [0], HALF_WRITTEN, False),
+    (TRAINED, [5, 0], "checkpoints", False),
+    (SCORED, [5, 9], "checkpoints/9.damaged", False),
+    (SCORED, [5, 9], "checkpoints/9", False),
+    (TRAINED, [0], ".", True),
+    (TRAINED, [0, 5], "checkpoints", True),
+    (SCORED, [], HALF_WRITTEN, True),
+  ],
+  ids=[
+    *("before a save", "in a save", "begun anew", "damaged", "damaged now"),
+    *("no folder", "resumed", "evaluated"),
+  ],
+)
+def test_a_run_does_not_begin_anew_if_it_has_saved_a_state(tmp_path, line, starts, place, removed):
+  """It would drop its records; one that ended before its first save begins anew."""
+  (tmp_path / place).mkdir(parents=True, exist_ok=True)
+  (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+  (tmp_path / "starts.jsonl").write_text("".join(f'{{"step": {step}}}\n' for step in starts))
+  refused = contextlib.nullcontext()
+  if removed:
+    refused = pytest.raises(
+      c.ConfigError, match=rf"^{tmp_path} has records of \d steps, and .*anew"
+    )
+  with refused:
+    start.check_saved(start.read_recorded(tmp_path))
+
+
   start.check_data(before, go_on, {key: other})
   start.check_data(begun(tmp_path / "old"), STARTED, {key: other})  # it does not tell its images
 

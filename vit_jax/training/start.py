@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from vit_jax.data.identity import Identity
 from vit_jax.evaluation import results
 from vit_jax.learning import train_step
 from vit_jax.learning.train_step import TrainState
-from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage import checkpoint, files, metrics_log, workdir
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
@@ -115,6 +116,33 @@ def read_recorded(folder: Path) -> Recorded:
     return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
+
+
+def check_saved(run: Recorded):
+  """Checks that a run without a checkpoint has saved none, because it will drop its records.
+
+  A saved state shows in a start after its step, or in its evaluation; on a disk also in a line of
+  metrics without the folder of checkpoints, which is made first.
+
+  Raises:
+    ConfigError: the checkpoints were removed.
+  """
+  if not run.new or not files.is_folder(run.folder):
+    return
+  place = run.folder / checkpoint.FOLDER
+  if files.numbers_in(place) or files.matching(place, f"*{checkpoint.DAMAGED}*"):
+    return  # the restore tells of damaged ones
+  lines = results.evaluations_in(run.folder)
+  if isinstance(place, pathlib.Path) and not files.is_folder(place):
+    lines = metrics_log.read_lines(run.folder)
+  last = workdir.read_starts(run.folder)[-1:]
+  steps = [known.get("step") for known in (*lines, *last)]
+  if reached := max((step for step in steps if type(step) is int), default=0):
+    raise ConfigError(
+      f"{run.folder} has records of {reached:,} steps, and {place} has no checkpoint: they were "
+      f"removed, or their disk is not mounted. Bring them back; to begin anew, move {run.folder} "
+      "away or give another --workdir."
+    )
 
 
 def history_of(place: str, step: int = 0) -> History:
