@@ -276,6 +276,19 @@ def of_weights(path, before=None, **model):
   """The settings of a run that starts from these weights, or goes on as it began with `before`."""
   config = dataclasses.replace(UNNAMED, model=dataclasses.replace(UNNAMED.model, **model))
   config = dataclasses.replace(config, init_from=str(path))
+def test_an_evaluation_that_is_left_to_do_is_of_the_same_images(tmp_path):
+  data = {"config.data.train": IMAGES, "config.evaluate.val": IMAGES}
+  other = {key: IMAGES._replace(images=8) for key in data}
+  run = dataclasses.replace(finished(tmp_path / "left", evaluated=False), data=data)
+  with pytest.raises(
+    c.ConfigError, match=r"of other images: config\.evaluate\.val: 9 -> 8 images\."
+  ):
+    start.check_changes(STARTED, run, 9, other)
+  start.check_changes(STARTED, run, 9, other | {"config.evaluate.val": IMAGES})
+  done = dataclasses.replace(finished(tmp_path / "done"), data=data)
+  start.check_changes(STARTED, done, 9, other)
+
+
   return resolve(config, facts.of_start(), before)
 
 

@@ -230,8 +230,11 @@ def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, 
     return
   if steps_left(run, config.early_stopping, total):
     check_data(run, config, data)
-  else:
-    check_changes_count(config, run)
+    return
+  check_changes_count(config, run)
+  if run.step not in results.steps_in(run.folder):  # its evaluation is left to do
+    scored = {key: known for key, known in data.items() if key.startswith("config.evaluate.")}
+    check_data(run, config, scored)
 
 
 def check_changes_count(config: Config, run: Recorded):
