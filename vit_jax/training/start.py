@@ -179,8 +179,9 @@ def trained_on(config: Config, run: Recorded) -> History:
 def as_begun(config: Config, run: Recorded) -> Config:
   """The settings of a resumed run, with the paths of its start as they were recorded.
 
-  The same path may be spelled differently now. AUTO attention stays XLA's if the run recorded that
-  as given: it was the default of earlier versions, and their runs keep the same bits on GPUs.
+  The same path may be spelled differently now, and weights may have been moved. AUTO attention
+  stays XLA's if the run recorded that as given: it was the default of earlier versions, and their
+  runs keep the same bits on GPUs.
 
   Raises:
     ConfigError: the run began with other weights.
@@ -189,6 +190,8 @@ def as_begun(config: Config, run: Recorded) -> Config:
     return config
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if files.same(old, getattr(config, key))}
+  if _is_moved(run, config.init_from):
+    same["init_from"] = kept["init_from"]
   derived = "model.attention" in run.config.derived
   if config.model.attention == AUTO and run.config.model.attention == "xla" and not derived:
     same["model.attention"] = "xla"
@@ -197,6 +200,20 @@ def as_begun(config: Config, run: Recorded) -> Config:
     begun = with_value(begun, key, old)
   check_start(begun, run, ("init_from",))  # before rules read these weights
   return begun
+
+
+def _is_moved(run: Recorded, now: str) -> bool:
+  """Whether `now` leads to the weights of the start, which are no longer where they were.
+
+  They have the same name, and the same history, which only weights of a run have.
+  """
+  before = run.settings.get("init_from")
+  if not (isinstance(before, str) and before and now):
+    return False
+  if path_of(now).name != path_of(before).name or files.exists(path_of(before)):
+    return False
+  history = history_of(now)
+  return bool(history) and all(known in run.trained_on for known in history)
 
 
 def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
