@@ -208,6 +208,7 @@ class Checkpoints:
     self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = 0
+    self._failed: int | None = None  # the step whose save failed last
     if jax.process_index() == 0:
       files.make_folder(self._directory)
       self._remove_half_written()
@@ -234,10 +235,13 @@ class Checkpoints:
   def _publish(self, folder, step, best):
     workdirs.check_held(self._directory.parent)
     target = self._directory / str(step)
-    if not files.exists(target):
-      # In a bucket, a folder with a tombstone does not exist for readers, but its files do.
-      files.remove(target)
-    files.rename(folder, target)
+    if step == self._failed and step in available(self._directory.parent):
+      files.remove(folder)  # the failed save was published, but the answer did not arrive
+    else:
+      if not files.exists(target):
+        # In a bucket, a folder with a tombstone does not exist for readers, but its files do.
+        files.remove(target)
+      files.rename(folder, target)
     consequence = "it may be lost if the machine crashes"
     try:
       # Sync before older checkpoints are removed, because a crash could undo the rename after that.
@@ -285,6 +289,7 @@ class Checkpoints:
     if jax.process_index() == 0:
       with contextlib.suppress(OSError):  # the next start removes the rest
         self._remove_half_written()
+    self._failed = step
     self._outcome = self._describe_failure(step, reason)
 
   @property

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import itertools
 import json
+import os
 import pathlib
 import shutil
 import threading
@@ -17,7 +18,7 @@ from tests import buckets
 from tests.storage import states
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.extras.buckets import client, lease
+from vit_jax.extras.buckets import client, growing, lease
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, manifest, metrics_log
 from vit_jax.storage.base import UnreachableError
@@ -239,6 +240,14 @@ def test_a_rename_that_fails_leaves_nothing(folder):
   files.rename(folder / "tmp", folder / "new")
   assert names(folder) == ["new"]
   assert len(below(folder / "new")) == 10
+
+
+@ONE
+def test_a_rename_whose_target_is_there_has_not_failed(folder, monkeypatch):
+  files.write_text(folder / "old" / "a", "a")
+  monkeypatch.setattr(growing.Parts, "remove", lambda _: os.write(-1, b""))  # an OSError
+  files.rename(folder / "old", folder / "new")
+  assert names(folder) == ["new"]
 
 
 def test_a_lock_has_one_holder(folder):
