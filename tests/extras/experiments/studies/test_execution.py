@@ -363,6 +363,16 @@ def test_a_disk_that_is_full_is_one_sentence(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   stub.done(tmp_path, stub.study(0.0))
   before = (tmp_path / "results.csv").read_bytes()
+def test_a_run_that_is_refused_after_its_result_is_not_started_for_ever(tmp_path):
+  """Its checkpoint, which another run starts from, is gone."""
+  run = RunStore(tmp_path).run(Job(stub.PRETRAINING, 0))
+  stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
+  statuses = [console.WRONG_USAGE]
+  children = runs.Children()
+  children.call = lambda *_: statuses.pop()
+  assert "failed with exit status 2" in execution.call(run, children)
+
+
 
   def full(*args):
     raise OSError(28, "No space left on device")

@@ -165,16 +165,18 @@ def call(run: Run, children: Children) -> str:
     RunError: the folder of the study cannot be written to.
   """
   log = run.folder.with_name(f"{run.folder.name}.log")
+  again = run.result() is not None  # its checkpoint is gone
   waited = False
   while True:
     waited = wait_until_free(run.folder, children) or waited
-    if children.asked or (waited and run.result()):
+    if children.asked or (waited and run.result() and not again):
       return ""
     with workdir.writing(run.folder.parent):
       files.make_folder(run.folder.parent)
       with files.log(log) as output:
         status = children.call([sys.executable, *run.arguments()], output)
-    waited = status == console.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
+    refused = status == console.WRONG_USAGE
+    waited = refused and (in_use(run.folder) or bool(run.result() and not again))
     if not waited:  # else another process was first, and may have ended meanwhile
       return ending(run, status, log, stopped=children.asked)
 
