@@ -91,6 +91,7 @@ def launch(
   with fingerprint.refusal_told(config, hosts):
     program.check_jax()
     recorded = start.read_recorded(folder)
+    start.check_saved(recorded)
     asked = start.as_begun(config, recorded)
     config, data, facts = open_run(asked, recorded, hosts, progress)
 
@@ -102,8 +103,14 @@ def launch(
     stop.join()
   run, initial = make_run(asked, data, facts, recorded, progress)
   del facts  # and with them the weights as they were read
-  # Only now: a run that is refused leaves no folder.
-  with workdir.locked(folder, first=jax.process_index() == 0):
+  seconds = config.stall_seconds
+  with contextlib.ExitStack() as held:
+    # Only now: a run that is refused leaves no folder.
+    with joining.told("workdir", seconds=seconds):
+      held.enter_context(workdir.locked(folder, first=jax.process_index() == 0))
+    if jax.process_count() > 1:
+      joining.compare_processes("workdir", {}, seconds=seconds)
+      workdir.check_shared(folder)
     return train(run, folder, stop, initial, began, progress)
 
 

@@ -90,6 +90,13 @@ def test_a_change_is_seen_and_a_moved_folder_is_the_same(photos, tmp_path, chang
     assert re.search(words, said), (kind, said)
 
 
+def test_one_size_is_seen_if_the_first_file_is_empty(photos):
+  (photos / "a" / "0.bmp").write_bytes(b"")
+  before = known(photos, "folder")
+  longer(photos)
+  assert identity.changes(before, known(photos, "folder")) == ["files of other sizes"]
+
+
 @pytest.mark.parametrize(
   ("method", "number", "unknown"),
   [

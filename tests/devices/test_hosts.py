@@ -44,6 +44,31 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   assert calls == ([given] if joins else [])
 
 
+TASK = """
+from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES
+from vit_jax.devices import hosts
+
+hosts.connect(hosts.Hosts(), stall_seconds=30)
+print(CUDA_VISIBLE_DEVICES.value)
+"""
+
+
+@pytest.mark.parametrize(
+  ("variables", "visible"),
+  [
+    ({"SLURM_STEP_NUM_NODES": "2"}, "all"),
+    ({"SLURM_STEP_NUM_NODES": "2", "JAX_LOCAL_DEVICE_IDS": "3,4"}, "3,4"),
+    ({"SLURM_STEP_NUM_NODES": "1"}, "0"),
+  ],
+  ids=["a task a node", "some devices of it", "two tasks a node"],
+)
+def test_a_task_that_has_a_node_has_all_of_its_devices(variables, visible):
+  step = dict(SLURM_STEP_NUM_TASKS="2", SLURM_STEP_NODELIST="localhost", SLURM_LOCALID="0")
+  alone = BATCH | step | {"SLURM_NTASKS": "1", "SLURM_JOB_ID": str(os.getpid())}
+  result = programs.run([sys.executable, "-c", TASK], timeout=60, **alone, **variables)
+  assert result.stdout == f"{visible}\n", result.stderr
+
+
 ABORTED = """
 import os, threading, time
 from vit_jax.devices import hosts

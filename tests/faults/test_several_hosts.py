@@ -19,6 +19,7 @@ from tests.ends import TIMING
 from vit_jax import weights
 from vit_jax.config import Mesh, from_dict
 from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten
 
@@ -145,6 +146,22 @@ def test_processes_that_are_not_alike_end_before_the_first_step(tmp_path, other,
   assert "Traceback" not in text + second[0]
   assert time.monotonic() - begin < 60
   assert not (tmp_path / "config.json").exists()
+
+
+def test_processes_that_share_no_folder_end_before_the_first_step(tmp_path):
+  own = (), [f"--workdir={tmp_path / 'own'}"]
+  for text, status in outputs(group(tmp_path / "first", own=own)):
+    assert status == 2, text[-3000:]
+    assert " is not one folder for all processes: what the first process writes" in text
+  left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+  assert left == {"lock"}
+
+
+def test_a_workdir_in_use_ends_both_processes(tmp_path):
+  with workdirs.locked(tmp_path, first=True):
+    for text, status in outputs(group(tmp_path)):
+      assert status == 2, text[-3000:]
+      assert "is in use by another run" in text
 
 
 def test_a_device_that_computes_wrongly_ends_both_and_is_named(tmp_path):

@@ -1,7 +1,9 @@
 """Checkpoints: restored bits, other shardings, damage, and checkpoints that do not fit."""
 
+import errno
 import itertools
 import json
+import os
 import resource
 import shutil
 
@@ -215,6 +217,25 @@ def test_what_fails_once_a_checkpoint_is_published_is_no_failed_save(
     assert saving(checkpoints, 8) == ""
   assert f"Checkpoint 8 is saved, but {failed} (No space left on device)." in caplog.text
   assert checkpoint.available(tmp_path) == kept
+
+
+def test_a_save_that_was_published_without_an_answer_is_saved_by_the_next_try(
+  tmp_path, monkeypatch
+):
+  """Network file systems and buckets may do what they then report as failed."""
+  checkpoints = opened(tmp_path)
+  rename = os.rename
+
+  def unanswered(path, target):
+    rename(path, target)
+    raise OSError(errno.EIO, "Input/output error")
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, "rename", unanswered)
+    assert "could not be saved" in saving(checkpoints, 7)
+  assert saving(checkpoints, 7) == ""
+  assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["7"]
+  assert int(restore(tmp_path).step) == 7
 
 
 def test_checkpoints_that_are_removed_cost_only_themselves(tmp_path, caplog):

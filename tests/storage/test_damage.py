@@ -1,5 +1,6 @@
 """Damaged checkpoints: each kind is found, named and set aside."""
 
+import errno
 import os
 import shutil
 
@@ -107,9 +108,28 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   assert "checkpoints/9 IS DAMAGED" in caplog.text
   assert checkpoint.available(tmp_path) == [7]
   assert "\n" not in caplog.messages[-1]
-  assert (tmp_path / "checkpoints-damaged" / "9").exists()
+  assert (tmp_path / "checkpoints" / "9.damaged").exists()
   saved(tmp_path, 9)  # its place is free again
   assert int(restore(tmp_path).step) == 9
+
+
+def test_a_damaged_checkpoint_on_another_disk_than_the_run_is_set_aside_there(
+  tmp_path, steps_7_and_9, monkeypatch
+):
+  rename = os.rename
+
+  def on_one_disk(path, target):
+    if os.path.realpath(os.path.dirname(path)) != os.path.realpath(os.path.dirname(target)):
+      raise OSError(errno.EXDEV, "Invalid cross-device link")
+    rename(path, target)
+
+  shutil.copytree(steps_7_and_9 / "checkpoints", tmp_path / "disk")
+  (tmp_path / "run").mkdir()
+  (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "disk")
+  flip_a_bit(tmp_path / "disk" / "9")
+  monkeypatch.setattr(os, "rename", on_one_disk)
+  assert int(restore(tmp_path / "run").step) == 7
+  assert sorted(path.name for path in (tmp_path / "disk").iterdir()) == ["7", "9.damaged"]
 
 
 def test_what_is_not_named_as_a_step_is_left_alone(tmp_path):

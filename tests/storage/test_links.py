@@ -37,7 +37,6 @@ PLACES = (
   ("metrics.jsonl.damaged", "private/new"),
   ("lock", "private/new"),
   ("data/a/b", "private"),  # whatever its name
-  ("checkpoints-damaged", "private"),
 )
 
 

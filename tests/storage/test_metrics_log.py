@@ -48,15 +48,31 @@ def test_lines_are_json_with_their_step(tmp_path):
 
 def test_tensorboard_events_hold_the_same_numbers(tmp_path):
   from tensorboardX.event_file_writer import EventsWriter  # noqa: F401 - the format's own writer
-  from tensorboardX.proto import event_pb2
 
   written(tmp_path, (7, {"loss": 0.25})).close()
-  (events,) = tmp_path.glob("events.out.tfevents*")
+  (path,) = tmp_path.glob("events.out.tfevents*")
   values = {}
-  for record in records(events.read_bytes()):
-    event = event_pb2.Event.FromString(record)
+  for event in events_of(path):
     values |= {(v.tag, event.step): v.simple_value for v in event.summary.value}
   assert values == {("loss", 7): 0.25}
+
+
+def events_of(path):
+  from tensorboardX.proto import event_pb2
+
+  return [event_pb2.Event.FromString(record) for record in records(path.read_bytes())]
+
+
+@pytest.mark.parametrize("start_step", [0, 3])
+def test_tensorboard_drops_the_steps_that_metrics_drop(tmp_path, start_step):
+  """It reads files by their names, in which a host had a clock that was a day fast."""
+  before = tmp_path / f"events.out.tfevents.{int(time.time()) + 86400}.zebra"
+  before.touch()
+  written(tmp_path, start_step=start_step).close()
+  first, last = sorted(tmp_path.glob("events.out.tfevents*"))
+  assert first == before
+  _, event = events_of(last)
+  assert (event.session_log.status, event.step) == (1, start_step + 1)  # START
 
 
 def records(data):

@@ -1,6 +1,7 @@
 """Runs that are stopped at any moment and started again end with the same bits. Real processes."""
 
 import re
+import shutil
 import signal
 import sys
 
@@ -78,6 +79,18 @@ def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(uninterr
   path.write_bytes(data)
   assert f"resuming after step {before}" in resume(tmp_path)
   assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_a_run_whose_checkpoints_were_removed_is_refused_and_keeps_its_records(
+  uninterrupted, tmp_path
+):
+  workdir = tmp_path / "run"
+  shutil.copytree(uninterrupted, workdir, ignore=shutil.ignore_patterns("checkpoints", "lock"))
+  before = metric_lines(workdir)
+  result = programs.run(programs.digits(workdir, *COMMON))
+  assert result.returncode == 2, result.stdout
+  assert f"{workdir} has records of 40 steps" in programs.message(result)
+  assert metric_lines(workdir) == before
 
 
 HEARD = """

@@ -1,5 +1,6 @@
 """What a run that resumes takes from its checkpoint, and what it refuses to change."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -11,11 +12,14 @@ import jax.numpy as jnp
 import pytest
 
 from tests import resolved
+from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
-from vit_jax import models, recipes, weights
+from vit_jax import launch, models, recipes, weights
 from vit_jax.config.resolve import GIVEN, check_known, left, resolve
+from vit_jax.data import datasets
 from vit_jax.data.identity import Identity
+from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras.settings import LoRA
 from vit_jax.learning.optimizers.adam import Adam
@@ -25,11 +29,11 @@ from vit_jax.training import facts, start
 from vit_jax.weights.card import Card
 
 
-def saved(workdir, step, settings):
+def saved(workdir, step, settings, history=()):
   """The parts of a checkpoint that these functions read."""
   meta = workdir / "checkpoints" / str(step) / "meta" / "metadata"
   meta.parent.mkdir(parents=True)
-  described = {"config": settings, "images": [0, 0, 32], "trained_on": []}
+  described = {"config": settings, "images": [0, 0, 32], "trained_on": [*history]}
   meta.write_text(settings if isinstance(settings, str) else json.dumps(described))
   manifest.write(meta.parents[1])
   return workdir
@@ -55,7 +59,7 @@ def test_the_newest_description_that_can_be_read_counts(tmp_path, damage):
   description.unlink()
   os.mkfifo(description)  # by a stranger: it is not waited for
   assert checkpoint.described(workdir)[0] == 9
-  for other in ("checkpoints/09", "checkpoints-damaged/9", "checkpoints"):
+  for other in ("checkpoints/09", "checkpoints/9.damaged", "checkpoints"):
     (tmp_path / other).mkdir(parents=True, exist_ok=True)
     assert checkpoint.named_by(tmp_path / other) == (tmp_path / other, [])
 
@@ -99,6 +103,25 @@ def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):
   start.check_start(dataclasses.replace(STARTED, **changes), start.Recorded(tmp_path))  # a new run
 
 
+def test_weights_may_be_moved_and_not_replaced(tiny_run, tmp_path):
+  """As with a study whose folder is renamed; the run goes on without reading them."""
+  before, now, other = (tmp_path / name / "pre" for name in ("a", "b", "c"))
+  shutil.copytree(tiny_run, now, ignore=shutil.ignore_patterns("state"))
+  history = datasets.history_as_dicts(start.history_of(str(now)))
+  saved(other, 9, {"seed": 1})  # its weights have another history: none
+  of_run = dataclasses.replace(CONFIG, init_from=str(before))
+  saved(tmp_path / "run", 3, json.loads(json.dumps(c.to_dict(of_run))), history)
+  run = start.read_recorded(tmp_path / "run")
+  asked = {place: dataclasses.replace(CONFIG, init_from=str(place)) for place in (now, other)}
+  config, *_ = launch.open_run(start.as_begun(asked[now], run), run, Hosts())
+  assert config.init_from == str(before)
+  with pytest.raises(c.ConfigError, match=r"config\.init_from: .*/a/pre' -> .*/c/pre'"):
+    start.as_begun(asked[other], run)
+  shutil.copytree(now, before)  # they are still there
+  with pytest.raises(c.ConfigError, match=r"config\.init_from: .*/a/pre' -> .*/b/pre'"):
+    start.as_begun(asked[now], run)
+
+
 def test_other_settings_may_change_and_a_path_stays_as_it_was_written(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   before, path = begun(tmp_path / "run"), str(tmp_path / "." / "w.npz")
@@ -129,6 +152,43 @@ def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
     again = resolve(asked, {}, before.config)
     assert (again.data.resampling, again.position_resizing) == expected
     start.check_start(again, before)
+
+
+# --- a run whose checkpoints were removed ---
+
+TRAINED, SCORED = {"step": 9, "loss": 1.0}, {"step": 9, "val/top1": 0.5}
+HALF_WRITTEN = "checkpoints/9.orbax-checkpoint-tmp-1"
+
+
+@pytest.mark.parametrize(
+  ("line", "starts", "place", "removed"),
+  [
+    (TRAINED, [0], "checkpoints", False),
+    (TRAINED, [0], HALF_WRITTEN, False),
+    (TRAINED, [5, 0], "checkpoints", False),
+    (SCORED, [5, 9], "checkpoints/9.damaged", False),
+    (SCORED, [5, 9], "checkpoints/9", False),
+    (TRAINED, [0], ".", True),
+    (TRAINED, [0, 5], "checkpoints", True),
+    (SCORED, [], HALF_WRITTEN, True),
+  ],
+  ids=[
+    *("before a save", "in a save", "begun anew", "damaged", "damaged now"),
+    *("no folder", "resumed", "evaluated"),
+  ],
+)
+def test_a_run_does_not_begin_anew_if_it_has_saved_a_state(tmp_path, line, starts, place, removed):
+  """It would drop its records; one that ended before its first save begins anew."""
+  (tmp_path / place).mkdir(parents=True, exist_ok=True)
+  (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+  (tmp_path / "starts.jsonl").write_text("".join(f'{{"step": {step}}}\n' for step in starts))
+  refused = contextlib.nullcontext()
+  if removed:
+    refused = pytest.raises(
+      c.ConfigError, match=rf"^{tmp_path} has records of \d steps, and .*anew"
+    )
+  with refused:
+    start.check_saved(start.read_recorded(tmp_path))
 
 
 # --- the images of a run that goes on ---
@@ -214,6 +274,19 @@ def test_a_finished_run_refuses_what_has_no_effect(tmp_path, changes, total, sai
 def test_a_finished_run_takes_what_has_an_effect(tmp_path, changes, evaluated):
   config = dataclasses.replace(STARTED, **changes)
   start.check_changes(config, finished(tmp_path, evaluated=evaluated), 9, {})
+
+
+def test_an_evaluation_that_is_left_to_do_is_of_the_same_images(tmp_path):
+  data = {"config.data.train": IMAGES, "config.evaluate.val": IMAGES}
+  other = {key: IMAGES._replace(images=8) for key in data}
+  run = dataclasses.replace(finished(tmp_path / "left", evaluated=False), data=data)
+  with pytest.raises(
+    c.ConfigError, match=r"of other images: config\.evaluate\.val: 9 -> 8 images\."
+  ):
+    start.check_changes(STARTED, run, 9, other)
+  start.check_changes(STARTED, run, 9, other | {"config.evaluate.val": IMAGES})
+  done = dataclasses.replace(finished(tmp_path / "done"), data=data)
+  start.check_changes(STARTED, done, 9, other)
 
 
 def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):

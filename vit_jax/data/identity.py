@@ -138,7 +138,7 @@ def _each_size(
     return -1
 
   rows = _spread(len(source), SIZES)
-  if size(rows[0]):
+  if any(map(size, rows[:CHUNK])):  # the first files may be empty
     chunks = [rows[begin : begin + CHUNK] for begin in range(0, len(rows), CHUNK)]
     for sizes in pool.map(lambda some: [*map(size, some)], chunks):
       yield from sizes

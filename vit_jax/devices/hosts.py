@@ -69,12 +69,14 @@ def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
   """
   check(hosts)
   known = {}
+  if has_whole_node():
+    known["local_device_ids"] = []  # JAX would take one device: that of SLURM_LOCALID
   if hosts.coordinator:
     claim(hosts)
     address = bind_address(hosts.coordinator)
     if hosts.process == 0:
       check_port(hosts.coordinator, address)
-    known = dict(
+    known |= dict(
       coordinator_address=hosts.coordinator,
       num_processes=hosts.processes,
       process_id=hosts.process,
@@ -222,6 +224,16 @@ def under_slurm() -> bool:
   """
   tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
   return tasks.isdecimal() and int(tasks) > 1
+
+
+def has_whole_node() -> bool:
+  """Whether SLURM runs one task on each node, which then computes on all devices of its node.
+
+  Of several tasks on a node, each takes one device. JAX_LOCAL_DEVICE_IDS goes before.
+  """
+  nodes = os.environ.get("SLURM_STEP_NUM_NODES", "")
+  alone = nodes == os.environ.get("SLURM_STEP_NUM_TASKS")
+  return alone and "JAX_LOCAL_DEVICE_IDS" not in os.environ
 
 
 def before_abort(speak: Callable[[], None]):

@@ -25,6 +25,7 @@ from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 FOLDER = CHECKPOINTS
 STATE = "state"
+DAMAGED = ".damaged"  # ends the name of a damaged checkpoint, which begins with its step
 MERGED = "manifest.ocdbt"  # TensorStore's manifest of all arrays
 META = "meta/metadata"  # the file that `read_meta` reads
 MAX_BYTES = 2**26  # of that file, which holds mostly names of classes and parameters

@@ -1,10 +1,12 @@
 """Makes the records of TensorBoard's event files, with tensorboardX's messages."""
 
 import contextlib
+import re
+import socket
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 @contextlib.contextmanager
@@ -26,11 +28,19 @@ with without("torch"):
   from tensorboardX.summary import Summary
 
 
+NAME = "events.out.tfevents"
+
+
+def name_after(names: Iterable[str]) -> str:
+  """The name of a new file, which TensorBoard reads after those of a folder with these names."""
+  stamps = [re.match(rf"{re.escape(NAME)}\.([0-9]+)\.", name) for name in names]
+  latest = max((int(stamp[1]) for stamp in stamps if stamp), default=0)
+  return f"{NAME}.{max(int(time.time()), latest + 1)}.{socket.gethostname()}"
+
+
 def beginning(start_step: int) -> bytes:
-  """The first records of a file; in a resumed run they make TensorBoard drop the later steps."""
+  """The first records of a file; they make TensorBoard drop later steps of files before it."""
   version = record(Event(wall_time=time.time(), file_version="brain.Event:2"))
-  if not start_step:
-    return version
   again = SessionLog(status=SessionLog.START)
   return version + record(Event(wall_time=time.time(), step=start_step + 1, session_log=again))
 

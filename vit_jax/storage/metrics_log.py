@@ -4,9 +4,7 @@ import collections
 import contextlib
 import io
 import json
-import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -68,7 +66,7 @@ class Writer:
     with workdirs.writing(workdir):
       self.lines, damage, self.reached = keep_until(workdir / METRICS, start_step)
       self._metrics = files.append(workdir / METRICS)
-      name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+      name = events.name_after(path.name for path in files.matching(workdir, f"{events.NAME}.*"))
       self._events = files.append(workdir / name)
       self._events.add(events.beginning(start_step))
     if damage:

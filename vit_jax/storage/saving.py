@@ -30,6 +30,7 @@ from vit_jax.process.errors import StorageError
 from vit_jax.storage import arrays, files, manifest
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
+  DAMAGED,
   FOLDER,
   META,
   STATE,
@@ -207,6 +208,7 @@ class Checkpoints:
     self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = 0
+    self._failed: int | None = None  # the step whose save failed last
     if jax.process_index() == 0:
       files.make_folder(self._directory)
       self._remove_half_written()
@@ -233,10 +235,13 @@ class Checkpoints:
   def _publish(self, folder, step, best):
     workdirs.check_held(self._directory.parent)
     target = self._directory / str(step)
-    if not files.exists(target):
-      # In a bucket, a folder with a tombstone does not exist for readers, but its files do.
-      files.remove(target)
-    files.rename(folder, target)
+    if step == self._failed and step in available(self._directory.parent):
+      files.remove(folder)  # the failed save was published, but the answer did not arrive
+    else:
+      if not files.exists(target):
+        # In a bucket, a folder with a tombstone does not exist for readers, but its files do.
+        files.remove(target)
+      files.rename(folder, target)
     consequence = "it may be lost if the machine crashes"
     try:
       # Sync before older checkpoints are removed, because a crash could undo the rename after that.
@@ -284,6 +289,7 @@ class Checkpoints:
     if jax.process_index() == 0:
       with contextlib.suppress(OSError):  # the next start removes the rest
         self._remove_half_written()
+    self._failed = step
     self._outcome = self._describe_failure(step, reason)
 
   @property
@@ -341,8 +347,7 @@ class Checkpoints:
   def restore(self, abstract, class_names: Iterable[str], changes: Callable[[dict], list[str]]):
     """The state in the newest undamaged checkpoint, or None if there are no checkpoints.
 
-    Damaged checkpoints are moved to WORKDIR/checkpoints-damaged, so that the run can save those
-    steps again.
+    Damaged checkpoints are renamed to STEP.damaged, so that the run can save those steps again.
 
     Args:
       abstract: shapes, types and shardings of the state, by the current config.
@@ -364,17 +369,14 @@ class Checkpoints:
       self._set_aside(step)
     if steps:
       raise CheckpointError(
-        f"All checkpoints in {self._directory} are damaged (steps {steps}; now moved to "
-        f"{self._aside()}). Start again to train from the beginning."
+        f"All checkpoints in {self._directory} are damaged (steps {steps}; now renamed to "
+        f"STEP{DAMAGED}). Start again to train from the beginning."
       )
     return None
-
-  def _aside(self):
-    return self._directory.with_name(FOLDER + "-damaged")
 
   def _set_aside(self, step):
     if jax.process_index() == 0:
       with workdirs.writing(self._directory.parent):
-        files.make_folder(self._aside())
-        files.set_aside(self._directory / str(step), self._aside() / str(step))
+        # In the same folder, because that may be a link to another disk.
+        files.set_aside(self._directory / str(step), self._directory / f"{step}{DAMAGED}")
     agreement.broadcast_str(str)  # all processes wait for it

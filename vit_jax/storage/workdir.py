@@ -8,9 +8,13 @@ import contextlib
 import errno
 import json
 import secrets
+import socket
+import time
 from collections.abc import Callable
 
+from vit_jax.process import agreement
 from vit_jax.process.errors import ConfigError, RunError, StorageError
+from vit_jax.process.text import listed
 from vit_jax.storage import files
 from vit_jax.storage.base import CannotReadError, Lock, UnreachableError, reading
 from vit_jax.storage.paths import Path
@@ -26,6 +30,7 @@ METRICS = "metrics.jsonl"
 STARTS = "starts.jsonl"
 IMAGES = "training_images"  # folder of some images, saved at the first start
 PICTURES = "pictures"
+SHOWN_WITHIN = 10.0  # seconds in which a shared folder shows a new file to all hosts
 
 
 class WriteError(StorageError):
@@ -88,6 +93,37 @@ def locked(workdir: Path, *, first: bool):
         f"--workdir={workdir} cannot be written to: {error.strerror} ({error.filename})."
       ) from error
     yield
+
+
+def check_shared(workdir: Path):
+  """Checks that all processes of the run see the same folder; each must call it.
+
+  The first one writes a file of a new name, because a network file system may show an earlier
+  content of a known one.
+
+  Raises:
+    ConfigError: on every process: one of them does not see the file.
+    WriteError: the first process cannot write it.
+  """
+
+  def make() -> str:
+    name = f".seen-{secrets.token_hex(8)}"
+    with writing(workdir):
+      files.write_bytes(workdir / name, b"")
+    return name
+
+  path = workdir / agreement.broadcast_str(make)
+  until = time.monotonic() + SHOWN_WITHIN
+  while not (seen := files.exists(path)) and time.monotonic() < until:
+    time.sleep(0.5)
+  without = agreement.allgather_str("" if seen else socket.gethostname())
+  with writing(workdir):
+    files.remove(path)
+  if hosts := listed([*dict.fromkeys(filter(None, without))]):
+    raise ConfigError(
+      f"--workdir={workdir} is not one folder for all processes: what the first process writes "
+      f"there is not seen on {hosts}; give a folder that all hosts share, or one in a bucket."
+    )
 
 
 def check_held(workdir: Path):

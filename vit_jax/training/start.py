@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from vit_jax.data.identity import Identity
 from vit_jax.evaluation import results
 from vit_jax.learning import train_step
 from vit_jax.learning.train_step import TrainState
-from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage import checkpoint, files, metrics_log, workdir
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
@@ -117,6 +118,33 @@ def read_recorded(folder: Path) -> Recorded:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 
 
+def check_saved(run: Recorded):
+  """Checks that a run without a checkpoint has saved none, because it will drop its records.
+
+  A saved state shows in a start after its step, or in its evaluation; on a disk also in a line of
+  metrics without the folder of checkpoints, which is made first.
+
+  Raises:
+    ConfigError: the checkpoints were removed.
+  """
+  if not run.new or not files.is_folder(run.folder):
+    return
+  place = run.folder / checkpoint.FOLDER
+  if files.numbers_in(place) or files.matching(place, f"*{checkpoint.DAMAGED}*"):
+    return  # the restore tells of damaged ones
+  lines = results.evaluations_in(run.folder)
+  if isinstance(place, pathlib.Path) and not files.is_folder(place):
+    lines = metrics_log.read_lines(run.folder)
+  last = workdir.read_starts(run.folder)[-1:]
+  steps = [known.get("step") for known in (*lines, *last)]
+  if reached := max((step for step in steps if type(step) is int), default=0):
+    raise ConfigError(
+      f"{run.folder} has records of {reached:,} steps, and {place} has no checkpoint: they were "
+      f"removed, or their disk is not mounted. Bring them back; to begin anew, move {run.folder} "
+      "away or give another --workdir."
+    )
+
+
 def history_of(place: str, step: int = 0) -> History:
   """The datasets that weights were trained on; () if not known.
 
@@ -151,8 +179,9 @@ def trained_on(config: Config, run: Recorded) -> History:
 def as_begun(config: Config, run: Recorded) -> Config:
   """The settings of a resumed run, with the paths of its start as they were recorded.
 
-  The same path may be spelled differently now. AUTO attention stays XLA's if the run recorded that
-  as given: it was the default of earlier versions, and their runs keep the same bits on GPUs.
+  The same path may be spelled differently now, and weights may have been moved. AUTO attention
+  stays XLA's if the run recorded that as given: it was the default of earlier versions, and their
+  runs keep the same bits on GPUs.
 
   Raises:
     ConfigError: the run began with other weights.
@@ -161,6 +190,8 @@ def as_begun(config: Config, run: Recorded) -> Config:
     return config
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if files.same(old, getattr(config, key))}
+  if _is_moved(run, config.init_from):
+    same["init_from"] = kept["init_from"]
   derived = "model.attention" in run.config.derived
   if config.model.attention == AUTO and run.config.model.attention == "xla" and not derived:
     same["model.attention"] = "xla"
@@ -169,6 +200,20 @@ def as_begun(config: Config, run: Recorded) -> Config:
     begun = with_value(begun, key, old)
   check_start(begun, run, ("init_from",))  # before rules read these weights
   return begun
+
+
+def _is_moved(run: Recorded, now: str) -> bool:
+  """Whether `now` leads to the weights of the start, which are no longer where they were.
+
+  They have the same name, and the same history, which only weights of a run have.
+  """
+  before = run.settings.get("init_from")
+  if not (isinstance(before, str) and before and now):
+    return False
+  if path_of(now).name != path_of(before).name or files.exists(path_of(before)):
+    return False
+  history = history_of(now)
+  return bool(history) and all(known in run.trained_on for known in history)
 
 
 def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
@@ -202,8 +247,11 @@ def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, 
     return
   if steps_left(run, config.early_stopping, total):
     check_data(run, config, data)
-  else:
-    check_changes_count(config, run)
+    return
+  check_changes_count(config, run)
+  if run.step not in results.steps_in(run.folder):  # its evaluation is left to do
+    scored = {key: known for key, known in data.items() if key.startswith("config.evaluate.")}
+    check_data(run, config, scored)
 
 
 def check_changes_count(config: Config, run: Recorded):

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import itertools
 import json
+import os
 import pathlib
 import shutil
 import threading
@@ -17,7 +18,7 @@ from tests import buckets
 from tests.storage import states
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.extras.buckets import client, lease
+from vit_jax.extras.buckets import client, growing, lease
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, manifest, metrics_log
 from vit_jax.storage.base import UnreachableError
@@ -239,6 +240,14 @@ def test_a_rename_that_fails_leaves_nothing(folder):
   files.rename(folder / "tmp", folder / "new")
   assert names(folder) == ["new"]
   assert len(below(folder / "new")) == 10
+
+
+@ONE
+def test_a_rename_whose_target_is_there_has_not_failed(folder, monkeypatch):
+  files.write_text(folder / "old" / "a", "a")
+  monkeypatch.setattr(growing.Parts, "remove", lambda _: os.write(-1, b""))  # an OSError
+  files.rename(folder / "old", folder / "new")
+  assert names(folder) == ["new"]
 
 
 def test_a_lock_has_one_holder(folder):
@@ -519,11 +528,12 @@ def test_a_key_that_begins_with_a_slash_is_refused(scheme, proxy):
 @ONE
 def test_what_a_killed_run_left_hidden_gets_into_no_checkpoint(run):
   place = run / "checkpoints" / "3.orbax-checkpoint-tmp-1"
-  for hidden in (place, run / "checkpoints-damaged" / "5"):
+  aside = run / "checkpoints" / "5.damaged"
+  for hidden in (place, aside):
     files.write_text(hidden / "state" / "d" / "stale", "of before")
     files.write_text(hidden.with_name(f"{hidden.name}.hidden"), "")  # killed in its removal
   states.saved(run, 3, 5)
   assert not checkpoint.damage_of(run / "checkpoints" / "3")
   files.remove(run / "checkpoints" / "5" / "meta")
   assert int(states.restore(run).step) == 3
-  assert names(run / "checkpoints-damaged") == ["5"]
+  assert files.is_folder(aside)

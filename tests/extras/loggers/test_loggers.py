@@ -153,7 +153,7 @@ class Fake(logger.Logger):
     self._called("finish", status)
 
 
-def start(folder, project="tests", *, step=0, left=True, writer=None):
+def start(folder, project="tests", *, step=0, left=True, writer=None, changed=()):
   """A logger of a run that goes on after a step; `waits` names what the end waits for."""
   waits = []
   nothing = types.SimpleNamespace
@@ -164,7 +164,7 @@ def start(folder, project="tests", *, step=0, left=True, writer=None):
     checkpoints=nothing(last_step=lambda: step),
     watchdog=nothing(beat=waits.append),
   )
-  run = nothing(config=nothing(fake=project), resume_point=nothing(step=step))
+  run = nothing(config=nothing(fake=project), resume_point=nothing(step=step), changed=changed)
   made = Fake(run, session)
   made.waits = waits
   made.start(LoopState(step, None))
@@ -250,9 +250,9 @@ def test_how_it_ended(end, status, tmp_path):
   assert made.calls[-1] == ("finish", status)
 
 
-def lines(folder, begin, end, project="tests", *, killed=False):
+def lines(folder, begin, end, project="tests", *, killed=False, changed=()):
   """The steps that a start logs: the evaluation after `begin`, and the steps up to `end`."""
-  made, writer = start(folder, project, step=begin)
+  made, writer = start(folder, project, step=begin, changed=changed)
   if begin:
     writer.write(begin, {"evaluation": 1.0})  # that was due when the run stopped
   for step in range(begin + 1, end + 1):
@@ -277,6 +277,16 @@ def test_steps_are_logged_once_however_often_they_are_repeated(killed, tmp_path)
   assert lines(tmp_path, 4, 5, killed=False) == [4]
   assert lines(tmp_path, 4, 9, killed=killed) == [4, *twice(8, 9)]
   assert lines(tmp_path, 9, 9) == [9]
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("killed", [False, True])
+def test_steps_of_other_settings_get_a_run_of_their_own(killed, tmp_path):
+  change = ["config.schedule.learning_rate: 0.1 -> 0.2"]
+  assert lines(tmp_path, 0, 7, killed=killed) == twice(1, 7)
+  assert lines(tmp_path, 0, 3, killed=killed) == twice(1, 3)  # it had no checkpoint
+  assert lines(tmp_path, 2, 4, changed=change) == [*twice(1, 2), 2, *twice(3, 4)]
+  assert lines(tmp_path, 4, 5, changed=change) == [4, *twice(5, 5)]  # none is repeated
 
 
 @pytest.mark.usefixtures("plain")

@@ -154,7 +154,7 @@ class _Buckets(Client):
         self.delete(mark)
       raise
     self.delete(mark)
-    self.remove(path)
+    self._remove_folder(path)  # a failure must not hide that the target is there
 
   def _copy_all(self, path, target):
     _, old = place(path)
@@ -173,6 +173,9 @@ class _Buckets(Client):
   def remove(self, path):
     self.delete(path)
     Parts(self, path).remove()
+    self._remove_folder(path)
+
+  def _remove_folder(self, path):
     with contextlib.suppress(OSError):  # as far as possible; leftovers stay hidden
       mark = _mark(path)
       if self._anything_below(path):

@@ -32,6 +32,7 @@ class Run:
     overrides: --config.KEY=VALUE; the last value of a key counts.
     mode: "train", or "evaluate" for a run that only evaluates the weights config.init_from.
     average: whether such a run scores the moving average of the parameters, if there is one.
+    before: the workdir of the run whose weights it starts from; None: there is none.
   """
 
   name: str
@@ -40,6 +41,7 @@ class Run:
   overrides: tuple[str, ...] = ()
   mode: str = "train"
   average: bool = True
+  before: Path | None = None
 
   def arguments(self) -> list[str]:
     """The arguments for python."""

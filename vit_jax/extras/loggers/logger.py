@@ -202,14 +202,21 @@ class Logger(Callback, Follower, abc.ABC):
     known = read(self._path)
     if known.project != self._project or is_copy(known, here, self._path.name):
       known = Known()
+    if not known.closed:
+      known = known._replace(step=max(known.step, self._session.writer.reached))
+    if self._is_another_from(known.step):
+      known = Known()
     settings = flat(to_dict(self._run.config))
     run, place = self.open_run(self._project, known.run, folder.absolute().name, settings)
     self._before = known.step
-    if not known.closed:
-      self._before = max(known.step, self._session.writer.reached)
     self._known = Known(here, self._project, run, self._before)
     self._note(closed=False)
     self._session.writer.say(one_line(f"{self.title}: {place}"))
+
+  def _is_another_from(self, logged: int) -> bool:
+    """Whether steps up to `logged`, which the library has, may be other ones this time."""
+    begun_at = self._run.resume_point.step
+    return begun_at < logged and (not begun_at or bool(self._run.changed))
 
   def _note(self, *, closed: bool):
     if self._known.run:

@@ -303,6 +303,33 @@ def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path
   assert [bool(one.init_from) for one in ran.called] == [False, True]
 
 
+def test_runs_from_weights_that_were_trained_again_are_named(tmp_path, monkeypatch):
+  ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1, choice=Choice(), seeds=1)
+  plain, manifests = ran._call, ["{}"] * 4 + ["other"] * 3
+
+  def call(command, output):
+    status = plain(command, output)
+    (manifest,) = stub.folder_of(command).glob("checkpoints/*/manifest.json")
+    manifest.write_text(manifests.pop(0))
+    return status
+
+  def remove(stage):
+    for path in tmp_path.glob(f"runs/{stage}-*/"):
+      shutil.rmtree(path)
+
+  ran._call = call
+  for _ in range(2):  # trained again to the same weights
+    assert stub.done(tmp_path, some)[0] == []
+    remove("pretraining")
+  said = r"pretraining-\S+ was repeated, and has other weights than those that (tuning-\S+,? ){2}"
+  for _ in range(2):
+    with pytest.raises(RunError, match=said):
+      stub.done(tmp_path, some)
+  remove("tuning")
+  assert stub.done(tmp_path, some)[0] == []
+  assert [bool(config.init_from) for config in ran.called] == [0, 1, 1, 0, 0, 1, 1]
+
+
 def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
   """One that outlived a study that was killed."""
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
@@ -334,6 +361,16 @@ def test_a_run_of_another_command_that_was_first_and_has_ended_is_no_failure(tmp
 
   children.call = refused
   assert execution.call(run, children) == ""
+
+
+def test_a_run_that_is_refused_after_its_result_is_not_started_for_ever(tmp_path):
+  """Its checkpoint, which another run starts from, is gone."""
+  run = RunStore(tmp_path).run(Job(stub.PRETRAINING, 0))
+  stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
+  statuses = [console.WRONG_USAGE]
+  children = runs.Children()
+  children.call = lambda *_: statuses.pop()
+  assert "failed with exit status 2" in execution.call(run, children)
 
 
 def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypatch, capfd):

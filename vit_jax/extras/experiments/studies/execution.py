@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from vit_jax.config import RunError, Stopped
 from vit_jax.extras.experiments.runs import Children, Run
 from vit_jax.extras.experiments.studies.jobs import Cost, Job
-from vit_jax.extras.experiments.studies.store import RunStore
+from vit_jax.extras.experiments.studies.store import RunStore, note_start
 from vit_jax.process import console
 from vit_jax.process.progress import PERIOD, Line
 from vit_jax.process.text import h_mm_ss, one_line
@@ -162,19 +162,22 @@ def call(run: Run, children: Children) -> str:
   its end.
 
   Raises:
-    RunError: the folder of the study cannot be written to.
+    RunError: the folder of the study cannot be written to, or as `note_start`.
   """
   log = run.folder.with_name(f"{run.folder.name}.log")
+  again = run.result() is not None  # its checkpoint is gone
   waited = False
   while True:
     waited = wait_until_free(run.folder, children) or waited
-    if children.asked or (waited and run.result()):
+    if children.asked or (waited and run.result() and not again):
       return ""
     with workdir.writing(run.folder.parent):
       files.make_folder(run.folder.parent)
+      note_start(run)
       with files.log(log) as output:
         status = children.call([sys.executable, *run.arguments()], output)
-    waited = status == console.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
+    refused = status == console.WRONG_USAGE
+    waited = refused and (in_use(run.folder) or bool(run.result() and not again))
     if not waited:  # else another process was first, and may have ended meanwhile
       return ending(run, status, log, stopped=children.asked)
 

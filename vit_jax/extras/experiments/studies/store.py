@@ -16,7 +16,7 @@ from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config.recorded import differences
 from vit_jax.config.tool_flags import plugins_in
-from vit_jax.extras.experiments.runs import Run
+from vit_jax.extras.experiments.runs import MAX_BYTES, Run
 from vit_jax.extras.experiments.studies import jobs
 from vit_jax.extras.experiments.studies.jobs import Job, Option
 from vit_jax.extras.experiments.studies.study import Score, Stage
@@ -71,14 +71,17 @@ class RunStore:
       return None
     settings = {**stage.settings, **option, "seed": job.seed}
     flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
+    start_folder = None
     start_name = ""
     if start:
-      start_name = start.folder.name
+      start_folder = start.folder
+      start_name = start_folder.name
     sum_ = fingerprint(stage.recipe, flags, start_name, stage.mode, average=stage.average)
     if start:
-      flags += (f"--config.init_from={start.folder}",)
+      flags += (f"--config.init_from={start_folder}",)
     folder = self.folder / "runs" / f"{stage.name}-seed{job.seed}-{sum_}"
-    return Run(job.in_words(), stage.recipe, folder, flags, stage.mode, stage.average)
+    name = job.in_words()
+    return Run(name, stage.recipe, folder, flags, stage.mode, stage.average, start_folder)
 
   def chosen(self, stage: Stage) -> Option | None:
     """The candidate with the best score; None if not all trials are done.
@@ -113,16 +116,24 @@ class RunStore:
     """The metrics after the last step of a job's run; None if it is not done.
 
     Raises:
-      RunError: the images of its dataset differ from those of another run.
+      RunError: the images of its dataset differ from those of another run, or the run that it
+        started from has been repeated since.
     """
     run = self.run(job)
     if run is None:
       return None
     name = run.folder.name
-    if name not in self.metrics and (metrics := run.result()):
-      self._check_images(run.folder)
+    if name in self.metrics:
+      return self.metrics[name]
+    metrics = run.result()
+    if metrics is None:
+      return None
+    self._check_images(run.folder)
+    before = job.before()
+    if before is None or self.done(before):  # else that is repeated, and may get other weights
+      check_start(run)
       self.metrics[name] = metrics
-    return self.metrics.get(name)
+    return metrics
 
   def _check_images(self, folder: Path):
     from vit_jax.data import identity
@@ -182,6 +193,50 @@ class RunStore:
     """Whether a job can start: its settings are chosen, and the run before it is saved."""
     before = job.before()
     return self.run(job) is not None and (before is None or self.saved(before))
+
+
+WEIGHTS = ".weights"  # the file beside a workdir with the checksum of the weights of its start
+
+
+def note_start(run: Run):
+  """Records, before the first start of a run, the weights that it starts from.
+
+  Raises:
+    RunError: it has started from other ones, as `check_start`.
+  """
+  if run.before and not files.exists(run.folder):
+    files.write_text(_start_of(run), sum_of_newest(run.before))
+  check_start(run)
+
+
+def check_start(run: Run):
+  """Checks that a run has started from the weights that the run before it has now.
+
+  Not if these are gone, or if nothing is recorded: earlier versions did not.
+
+  Raises:
+    RunError: names it, and the others that have started from these weights.
+  """
+  now = run.before and sum_of_newest(run.before)
+  if not now or not files.is_file(_start_of(run)):
+    return
+  known = files.read_bytes(_start_of(run), most=MAX_BYTES)
+  if known == now.encode():
+    return
+  runs = run.folder.parent
+  alike = []
+  for path in files.matching(runs, f"*{WEIGHTS}"):
+    name = path.name.removesuffix(WEIGHTS)
+    if files.exists(runs / name) and files.read_bytes(path, most=MAX_BYTES) == known:
+      alike.append(name)
+  raise cfg.RunError(
+    f"{run.before.name} was repeated, and has other weights than those that {', '.join(alike)} "
+    f"started from: remove the latter in {runs} to repeat them too."
+  )
+
+
+def _start_of(run: Run) -> Path:
+  return run.folder.with_name(f"{run.folder.name}{WEIGHTS}")
 
 
 def best_of(scores: list[float], stage: Stage) -> int:
@@ -248,14 +303,20 @@ def sum_of_weights(init_from: str) -> str:
     ConfigError: a file cannot be read.
   """
   path = path_of(init_from)
-  steps = reversed(files.numbers_in(path / CHECKPOINTS))
-  manifests = (path / CHECKPOINTS / str(step) / MANIFEST for step in steps)
-  if newest := next(filter(files.is_file, manifests), None):
-    return sum_of_file(newest)
+  if newest := sum_of_newest(path):
+    return newest
   candidates = [path, path.parent / f"{path.name}.json"]
   if files.is_folder(path):
     candidates += files.matching(path)
   return " ".join(map(sum_of_file, filter(files.is_file, candidates)))
+
+
+def sum_of_newest(workdir: Path) -> str:
+  """The checksum of the newest checkpoint's manifest; "" if a path has no checkpoints."""
+  steps = reversed(files.numbers_in(workdir / CHECKPOINTS))
+  manifests = (workdir / CHECKPOINTS / str(step) / MANIFEST for step in steps)
+  newest = next(filter(files.is_file, manifests), None)
+  return sum_of_file(newest) if newest else ""
 
 
 def sum_of_file(path: Path) -> str:
