@@ -123,9 +123,9 @@ def test_a_file_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
   params, known = made(width=64)
   flat = timm.to_timm(params, known)
   read = weights.read(stored(tmp_path, flat)).card
-  assert (read.image_size, read.resize, read.squeeze) == (16, 18, False)
+  assert (read.image_size, read.resize, read.squeeze) == (16, 17, False)
   assert read.guessed
-  words = "smaller side to 18 px, centre of 16 px, torchvision_bicubic. If they are not"
+  words = "smaller side to 17 px, centre of 16 px, torchvision_bicubic. If they are not"
   assert words in caplog.text
 
 

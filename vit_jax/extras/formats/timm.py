@@ -172,7 +172,8 @@ _READ = (*(table + _EARLIER for table in (_VIT, _WITH_ROOT, _HYBRID)), _BIT)
 
 ACTIVATION = "gelu"  # of timm's models, unless they name another or have gated MLPs
 RESAMPLING = "torchvision_bicubic"
-CROP = 0.875  # the crop_pct of a model that names none
+CROP = 0.875  # the crop_pct of a configuration that names none, and of ResNets
+CROP_OF_VIT = 0.9
 POSITION_RESIZING = "bicubic_antialiased"
 MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
@@ -434,7 +435,7 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
   """What timm's models have in common; warns that nothing else is known about this one."""
   usual = card.guessed(
     params,
-    CROP,
+    CROP_OF_VIT if "Transformer" in params else CROP,
     model=Model(
       activation=activation_of(params), stem_norms=stem_norms(params), **meta.known(list(names))
     ),
