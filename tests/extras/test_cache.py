@@ -125,7 +125,7 @@ def test_broken_images_are_masked_and_named_as_without_a_cache(tmp_path, caplog)
   }
   for index, data in broken.items():
     source._examples[index] = source[index]._replace(image=data)
-  source._examples[11] = images.BadImage(os.fsdecode(b"of \xff, row 11 has no image."))
+  source._examples[11] = images.BadImage("row 11 has no image.")
   prepare(source, tmp_path)
   logs, masks = [], []
   for one in (source, cached(source, tmp_path)):
@@ -137,6 +137,15 @@ def test_broken_images_are_masked_and_named_as_without_a_cache(tmp_path, caplog)
   assert len(logs[0]) == 4
   assert logs[0] == logs[1]
   np.testing.assert_array_equal(*masks)
+
+
+def test_why_an_image_cannot_be_read_is_kept_with_any_name_of_a_file(tmp_path):
+  source, reason = jpegs(20), os.fsdecode(b"of \xff, row 11 has no image.")
+  source._examples[11] = images.BadImage(reason)
+  prepare(source, tmp_path)
+  with pytest.raises(images.BadImage) as found:
+    cached(source, tmp_path)[11]
+  assert str(found.value) == reason
 
 
 # --- making it ---

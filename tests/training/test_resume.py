@@ -89,7 +89,7 @@ def test_a_run_whose_checkpoints_were_removed_is_refused_and_keeps_its_records(
   before = metric_lines(workdir)
   result = programs.run(programs.digits(workdir, *COMMON))
   assert result.returncode == 2, result.stdout
-  assert f"{workdir} has records of 40 steps" in programs.message(result)
+  assert f"{workdir} has metrics of 40 steps" in programs.message(result)
   assert metric_lines(workdir) == before
 
 

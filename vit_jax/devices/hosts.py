@@ -229,7 +229,7 @@ def under_slurm() -> bool:
 def has_whole_node() -> bool:
   """Whether SLURM runs one task on each node, which then computes on all devices of its node.
 
-  Of several tasks on a node, each takes one device. JAX_LOCAL_DEVICE_IDS goes before.
+  Of several tasks on a node, each takes one device. JAX_LOCAL_DEVICE_IDS takes precedence.
   """
   nodes = os.environ.get("SLURM_STEP_NUM_NODES", "")
   alone = nodes == os.environ.get("SLURM_STEP_NUM_TASKS")

@@ -132,7 +132,7 @@ def of_table_4(model: str, task: str, *, part: str, crops: str, real: bool) -> C
     average = AVERAGE
   elif model == AUTO:
     side = SIDE
-    origins = (("data.image_size", "TASK alone; MODEL,TASK has the size of the model"),)
+    origins = (("data.image_size", "384 px for every model if only TASK is given"),)
   else:
     side = largest_side(model, SIDE)
   return Config(

@@ -24,7 +24,7 @@ from vit_jax.data.identity import Identity
 from vit_jax.evaluation import results
 from vit_jax.learning import train_step
 from vit_jax.learning.train_step import TrainState
-from vit_jax.storage import checkpoint, files, metrics_log, workdir
+from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
@@ -119,29 +119,21 @@ def read_recorded(folder: Path) -> Recorded:
 
 
 def check_saved(run: Recorded):
-  """Checks that a run without a checkpoint has saved none, because it will drop its records.
+  """Checks that a workdir with metrics on a disk has the folder of its checkpoints.
 
-  A saved state shows in a start after its step, or in its evaluation; on a disk also in a line of
-  metrics without the folder of checkpoints, which is made first.
+  A run makes this folder first, and would begin anew without it.
 
   Raises:
-    ConfigError: the checkpoints were removed.
+    ConfigError: it is gone.
   """
-  if not run.new or not files.is_folder(run.folder):
-    return
   place = run.folder / checkpoint.FOLDER
-  if files.numbers_in(place) or files.matching(place, f"*{checkpoint.DAMAGED}*"):
-    return  # the restore tells of damaged ones
-  lines = results.evaluations_in(run.folder)
-  if isinstance(place, pathlib.Path) and not files.is_folder(place):
-    lines = metrics_log.read_lines(run.folder)
-  last = workdir.read_starts(run.folder)[-1:]
-  steps = [known.get("step") for known in (*lines, *last)]
-  if reached := max((step for step in steps if type(step) is int), default=0):
+  if not run.new or not isinstance(place, pathlib.Path) or files.is_folder(place):
+    return
+  lines = metrics_log.read_lines(run.folder)
+  if reached := max((line["step"] for line in lines), default=0):
     raise ConfigError(
-      f"{run.folder} has records of {reached:,} steps, and {place} has no checkpoint: they were "
-      f"removed, or their disk is not mounted. Bring them back; to begin anew, move {run.folder} "
-      "away or give another --workdir."
+      f"{run.folder} has metrics of {reached:,} steps, but {place} is gone, or links to a disk "
+      "that is not mounted. Bring it back; to begin anew, give another --workdir."
     )
 
 
@@ -205,15 +197,24 @@ def as_begun(config: Config, run: Recorded) -> Config:
 def _is_moved(run: Recorded, now: str) -> bool:
   """Whether `now` leads to the weights of the start, which are no longer where they were.
 
-  They have the same name, and the same history, which only weights of a run have.
+  They have the same name, of a checkpoint that of its run too, and the same history, which only
+  weights of a run have.
   """
   before = run.settings.get("init_from")
   if not (isinstance(before, str) and before and now):
     return False
-  if path_of(now).name != path_of(before).name or files.exists(path_of(before)):
+  if _names(now) != _names(before) or files.exists(path_of(before)):
     return False
   history = history_of(now)
   return bool(history) and all(known in run.trained_on for known in history)
+
+
+def _names(place: str) -> tuple[str, ...]:
+  """The name of a workdir, or those of a checkpoint and of its workdir."""
+  path = path_of(place)
+  if path.parent.name == checkpoint.FOLDER:
+    return path.name, path.parent.parent.name
+  return (path.name,)
 
 
 def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):

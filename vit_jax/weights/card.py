@@ -22,6 +22,7 @@ from vit_jax.config import (
   as_size,
   covers,
   scaled,
+  sides,
 )
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
 from vit_jax.config.parsing import build
@@ -220,7 +221,7 @@ class Card:
     )
 
   def no_classes(self) -> str:
-    """What weights without a head of classes have."""
+    """What weights without a classifier have in its place, after "these weights"."""
     if self.projection:
       return "have a projection in place of a head of classes"
     return "have no head"
@@ -348,7 +349,8 @@ def guessed(params: dict, share: float, **known) -> Card:
     **known: other fields of the card.
   """
   size = inferred(params).image_size
-  return Card(image_size=size, resize=math.floor(size / share), guessed=True, **known)
+  resize = as_size([math.floor(side / share) for side in sides(size)])
+  return Card(image_size=size, resize=resize, guessed=True, **known)
 
 
 ENOUGH = 0.01  # the largest weight of the initial parameters that needs no warning

@@ -103,8 +103,8 @@ def images_seen(run: RecordedRun) -> int:
 def flops(run: RecordedRun) -> float:
   """FLOPs of the completed steps, forward and backward, by the shapes of the model; 0: unknown.
 
-  With frozen parameters a step costs less than the formula says, so that is unknown too; as it is
-  if the run's teacher is gone.
+  With frozen parameters a step costs less than the formula says, so the FLOPs are unknown too. So
+  are those of a run whose teacher is gone.
   """
   if run.config is None or run.fact("trained_parameters", int) != run.fact("parameters", int):
     return 0.0

@@ -19,7 +19,7 @@ REPLACED = (
   "data.train.subset=200",
   "data.image_size=20",
   "data.evaluate_resize=40",
-  "optimizer.kind=sgd",
+  "optimizer.kind=sgd schedule.learning_rate=0.01",
 )
 
 
@@ -39,7 +39,8 @@ def tuning(tmp_path_factory):
 def test_what_has_an_effect_with_weights_that_crop_is_accepted(word, there, tuning, tmp_path):
   """Also if they are not there, so that it is not known whether they crop."""
   path = tuning.partition(":")[2].partition(",")[0] if there else tmp_path / "gone.npz"
-  more = ("model.name=ViT-B/4", "data.image_size=16", f"init_from={path}", "new_head=true", word)
+  more = ("model.name=ViT-B/4", "data.image_size=16", "new_head=true", word)
+  more += (f"init_from={path}", "schedule.learning_rate=0.01")
   words = tuple(f"--config.{each}" for each in more)
   assert checks.accepted(Run("a", "configs/train.py:digits", tmp_path / "a", words))
 
@@ -47,7 +48,10 @@ def test_what_has_an_effect_with_weights_that_crop_is_accepted(word, there, tuni
 @pytest.mark.parametrize("word", REPLACED)
 @pytest.mark.parametrize("recipe", ["configs/train.py:digits", "configs/vit_digits.py", "tuning"])
 def test_what_follows_from_a_setting_of_a_stage_follows(recipe, word, tuning, tmp_path):
-  recipe, words = tuning if recipe == "tuning" else recipe, (f"--config.{word}",)
+  recipe, words = (
+    tuning if recipe == "tuning" else recipe,
+    tuple(f"--config.{each}" for each in word.split()),
+  )
   in_study = checks.accepted(Run("a", recipe, tmp_path / "a", words))
   alone = resolved.with_data(recipes.resolve(recipe, words))
   for key in rules_of(alone).keys() - LATER:

@@ -230,8 +230,8 @@ def check_start(run: Run):
     if files.exists(runs / name) and files.read_bytes(path, most=MAX_BYTES) == known:
       alike.append(name)
   raise cfg.RunError(
-    f"{run.before.name} was repeated, and has other weights than those that {', '.join(alike)} "
-    f"started from: remove the latter in {runs} to repeat them too."
+    f"{run.before.name} was repeated, and may have other weights than those that "
+    f"{', '.join(alike)} started from: remove the latter in {runs} to repeat them too."
   )
 
 
