@@ -122,6 +122,25 @@ def test_weights_may_be_moved_and_not_replaced(tiny_run, tmp_path):
     start.as_begun(asked[now], run)
 
 
+def test_a_checkpoint_of_another_run_is_no_moved_one(tiny_run, tmp_path):
+  """Its step is the same, and so are the images that it was trained on."""
+  (step,) = (path.name for path in (tiny_run / "checkpoints").iterdir())
+  before, moved, other = (
+    tmp_path / name / "checkpoints" / step for name in ("a/pre", "b/pre", "a/post")
+  )
+  for place in (moved, other):
+    ignored = shutil.ignore_patterns("state")
+    shutil.copytree(tiny_run, place.parent.parent, ignore=ignored)
+  history = datasets.history_as_dicts(start.history_of(str(other)))
+  of_run = dataclasses.replace(CONFIG, init_from=str(before))
+  saved(tmp_path / "run", 3, json.loads(json.dumps(c.to_dict(of_run))), history)
+  run = start.read_recorded(tmp_path / "run")
+  asked = {place: dataclasses.replace(CONFIG, init_from=str(place)) for place in (moved, other)}
+  assert start.as_begun(asked[moved], run).init_from == str(before)
+  with pytest.raises(c.ConfigError, match=r"config\.init_from: .*/a/pre/.* -> .*/a/post/"):
+    start.as_begun(asked[other], run)
+
+
 def test_other_settings_may_change_and_a_path_stays_as_it_was_written(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   before, path = begun(tmp_path / "run"), str(tmp_path / "." / "w.npz")

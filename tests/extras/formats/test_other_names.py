@@ -129,6 +129,15 @@ def test_a_file_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
   assert words in caplog.text
 
 
+def test_a_file_alone_may_have_patches_of_another_shape_than_squares(tmp_path):
+  module = models.create("ViT-B/4", **families.VIT | dict(width=64, patch=(4, 2)))
+  images = np.zeros((1, 16, 8, 3), np.float32)
+  params = modules.parameters(module, images, train=False)
+  path = stored(tmp_path, timm.to_timm(params, settings_of(module)))
+  read = weights.read(path).card
+  assert (read.image_size, read.resize) == ((16, 8), (17, 8))
+
+
 def test_the_representation_layer_of_earlier_timm(tmp_path):
   params = families.params("representation")
   layer = params["pre_logits"]
