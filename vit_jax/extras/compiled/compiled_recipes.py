@@ -20,8 +20,6 @@ LATER = (
   *(f"configs/deit3.py:{size},finetune" for size in ("B", "L", "H")),
   "configs/augreg.py:ViT-B/16,strong2,regularised",
   *(f"configs/mae_finetune.py:{size}" for size in ("B", "L", "H")),
-  *(f"configs/mae.py:{size}" for size in ("B", "L", "H")),
-  *(f"configs/dino.py:{size}" for size in ("S", "B")),
 )
 LATER_TOPOLOGIES = ("v3:4x4", "v5e:4x8")
 SMALL_SLICE = "v3:4x4"
