@@ -74,7 +74,8 @@ def test_whole_arrays_are_read_without_devices(place, made):
   assert found["step"] == 7
   assert (found["params/kernel"] == VALUES["params/kernel"][0]).all()
   keys = ts.KvStore.open(place).result().list().result()
-  assert len([key for key in keys if b"ocdbt.process_0/d/" in key]) <= 2  # small arrays share one
+  written = [key for key in keys if b"ocdbt.process_0/d/" in key]
+  assert len(written) < len(VALUES) / 2  # small arrays share a file; how many depends on the time
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from vit_jax.training.facts import start_of
 FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures/runs"
 SETTINGS = {  # starts.jsonl of the run has the command
   "optimizer.kind": "lamb",
+  "optimizer.epsilon": 1e-8,  # a kind kept what the recipe's kind had by default
   "model.head_std": 0.02,
   "optimizer.ema": 0.9,
   "model.depth": 2,
