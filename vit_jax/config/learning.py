@@ -297,7 +297,7 @@ def peak_of(kind, for_weights, as_adam, init_from, scored_at_once, images) -> tu
   start = "for fine-tuning" if init_from else "from scratch"
   raise ConfigError(
     f"config.schedule.learning_rate has no default {start} with config.optimizer.kind={kind!r}; "
-    "give one."
+    "give --config.schedule.learning_rate=RATE."
   )
 
 
