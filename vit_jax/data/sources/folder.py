@@ -90,9 +90,9 @@ class Folder(Table):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The folders of DIR that are splits with folders of classes, such as train and val, if any two.
+    """The folders of DIR that are splits with folders of classes, if there are several.
 
-    Folders of other names, and splits without classes, are not among them.
+    Folders of other names than train, val and so on, and splits without classes, are left out.
     """
     root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
