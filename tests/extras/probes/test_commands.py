@@ -69,7 +69,7 @@ def test_all_probes(folder, capsys, monkeypatch):
   assert "<td" in (folder / "out" / "probe.html").read_text()
 
 
-def test_segmentation_of_made_masks(folder, capsys):
+def test_segmentation_of_made_masks(folder, capsys, monkeypatch):
   rng = np.random.default_rng(0)
   for name in ("images", "masks"):
     (folder / "rooms" / name).mkdir(parents=True)
@@ -80,7 +80,8 @@ def test_segmentation_of_made_masks(folder, capsys):
     pixels = np.uint8(np.clip(pixels + rng.integers(-20, 21, pixels.shape), 0, 255))
     Image.fromarray(pixels).save(folder / "rooms" / "images" / f"{i}.png")
     Image.fromarray(mask).save(folder / "rooms" / "masks" / f"{i}.png")
-  words = "{}/w.npz {}/rooms --probes segmentation --steps 200 --seeds 1 --output {}/rooms_out"
+  words = "{}/w.npz rooms --probes segmentation --steps 200 --seeds 1 --output {}/rooms_out"
+  monkeypatch.chdir(folder)
   found, _ = run(probe, folder, words, capsys)
   (one,) = found["probes"]
   assert list(one["mean"]) == ["accuracy", "miou"]
