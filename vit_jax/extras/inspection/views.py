@@ -17,7 +17,7 @@ from vit_jax.extras.inspection.shown import InspectionResult
 from vit_jax.extras.plots import captions, inside
 from vit_jax.extras.plots.labels import label
 from vit_jax.inference import LoadedModel, predict
-from vit_jax.storage import files
+from vit_jax.storage import files, paths
 from vit_jax.storage.paths import Path
 
 AT_A_TIME = 8  # images whose features are computed together
@@ -183,19 +183,22 @@ def _neighbours_figure(images: np.ndarray, gallery: Gallery, neighbours: np.ndar
 def mistakes(workdir: Path, count: int, gallery: Gallery | None = None) -> InspectionResult:
   """The most confident mistakes of each evaluation set of a workdir.
 
+  A set whose images are not at hand has numbers without a picture, if another set has a picture.
+
   Args:
     workdir: the run's workdir.
     count: the most images shown for each set.
     gallery: the images; None: those that the run's settings name.
 
   Raises:
-    ConfigError: there is no evaluation, or an image is missing or cannot be read.
+    ConfigError: there is no evaluation, or for no set all images can be read.
     OSError, ValueError: the predictions, or what was evaluated, cannot be read.
   """
   texts = []
   summary = {}
   pictures = []
   numbers = {}
+  missing = []
   for path in records.evaluated(workdir):
     name = path.parent.name
     whose = results.whose(name, results.recorded(path.parent))
@@ -204,9 +207,16 @@ def mistakes(workdir: Path, count: int, gallery: Gallery | None = None) -> Inspe
     summary[name] = dict(mistakes=len(wrong), images=total)
     numbers[f"mistakes_{name}.csv"] = [results.COLUMNS, *wrong[:count]]
     if wrong:
-      images = _images_of(wrong[:count], gallery or set_of(workdir, name), name)
+      try:
+        images = _images_of(wrong[:count], gallery or set_of(workdir, name), name)
+      except ConfigError as error:
+        missing.append(error)
+        texts.append(str(error))
+        continue
       lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in wrong]
       pictures.append((f"mistakes_{name}.png", captions.figure(images, lines[:count], whose)))
+  if missing and not pictures:
+    raise missing[0]
   return InspectionResult(" ".join(texts), summary, pictures, numbers)
 
 
@@ -242,11 +252,16 @@ def _worst(whose: str, wrong: list[records.Mistake], total: int) -> str:
 
 def _images_of(wrong: list[records.Mistake], gallery: Gallery, name: str) -> list[np.ndarray]:
   """The images of mistakes, small enough for a figure."""
-  places = {files.as_written(known): i for i, known in enumerate(gallery.names)}
+  places = {_absolute(known): i for i, known in enumerate(gallery.names)}
   for mistake in wrong:
-    if mistake.name not in places:
+    if _absolute(mistake.name) not in places:
       raise ConfigError(
         f"{mistake.name} of the evaluation set {name!r} is not among the {len(places):,} images; "
         "give those that were evaluated with --images."
       )
-  return [captions.sized(gallery.original(places[mistake.name])) for mistake in wrong]
+  return [captions.sized(gallery.original(places[_absolute(each.name)])) for each in wrong]
+
+
+def _absolute(name: str) -> str:
+  """The name of an image as in the predictions of an evaluation, which opens absolute paths."""
+  return files.as_written(paths.absolute(name))
