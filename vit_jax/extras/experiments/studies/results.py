@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vit_jax import recipes
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError, RunError, recipe_file
 from vit_jax.extras.experiments.studies import record
 from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, Option, trials_of_all
 from vit_jax.extras.experiments.studies.store import RunStore
@@ -184,13 +184,18 @@ def in_paper(study: Study) -> dict[str, float]:
   if study.paper is None:
     return {}
   try:
-    table = read_rows(pathlib.Path(study.paper.file))
+    table = table_of(study.paper.file)
   except RunError as error:
     raise ConfigError(str(error)) from error
   if not table or study.paper.column not in table[0]:
     raise ConfigError(f"{study.paper.file} is missing or has no column {study.paper.column!r}.")
   by_label = {cell.label: of_cell(study, cell, table) for cell in study.cells}
   return {label: value for label, value in by_label.items() if value is not None}
+
+
+def table_of(file: str) -> list[dict[str, str]]:
+  """The rows of a table of the paper, of the current folder or the package; as `read_rows`."""
+  return read_rows(pathlib.Path(recipe_file.here_or_installed(file)))
 
 
 def of_cell(study: Study, cell: Cell, table: list[dict[str, str]]) -> float | None:
