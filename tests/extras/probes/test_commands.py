@@ -1,6 +1,8 @@
 """vit-jax probe, vit-jax search and vit-jax predict --features on a small model and made images."""
 
+import errno
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from PIL import Image
 
 from tests.extras.probes import made
 from vit_jax.extras.commands import predict, probe, search
-from vit_jax.extras.probes import corrupted, corruptions, logistic
+from vit_jax.extras.probes import cache, corrupted, corruptions, logistic
 from vit_jax.inference import load
 
 
@@ -104,6 +106,17 @@ def test_the_cache_is_read_and_its_damage_is_told(folder, capsys):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
+
+
+def test_features_that_cannot_be_kept_are_used(folder, capsys, monkeypatch):
+  def full(path, *_):
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+  monkeypatch.setattr(cache, "write", full)
+  words = "{}/w.npz {}/photos {}/photos/blue/0.png --count 2 --output {}/full.html"
+  found, said = run(search, folder, words, capsys, "full")
+  assert len(found[0]["nearest"]) == 2
+  assert re.search("not kept, because .*full/.* cannot be written: .*No space left", said)
 
 
 def test_changed_images_are_computed_again(tmp_path, capsys):

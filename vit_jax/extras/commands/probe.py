@@ -116,6 +116,7 @@ def main(arguments: list[str] | None = None):
     files.check_weights(args.weights)
     check_images(args.images)
     output = folder(args.output or default_folder(args.weights, args.images), "--output")
+    folder(args.cache, "--cache")
     result = probed(args)
     from vit_jax.extras.probes import results
 
