@@ -128,9 +128,13 @@ def features(
   neighbours, alike = representation.neighbours(vectors, NEIGHBOURS)
   title = f"{TITLES[method]} of {gallery.in_words()}"
   text = f"{title}."
-  same = _same_class(gallery, neighbours)
-  if same is not None:
-    text = f"{title}; the nearest neighbour of {same:.1%} has the same class."
+  same = None
+  if pairs := _pairs_of_classes(gallery, neighbours):
+    same = sum(one == other for one, other in pairs) / len(pairs)
+    text = f"{title}; the nearest neighbour of {same:.1%} has the same class"
+    if len(pairs) < len(gallery):
+      text += f" ({len(pairs):,} pairs in which both images have a label)"
+    text += "."
   figure = inside.plane(places, gallery.labels, title)
   return InspectionResult(
     text,
@@ -161,12 +165,13 @@ def _features_table(gallery: Gallery, places: np.ndarray, neighbours: np.ndarray
   return [header, *rows]
 
 
-def _same_class(gallery: Gallery, neighbours: np.ndarray) -> float | None:
-  """The fraction of images whose nearest neighbour has the same class; None without classes."""
+def _pairs_of_classes(gallery: Gallery, neighbours: np.ndarray) -> list[tuple[str, str]]:
+  """The classes of each image and of its nearest neighbour, where both have a label."""
   labels = gallery.labels
   if not labels:
-    return None
-  return np.mean([labels[i] == labels[j] for i, j in enumerate(neighbours[:, 0])]).item()
+    return []
+  pairs = [(labels[i], labels[j]) for i, j in enumerate(neighbours[:, 0])]
+  return [pair for pair in pairs if all(pair)]
 
 
 def _neighbours_figure(images: np.ndarray, gallery: Gallery, neighbours: np.ndarray):
