@@ -272,7 +272,8 @@ def test_what_a_run_lacks_is_left_out(tmp_path, start):
 
 
 def test_several_runs_side_by_side(tmp_path):
-  other = made_run.replaced(seed=7)
+  traced = dict(origins=(("batch_size", "a rule"),), derived=("batch_size",))
+  other = made_run.replaced(seed=7, **traced)
   first = made_run.write(tmp_path / "a")
   second = made_run.write(tmp_path / "_b", lines=made_run.LINES[:2], settings=other, start=None)
   found = page(first, second)
