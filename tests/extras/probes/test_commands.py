@@ -39,6 +39,14 @@ def refusal(tool, folder, words, capsys):
   return left.value.code, said
 
 
+def test_each_pair_of_weights_and_images_has_a_folder():
+  weights = ("w.npz", "a/w.npz", "b/w.npz", "/a/w.npz")
+  images = ("photos", "photos/", "x/photos", "y/photos", "/")
+  folders = {probe.default_folder(one, other) for one in weights for other in images}
+  assert len(folders) == len(weights) * (len(images) - 1)
+  assert str(probe.default_folder("w.npz", "photos/")) == "probes/w.npz-photos"
+
+
 WORDS = "{}/w.npz {}/photos --seeds 2 --steps 20 --output {}/out --batch-size 8"
 
 
