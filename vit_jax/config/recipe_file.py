@@ -212,8 +212,9 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   """The settings with those of the command line in place of a recipe's.
 
   The unit of a duration replaces another unit of the recipe; 0 of any unit means none. A `kind`
-  brings its own defaults; what the recipe gives and both kinds have stays. A name that the recipe
-  does not have is added, if a source is given for it. A model may have the name of another
+  brings its own defaults; what the recipe gives and both kinds have stays. Another optimizer does
+  not get the recipe's learning rate. A name that the recipe does not have is added, if a source is
+  given for it. A model may have the name of another
   library: then config.origins tells what it stands for. The sides `UNCUT` follow the image size, so
   that the part of an image that is seen stays the same.
 
@@ -231,7 +232,11 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   if followed := _follow_the_size(values["data"], config.data, ours):
     told = dict(config.origins) | dict.fromkeys(followed, "in proportion to data.image_size")
     values["origins"] = tuple(told.items())
-  return _with_origins(from_dict(values), values, texts, config)
+  made = from_dict(values)
+  if made.optimizer.kind != config.optimizer.kind and "schedule.learning_rate" not in ours:
+    schedule = dataclasses.replace(made.schedule, learning_rate=AUTO)
+    made = dataclasses.replace(made, schedule=schedule)
+  return _with_origins(made, values, texts, config)
 
 
 def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, str]) -> list[str]:
