@@ -7,7 +7,7 @@ import logging
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 
 import jax
 import jax.numpy as jnp
@@ -140,8 +140,9 @@ class LoadedModel:
     """The most probable classes of images, with their probabilities.
 
     Args:
-      images: paths, Pillow images, or arrays of uint8 pixels (H, W, 3) or (H, W); also one of them,
-        or an array (N, H, W, 3). They are prepared as the weights expect.
+      images: paths, the bytes of files, Pillow images, or arrays of uint8 pixels (H, W, 3) or
+        (H, W), in any iterable; also one of them, or an array (N, H, W, 3). They are prepared as
+        the weights expect.
       top: number of classes for each image.
       batch_size: images at a time.
 
@@ -151,7 +152,7 @@ class LoadedModel:
     """
     images = several(images)
     options = dict(top=top, batch_size=batch_size)
-    with following("prediction", len(images)) as done:
+    with following("prediction", images) as done:
       result = list(predictions.predict(self, images, done=done, **options))
     for wrong in (prediction for prediction in result if prediction.error):
       if wrong.error == predictions.NOT_FINITE:
@@ -180,7 +181,7 @@ class LoadedModel:
     """
     images = several(images)
     options = dict(layers=layers, patches=patches, batch_size=batch_size)
-    with following("features", len(images)) as done:
+    with following("features", images) as done:
       return predictions.features(self, images, done=done, **options)
 
   def check_is(self, settings: cfg.Model):
@@ -200,19 +201,24 @@ class LoadedModel:
 
 
 @contextlib.contextmanager
-def following(what: str, images: int) -> Iterator[Callable[[int], None]]:
+def following(what: str, images: Iterable) -> Iterator[Callable[[int], None]]:
   """Shows on stderr how many of the images are done; call its result with more of them."""
+  total = len(images) if isinstance(images, Sized) else 0
   with progress.of_process(jax.process_index() == 0, sys.stderr) as shown:
-    yield shown.images(what, images, compiles=True).done
+    yield shown.images(what, total, compiles=True).done
 
 
-def several(images) -> list:
-  """A list of images, made from one image, an array (N, H, W, 3), or several images."""
-  if isinstance(images, (str, os.PathLike, Image.Image)):
+def several(images) -> Iterable:
+  """The images of one image, of an array (N, H, W, 3) or of paths, or of several images."""
+  if isinstance(images, (str, bytes, os.PathLike, Image.Image)):
     return [images]
+  if isinstance(images, jax.Array):
+    images = np.asarray(images)
+  if isinstance(images, np.ndarray) and images.dtype.kind in "OU":  # of paths
+    return images.ravel().tolist()
   if isinstance(images, np.ndarray) and images.ndim != 4:
     return [images]
-  return list(images)
+  return images
 
 
 def load(
