@@ -45,6 +45,7 @@ class LoadedModel:
     card: how images are prepared, and the names of the classes; image_size is 0 if not known.
     rows: what `at_size` did to each parameter.
     source: where the weights were read; "" if they were given.
+    stored: the model before `at_size`; None: it is this one.
   """
 
   read: Weights
@@ -53,6 +54,7 @@ class LoadedModel:
   card: Card
   rows: tuple[Row, ...] = ()
   source: str = ""
+  stored: "LoadedModel | None" = None
 
   def __repr__(self) -> str:
     """Four lines: model, parameters, classes, source."""
@@ -103,7 +105,7 @@ class LoadedModel:
     """The model for images of another size; 0: the size that the weights are for.
 
     For another size, position embeddings are resized; the share of each image that is cropped stays
-    the same.
+    the same. Both start from the weights as they were read, whatever sizes came between.
 
     Args:
       size: the side of square images, or (height, width); pixels.
@@ -112,7 +114,9 @@ class LoadedModel:
       ValueError: no size is known, the model cannot take images of this size, or a parameter is
         missing or surplus.
     """
-    card = self.card
+    stored = self.stored or self
+    of_images = dict(image_size=stored.card.image_size, resize=stored.card.resize)
+    card = dataclasses.replace(self.card, **of_images)
     if size:
       card = card.at_size(cfg.as_size(size))
     if not card.image_size:
@@ -120,14 +124,14 @@ class LoadedModel:
     wanted = self.module.parameter_shapes(card.image_size)
     rule = card.position_resizing
     grid = self.module.grid(*cfg.sides(card.image_size))
-    options = dict(old_grid=self.stored_grid(), position_resizing=rule)
-    params, rows = weights.fit(self.params, wanted, grid, **options)
+    options = dict(old_grid=stored.stored_grid(), position_resizing=rule)
+    params, rows = weights.fit(stored.params, wanted, grid, **options)
     lost = [row.name for row in rows if row.what == "new"]
     if self.has_head and lost:
       raise ValueError(
         f"the weights are damaged: their head does not fit together ({', '.join(lost)})"
       )
-    return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
+    return dataclasses.replace(self, params=params, card=card, rows=tuple(rows), stored=stored)
 
   def stored_grid(self) -> tuple[int, int] | None:
     """The grid of patches of the position embeddings, as far as the card tells it."""
