@@ -56,13 +56,25 @@ def path_of_recipe(name: str, folder: str = "") -> str:
   Returns:
     A path in configs/ of the current folder, or else of the installed package.
   """
-  if not _NAME.fullmatch(name) or os.path.exists(name):
+  if not _NAME.fullmatch(name) or os.path.isfile(name):
     return name
   here = pathlib.Path("configs", folder, f"{name}.py")
   installed = INSTALLED / folder / here.name
   if here.exists() or not installed.exists():
     return str(here)
   return str(installed)
+
+
+def recipe_of(word: str) -> str:
+  """The recipe that `vit-jax train WORD` trains: WORD itself, or configs/train.py on that data.
+
+  A folder is data, even if a recipe has its name.
+  """
+  name = word.partition(":")[0]
+  is_recipe = name.endswith(".py") or os.path.isfile(path_of_recipe(name))
+  if is_recipe and not os.path.isdir(word):
+    return word
+  return f"train:{word}"
 
 
 def run(path: str) -> dict[str, Any]:
