@@ -47,21 +47,28 @@ _NAME = re.compile(r"\w+")
 
 
 def path_of_recipe(name: str, folder: str = "") -> str:
-  """The file of a recipe: `name` itself, or NAME.py in configs/ if it is a NAME alone.
+  """The file of a recipe, in the current folder or else in the installed package.
 
   Args:
     name: a path, or the name of a recipe of this project.
     folder: below configs/.
-
-  Returns:
-    A path in configs/ of the current folder, or else of the installed package.
   """
+  return here_or_installed(in_configs(name, folder))
+
+
+def in_configs(name: str, folder: str = "") -> str:
+  """NAME.py in configs/ if `name` is a NAME alone; `name` itself if it is a path."""
   if not _NAME.fullmatch(name) or os.path.isfile(name):
     return name
-  here = pathlib.Path("configs", folder, f"{name}.py")
-  installed = INSTALLED / folder / here.name
-  if here.exists() or not installed.exists():
-    return str(here)
+  return str(pathlib.Path("configs", folder, f"{name}.py"))
+
+
+def here_or_installed(path: str) -> str:
+  """The path of a file in configs/: `path` itself, or the installed file if only that exists."""
+  first, *below = pathlib.Path(path or ".").parts or [""]
+  installed = INSTALLED.joinpath(*below)
+  if first != "configs" or os.path.exists(path) or not installed.exists():
+    return path
   return str(installed)
 
 
@@ -71,8 +78,8 @@ def recipe_of(word: str) -> str:
   A folder is data, even if a recipe has its name.
   """
   name = word.partition(":")[0]
-  is_recipe = name.endswith(".py") or os.path.isfile(path_of_recipe(name))
-  if is_recipe and not os.path.isdir(word):
+  named = in_configs(name) != name and os.path.isfile(path_of_recipe(name))
+  if (named or name.endswith(".py")) and not os.path.isdir(word):
     return word
   return f"train:{word}"
 

@@ -258,3 +258,20 @@ def folder(path: str | Path, setting: str) -> Path:
   except OSError as error:
     raise ConfigError(f"{setting}: the folder {path} cannot be written to.") from error
   return path
+
+
+def file(path: str | Path, setting: str) -> Path:
+  """Checks a file to write, and makes its folder, if that does not exist.
+
+  Args:
+    path: the file.
+    setting: flag that gave the path, such as --output, for the message.
+
+  Raises:
+    ConfigError: it is a folder; or as `folder`.
+  """
+  path = path_of(path)
+  if files.is_folder(path):
+    raise ConfigError(f"{setting} {path} is a folder; give the name of a file.")
+  folder(path.parent, setting)
+  return path
