@@ -58,7 +58,7 @@ def path_of_recipe(name: str, folder: str = "") -> str:
 
 def in_configs(name: str, folder: str = "") -> str:
   """NAME.py in configs/ if `name` is a NAME alone; `name` itself if it is a path."""
-  if not _NAME.fullmatch(name) or os.path.exists(name):
+  if not _NAME.fullmatch(name) or os.path.isfile(name):
     return name
   return str(pathlib.Path("configs", folder, f"{name}.py"))
 
@@ -70,6 +70,18 @@ def here_or_installed(path: str) -> str:
   if first != "configs" or os.path.exists(path) or not installed.exists():
     return path
   return str(installed)
+
+
+def recipe_of(word: str) -> str:
+  """The recipe that `vit-jax train WORD` trains: WORD itself, or configs/train.py on that data.
+
+  A folder is data, even if a recipe has its name.
+  """
+  name = word.partition(":")[0]
+  named = in_configs(name) != name and os.path.isfile(path_of_recipe(name))
+  if (named or name.endswith(".py")) and not os.path.isdir(word):
+    return word
+  return f"train:{word}"
 
 
 def run(path: str) -> dict[str, Any]:

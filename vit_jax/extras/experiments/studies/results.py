@@ -166,7 +166,7 @@ def curve(store: RunStore, job: Job, metric: str) -> list[dict]:
   """The step, epoch and score of each evaluation of a run; [] if the run is not done."""
   if store.done(job) is None:
     return []
-  lines = list(metrics_log.read_lines(store.run(job).folder))
+  lines = list(map(plain_text.with_numbers, metrics_log.read_lines(store.run(job).folder)))
   epochs = [line["data/epoch"] / line["step"] for line in lines if line.get("data/epoch")]
   return [
     dict(step=line["step"], epoch=round(line["step"] * epochs[-1], 4), score=line[metric])
