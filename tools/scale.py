@@ -32,12 +32,15 @@ WORDS = [
 # By `vit-jax compile-check` with libtpu 0.0.51.
 STEP = 0.2365  # seconds, without communication
 MFU, PEAK, MEMORY = 0.39, 11.47, 32.0  # of the peak FLOP/s; GiB of a device
+MOVED = 5.2  # GiB of results that a device gets from others
 
 JPEG = 100_000  # bytes of an image
 DECODED = 1159  # images/s that a core decodes (docs/data.md)
 ANSWER = 0.05  # seconds that a bucket takes to answer
 THREADS, REQUESTS = 16, 4  # of `config.data.threads`; requests under way for each
-FILES, CLASSES, PAGE, LISTING = 14_197_122, 21_841, 1000, 16  # ImageNet-21k; names; at once
+FILES, CLASSES = 14_197_122, 21_841  # of ImageNet-21k
+LISTING = 16  # requests at once
+LISTS = CLASSES + FILES // 1000  # requests, at most: each has up to 1,000 names of one folder
 
 # 419 unexpected interruptions in 54 days on 16,384 GPUs: "The Llama 3 Herd of Models"
 # (arXiv 2407.21783), Section 3.3.4.
@@ -152,6 +155,7 @@ def page(found: Writes) -> str:
       mfu=f"{MFU:.0%}",
       peak=PEAK,
       memory=MEMORY,
+      moved=MOVED,
     ),
     *table(["images", "all", "a host"], input_rows()),
     CHECKPOINTS.format(
@@ -164,8 +168,8 @@ def page(found: Writes) -> str:
     START.format(
       files=FILES,
       classes=CLASSES,
-      seconds=CLASSES * ANSWER / LISTING,
-      requests=CLASSES * HOSTS / 1e6,
+      seconds=LISTS * ANSWER / LISTING,
+      requests=LISTS * HOSTS / 1e6,
       index=16 * FILES / 1e6,
       tars=FILES * JPEG / 1e12,
     ),
@@ -174,6 +178,7 @@ def page(found: Writes) -> str:
       chip_hours=CHIP_HOURS,
       restart=RESTART / 60,
       blocked=BLOCKED,
+      alone=-math.expm1(-RESTART / between),
       best=best_interval(blocked=BLOCKED, between=between) / STEP,
     ),
     *table(["steps between saves", "minutes", "goodput"], goodput_rows(between)),
@@ -229,7 +234,7 @@ which `vit_jax` [compiles for](tpu.md#before-renting-does-it-fit):
 ```
 
 A step has 32,768 images of 224 pixels. By the compiler it takes {step} ms without communication
-(MFU {mfu}), and {peak} of {memory} GiB. Each chip moves 5.2 GiB in it, so the real step is longer,
+(MFU {mfu}), and {peak} of {memory} GiB. Each chip moves {moved} GiB in it, so the real step is longer,
 and needs less of what follows.
 
 ## Input
@@ -252,11 +257,11 @@ START = """## Start
 | data in a bucket, as many images as ImageNet-21k | before the first step, on each host |
 |---|---|
 | `tfds:` | lists one folder; the index of records takes {index:,.0f} MB when all files are open |
-| `folder:` | {files:,} names in {classes:,} folders: {seconds:.0f} s, if a request takes 50 ms |
+| `folder:` | {files:,} names in {classes:,} folders: at most {seconds:.0f} s, if a request takes 50 ms |
 | `wds:` | reads all tar files once, {tars:.1f} TB |
 
 Use `tfds:` ([how to make it](data.md#make-a-dataset-of-many-images)): for `folder:`, all hosts
-together send {requests:.0f} million requests."""
+together send up to {requests:.0f} million requests."""
 
 FAILURES = """
 ## Failures
@@ -265,7 +270,7 @@ On 16,384 GPUs, [419 unexpected interruptions in 54 days](https://arxiv.org/abs/
 in {chip_hours:,.0f} hours of a GPU. If chips fail as often, 2,048 of them fail every {hours:.1f}
 hours. Goodput is the fraction of the time spent on steps that count, if a restart takes
 {restart:.0f} minutes and a save delays the steps by {blocked:.0f} s (both assumed). The restart
-alone costs 0.7%. About {best:,.0f} steps between saves (`config.checkpoint.every.steps`) lose
+alone costs {alone:.1%}. About {best:,.0f} steps between saves (`config.checkpoint.every.steps`) lose
 least.
 """
 

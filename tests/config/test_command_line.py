@@ -86,6 +86,7 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
   [
     ("optimizer.kind=lion", c.AUTO),
     ("optimizer.kind=adam", 1e-3),
+    ("optimizer.kind=muon", 1e-3),
     ("optimizer.beta1=0.5", 1e-3),
     ("optimizer.kind=lion schedule.learning_rate=1e-4", 1e-4),
   ],

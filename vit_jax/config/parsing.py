@@ -114,7 +114,7 @@ def plain(value: Any) -> Any:
     return tuple(items) if isinstance(value, tuple) else list(items)
   if not hasattr(value, "tolist"):
     return value
-  if value.ndim:
+  if getattr(value, "ndim", 1):
     return [plain(item) for item in value]
   number = value.tolist()
   if isinstance(number, float):

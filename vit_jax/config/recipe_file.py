@@ -225,10 +225,10 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
 
   The unit of a duration replaces another unit of the recipe; 0 of any unit means none. A `kind`
   brings its own defaults; what the recipe gives and both kinds have stays. Another optimizer does
-  not get the recipe's learning rate. A name that the recipe does not have is added, if a source is
-  given for it. A model may have the name of another
-  library: then config.origins tells what it stands for. The sides `UNCUT` follow the image size, so
-  that the part of an image that is seen stays the same.
+  not get the recipe's learning rate, unless both are rated as Adam is. A name that the recipe does
+  not have is added, if a source is given for it. A model may have the name of another library: then
+  config.origins tells what it stands for. The sides `UNCUT` follow the image size, so that the part
+  of an image that is seen stays the same.
 
   Args:
     config: the recipe's settings.
@@ -245,7 +245,9 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
     told = dict(config.origins) | dict.fromkeys(followed, "in proportion to data.image_size")
     values["origins"] = tuple(told.items())
   made = from_dict(values)
-  if made.optimizer.kind != config.optimizer.kind and "schedule.learning_rate" not in ours:
+  alike = made.optimizer.rated_as_adam and config.optimizer.rated_as_adam
+  alike = alike or made.optimizer.kind == config.optimizer.kind
+  if not alike and "schedule.learning_rate" not in ours:
     schedule = dataclasses.replace(made.schedule, learning_rate=AUTO)
     made = dataclasses.replace(made, schedule=schedule)
   return _with_origins(made, values, texts, config)

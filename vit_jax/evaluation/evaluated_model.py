@@ -90,9 +90,10 @@ def place_of(config: Config, folder: Path, named: frozenset[str]) -> str:
     expected = meta["config"]["init_from"]
   given = config.init_from
   if given and expected is not None and given != expected and not files.same(given, expected):
+    advice = ", or leave config.init_from out" if "init_from" in named else ""
     raise ConfigError(
       f"this workdir has checkpoints, which would be scored and not config.init_from={given}; "
-      "give those weights another --workdir, or leave config.init_from out."
+      f"give those weights another --workdir{advice}."
     )
   return str(folder)
 

@@ -54,7 +54,7 @@ class LoadedModel:
   card: Card
   rows: tuple[Row, ...] = ()
   source: str = ""
-  stored: "LoadedModel | None" = None
+  stored: "LoadedModel | None" = dataclasses.field(default=None, init=False, repr=False)
 
   def __repr__(self) -> str:
     """Four lines: model, parameters, classes, source."""
@@ -131,7 +131,9 @@ class LoadedModel:
       raise ValueError(
         f"the weights are damaged: their head does not fit together ({', '.join(lost)})"
       )
-    return dataclasses.replace(self, params=params, card=card, rows=tuple(rows), stored=stored)
+    sized = dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
+    object.__setattr__(sized, "stored", stored)  # `dataclasses.replace` forgets it, as it should
+    return sized
 
   def stored_grid(self) -> tuple[int, int] | None:
     """The grid of patches of the position embeddings, as far as the card tells it."""

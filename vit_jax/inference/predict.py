@@ -321,7 +321,7 @@ def encoded_or_pixels(image) -> bytes | np.ndarray:
   kind = type(image).__name__
   if isinstance(image, np.ndarray):
     kind = f"an array of {image.dtype}"
-  raise BadImage(f"it is {kind}; give a path, a Pillow image or an array of uint8 pixels.")
+  raise BadImage(f"it is {kind}; give a path, bytes, a Pillow image or an array of uint8 pixels.")
 
 
 def decoded(images: Iterable, read: Callable, batch_size: int) -> Iterator[list]:

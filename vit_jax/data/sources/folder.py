@@ -97,11 +97,21 @@ class Folder(Table):
     root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
     names = [entry.name for entry in files.scan(root) if entry.is_dir()]
-    found = [(min(words), name) for name in names if (words := part.split_words(name))]
-    found = [(word, name) for word, name in found if _has_folders(root / name)]
-    if not 2 <= len(dict(found)) == len(found):
+    names = [name for name in names if not name.startswith(".") and _has_folders(root / name)]
+    found = {}
+    for name in names:
+      for word in sorted(part.split_words(name))[:1]:
+        found.setdefault(word, []).append(name)
+    if len(found) < 2:
       return {}
-    return {word: (os.path.join(argument, name), "") for word, name in found}
+    for word, alike in found.items():
+      if len(alike) > 1 and word not in alike:
+        raise SourceError(
+          f'"{root}" has several folders for {word}: {", ".join(sorted(alike))}; rename one of '
+          f"them to {word}, which is then taken."
+        )
+    chosen = {word: word if word in alike else alike[0] for word, alike in found.items()}
+    return {word: (os.path.join(argument, name), "") for word, name in chosen.items()}
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -116,10 +126,8 @@ def _listings(root: Path, names: list[str]) -> dict[str, Listing]:
 
 
 def _has_folders(directory: Path) -> bool:
-  """Whether a folder holds only folders, apart from hidden files."""
-  entries = files.scan(directory)
-  kinds = [entry.is_dir() for entry in entries if not entry.name.startswith(".")]
-  return bool(kinds) and all(kinds)
+  """Whether a folder holds folders that are not hidden."""
+  return any(x.is_dir() and not x.name.startswith(".") for x in files.scan(directory))
 
 
 def _check_there(directory: Path, holds: str) -> None:

@@ -125,7 +125,8 @@ def main(arguments: list[str] | None = None):
     files.check_weights(args.weights)
     check_images(args.images)
     output = folder(args.output or default_folder(args.weights, args.images), "--output")
-    folder(args.cache, "--cache")
+    if not files.is_folder(args.cache):  # one that cannot be written to may have the features
+      folder(args.cache, "--cache")
     result = probed(args)
     from vit_jax.extras.probes import results
 

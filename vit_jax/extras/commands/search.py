@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None):
     check_images(args.images)
     check_files(args.queries)
     file(args.output, "--output")
-    folder(args.cache, "--cache")
+    if not files.is_folder(args.cache):  # one that cannot be written to may have the features
+      folder(args.cache, "--cache")
     found, page = searched(args)
     from vit_jax.extras.probes import search
 

@@ -118,11 +118,12 @@ def trials(study: Study, store: RunStore) -> list[dict]:
       if stage.has_trials():
         choices.setdefault(repr(trials_of_all(stage)), []).append((cell.label, stage))
   result = []
+  stages = {stage.name for sharing in choices.values() for _, stage in sharing}
   for sharing in choices.values():
     stage = sharing[0][1]
     origin = dict(
       cell=in_short([label for label, _ in sharing], len(study.cells), "cells"),
-      stage=in_short([each.name for _, each in sharing], len(study.cells), "stages"),
+      stage=in_short([each.name for _, each in sharing], len(stages), "stages"),
     )
     scores = store.trial_scores(stage)
     for option, score in zip(stage.choice.options, scores, strict=True):
