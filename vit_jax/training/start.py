@@ -110,10 +110,9 @@ def read_recorded(folder: Path) -> Recorded:
   if not meta:
     return Recorded(folder)
   try:
-    images = ImageCount(step, taken(meta, step), batch_size=0)  # not known yet
     trained_on = datasets.read_history(meta.get("trained_on"))
     data = identity.read_identities(meta.get("data"))
-    return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
+    return Recorded(folder, step, meta["config"], trained_on, taken(meta, step), data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 
@@ -336,7 +335,7 @@ class StartState(NamedTuple):
   Attributes:
     state: from the newest checkpoint, or freshly initialised.
     since: the metrics since the last line.
-    images: training images of the steps that are done.
+    images: the training images of the steps that are done.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
     best: the best evaluation so far, from the checkpoint.
@@ -345,7 +344,7 @@ class StartState(NamedTuple):
 
   state: TrainState
   since: MetricAccumulator
-  images: int = 0
+  images: ImageCount = START
   fresh: bool = True
   changed: Sequence[str] = ()
   best: Best = Best()
