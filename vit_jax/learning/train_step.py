@@ -221,8 +221,8 @@ def make(
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     before = trained(state.params)
     place = position(state.step)
-    progress = jnp.clip(place / total, 0.0, 1.0) if total else jnp.zeros(())
-    extra = objective.seen(state.extra, for_evaluation(state), progress)
+    progress = progress_at(place, total)
+    extra = extra_seen(objective, state, progress)
     sums_of = functools.partial(loss_and_grads, objective, state.params, extra)
     prepared = objective.prepare(batch, key)
     loss, grads, metrics, statistics = means(sums_of, before, prepared, key, accumulation)
@@ -266,8 +266,23 @@ def jit_step(step, *, mesh: jax.sharding.Mesh, abstract):
   )
 
 
+def progress_at(position, total: int) -> jax.Array:
+  """The fraction of a run that is done at a position; 0 if its end, `total`, is not known."""
+  if not total:
+    return jnp.zeros(())
+  return jnp.clip(position / total, 0.0, 1.0)
+
+
+def extra_seen(objective: Objective, state: TrainState, progress: jax.Array) -> dict:
+  """The `extra` that the loss gets in the step after `state`."""
+  return objective.seen(state.extra, for_evaluation(state), progress)
+
+
 def loss_and_grads(objective: Objective, params, extra, trained, part, key):
-  """((loss, the other sums), gradient for `trained`) of a part of a batch; all are sums."""
+  """((loss, the other sums), gradient for `trained`) of a part of a batch; all are sums.
+
+  `extra` is that of `extra_seen`.
+  """
 
   def loss(trained):
     total, *others = objective.loss(optim.combine(trained, params), extra, part, key)
