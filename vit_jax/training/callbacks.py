@@ -97,7 +97,9 @@ class Metrics(Callback):
     self._check_finite(step, metrics)
     self._check_examples(step, int(metrics["bad_examples"]))
     of_batch = {name: float(metrics[name]) for name in metrics if of_one_batch(name)}
-    if not metrics["skipped"]:
+    if metrics["skipped"]:
+      self._session.since.skipped += 1
+    else:
       self._session.since.add(of_batch)
     if due(step, self._run.steps.log) or step == self._run.steps.total:
       self._log(step, metrics, of_batch)
@@ -109,7 +111,6 @@ class Metrics(Callback):
     line |= self._session.since.take()
     line |= self._session.monitor.report(step)
     line["data/bad_examples"] = int(line.pop("bad_examples"))
-    line["skipped"] = int(line["skipped"])
     writer.write(step, line)
     writer.progress(metrics_log.progress_line(step, self._run.steps.total, line))
     warning = self._run.objective.warning(line)
