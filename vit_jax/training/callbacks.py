@@ -24,7 +24,7 @@ from vit_jax.training.loop import BATCH, Callback, MetricAccumulator, of_one_bat
 from vit_jax.training.run import Run
 from vit_jax.training.speed import Monitor
 from vit_jax.training.steps import due
-from vit_jax.weights.card import average_warning, initial_share
+from vit_jax.weights.card import average_warning
 
 
 class TrainingError(RunError):
@@ -244,8 +244,8 @@ class Evaluation(Callback):
       for key, picture in result.pictures.items():
         writer.picture(step, f"{name}/{key}", examples.png(picture))
     writer.say(f"step {step}/{total}  {catalogue.in_words(metrics)}{results.notes(scored)}")
-    share = initial_share(dataclasses.asdict(self._run.config.optimizer), step)
-    if averaged and (warning := average_warning(share)):
+    optimizer = dataclasses.asdict(self._run.config.optimizer)
+    if averaged and (warning := average_warning(optimizer, step, total)):
       writer.say(warning)
 
   def _write_details(self, scored, origin: dict):

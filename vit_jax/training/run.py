@@ -128,6 +128,7 @@ class Run:
       "representation": self.config.objective.representation,
       "trained_on": datasets.history_as_dicts((*self.data.earlier, *self.data.current)),
       "images": list(self.resume_point),
+      "total": self.steps.total,
       "data": {key: known._asdict() for key, known in self.data.identities.items()},
       "program": self.program(),
     }
