@@ -43,6 +43,7 @@ OF_THE_START = (
   "position_resizing",
   "model.head_bias",
   "model.head_std",
+  "model.layer_scale_init",
   "data.repeats",
   "optimizer.ema",  # an average has one factor from its first step
   "optimizer.ema_corrected",
@@ -216,15 +217,20 @@ def _names(place: str) -> tuple[str, ...]:
   return (path.name,)
 
 
-def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
-  """Checks that settings with an effect only from the start are unchanged, of those in `keys`.
+def of_the_start(config: Config) -> tuple[str, ...]:
+  """The settings that a run cannot change once it has begun."""
+  return (*OF_THE_START, *(f"optimizer.{name}" for name in config.optimizer.of_start))
+
+
+def check_start(config: Config, run: Recorded, keys: Collection[str] = ()):
+  """Checks that settings which count from the start are unchanged, of those in `keys` or of all.
 
   Raises:
     ConfigError: a setting has changed.
   """
   if run.new:
     return
-  if late := changed(run.settings, config, keys):
+  if late := changed(run.settings, config, keys or of_the_start(config)):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
