@@ -335,7 +335,7 @@ class Schedule:
       ("init_from", "new_head", "duration", "batch_size", "facts.images"),
       "a twentieth of the run; of fine-tuning 500 steps, or a fifth of fewer than 2,500",
       length_of_warmup,
-      stays="always",  # the steps so far had it, whatever batch size and duration follow
+      beside=("batch_size",),  # it is as long as with the run's first
     )
   )
   decay: str = setting(
