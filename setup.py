@@ -19,6 +19,7 @@ setuptools.setup(
   py_modules=["vit_jax_console"],
   package_data={
     "vit_jax": ["py.typed"],
+    "vit_jax.configs.studies": ["paper/*"],
     "vit_jax.extras.formats": ["*.csv"],
     "vit_jax.extras.report": ["*.jinja"],
   },

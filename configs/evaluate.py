@@ -60,6 +60,6 @@ def get_config(argument="imagenet"):
   """One suite, for one model or for any."""
   suite, _, model = argument.partition(",")
   data, keys = keys_of(argument)
-  if suite not in SUITES and (own := weights_and_data(data)):
+  if own := weights_and_data(data, named=suite in SUITES):
     return to_config_dict(own_images.evaluation(*own, **keys))
   return to_config_dict(evaluation(choice(suite, *SUITES), model))

@@ -32,7 +32,7 @@ def get_config(argument="ViT-B/16,cifar10", replace=unchanged):
   """A row of Table 4 for one model."""
   data, keys = keys_of(argument)
   first, *rest = argument.split(",")
-  if not {first, *rest[:1]} & {*TASKS} and (own := weights_and_data(data)):
+  if own := weights_and_data(data, named=not TASKS.keys().isdisjoint([first, *rest[:1]])):
     return to_config_dict(own_images.finetune(*own, **keys))
   model, *rest = [AUTO, first, *rest] if first in TASKS else [first, *rest]
   if not rest:

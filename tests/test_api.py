@@ -1,12 +1,15 @@
 """import vit_jax: train, finetune and evaluate from Python, as a user's program calls them."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import vit_jax
 from vit_jax import api
@@ -40,8 +43,32 @@ def test_a_recipe_is_an_object_with_the_given_settings():
   assert config.optimizer.ema == 0.5
   assert config.duration.steps == 4
   assert config.duration.epochs == 0
+  of_numpy = tiny(**{"data.crop_area": (np.float64(0.3), 1), "optimizer.ema": np.float32(0.5)})
+  assert of_numpy == tiny(**{"data.crop_area": [0.3, 1], "optimizer.ema": 0.5})
   with pytest.raises(ConfigError, match=r"config\.model\.dept is not a setting"):
     tiny(**{"model.dept": 1})
+
+
+def test_a_recipe_is_what_the_command_trains(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for index in range(20):
+    path = tmp_path / "photos" / "ab"[index % 2] / f"{index}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), (index, 0, 0)).save(path)
+  (tmp_path / "train").mkdir()  # a folder of the same name as the recipe
+  for name in ("photos", pathlib.Path("photos")):
+    assert vit_jax.recipe(name).data.train.source == "folder:photos"
+  assert vit_jax.recipe("digits").data.train.source == "digits"
+  with pytest.raises(ConfigError, match=r"no recipe nope\.py"):
+    vit_jax.recipe("nope.py")
+
+
+def test_metrics_that_are_not_finite_are_numbers(tmp_path):
+  lines = '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": "nan"}\n{"step": 3, "loss": "inf"}\n'
+  (tmp_path / "metrics.jsonl").write_text(lines)
+  steps, losses = api.Result(tmp_path, True, {}).curve("loss")
+  assert steps == [1, 2, 3]
+  np.testing.assert_array_equal(losses, [0.5, np.nan, np.inf])
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +99,8 @@ def test_finetunes_a_run_and_scores_it_on_other_data(run, tmp_path, monkeypatch)
   scores = vit_jax.evaluate("tuned", "digits", workdir="scores")
   assert (tmp_path / "scores" / "evaluation.json").exists()
   assert scores["own/examples"] == 360
+  with pytest.raises(ConfigError, match=r"would be scored and not config\.init_from=.*/run; give"):
+    vit_jax.evaluate(run.workdir, "digits", workdir="tuned")
 
 
 def test_works_in_a_thread(run):

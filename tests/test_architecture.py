@@ -158,12 +158,14 @@ def test_an_install_has_what_is_no_python_file():
   listed = re.search(r"package_data=({.*?}),\n", (ROOT / "setup.py").read_text(), re.DOTALL)[1]
   patterns = ast.literal_eval(listed)
   files = {path for of, some in patterns.items() for each in some for path in at(of).glob(each)}
-  there = {path for path in (ROOT / "vit_jax").rglob("*") if path.is_file()}
+  folders = (ROOT / "vit_jax", ROOT / "configs")
+  there = {path for folder in folders for path in folder.rglob("*") if path.is_file()}
   assert files == {path for path in there if path.suffix not in (".py", ".pyc")}
 
 
 def at(package):
-  return ROOT.joinpath(*package.split("."))
+  """The folder of a package; that of the recipes is beside vit_jax."""
+  return ROOT.joinpath(*package.replace("vit_jax.configs", "configs").split("."))
 
 
 @pytest.mark.parametrize(

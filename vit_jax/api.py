@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 import jax
 
 from vit_jax import inference, launch
-from vit_jax.config import Config, Size, plugins, recipe_file, recorded
+from vit_jax.config import Config, Size, parsing, plugins, recipe_file, recorded
 from vit_jax.devices.hosts import Hosts
 from vit_jax.inference import LoadedModel
 from vit_jax.process import machine, program, progress
 from vit_jax.process.console import StopRequest
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.progress import NoProgress, Progress
+from vit_jax.process.text import with_numbers
 from vit_jax.storage.metrics_log import read_lines
 from vit_jax.storage.paths import Path, path_of
 
@@ -39,21 +40,23 @@ class Result:
 
   def curve(self, key: str) -> tuple[list[int], list[float]]:
     """The steps at which a metric, such as "loss", was measured, and its values there."""
-    lines = [line for line in read_lines(self.workdir) if key in line]
+    lines = [with_numbers(line) for line in read_lines(self.workdir) if key in line]
     return [line["step"] for line in lines], [line[key] for line in lines]
 
 
-def recipe(name: str, settings: Settings | None = None) -> Config:
+def recipe(name: os.PathLike | str, settings: Settings | None = None) -> Config:
   """The settings of a recipe.
 
   Args:
-    name: NAME or NAME:ARG of this project, or a path, as for `vit-jax train`.
+    name: as for `vit-jax train`: NAME or NAME:ARG of this project, the path of a recipe, or images
+      to train on, such as a folder with a folder of images for each class.
     settings: values that replace the recipe's, such as {"schedule.learning_rate": 1e-3}; the keys
       are those of --config.KEY on the command line.
 
   Raises:
     ConfigError: there is no such recipe, or a setting is wrong.
   """
+  name = recipe_file.recipe_of(str(name))
   texts = texts_of(settings)
   given = texts.get("plugins", "")
   plugins.load(given)
@@ -81,7 +84,7 @@ def train(config: Config, workdir: os.PathLike | str) -> Result:
     finished = launch.launch(config, folder, stop, mode="train", hosts=Hosts(), progress=shown)
   metrics = {}
   for line in read_lines(folder):
-    metrics |= line
+    metrics |= with_numbers(line)
   return Result(folder, finished, metrics)
 
 
@@ -198,7 +201,7 @@ def ready() -> Iterator[Progress | NoProgress]:
 
 def texts_of(settings: Settings | None) -> dict[str, str]:
   """Settings as the command line has them."""
-  return {key: str(value) for key, value in (settings or {}).items()}
+  return {key: str(parsing.plain(value)) for key, value in (settings or {}).items()}
 
 
 def folder_of(workdir: os.PathLike | str) -> Path:

@@ -306,7 +306,7 @@ def launch_evaluation(
   workdir.check_links(folder)
   with fingerprint.refusal_told(config, hosts):
     program.check_jax()
-    place = str(folder) if checkpoint.available(folder) else config.init_from
+    place = evaluated_model.place_of(config, folder, given)
     config = resolve(config, run_facts.of_evaluation(place))
     config = evaluated_model.anew(config, given)
     checks.check_evaluation(config)

@@ -81,6 +81,22 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
   assert replaced("--config.optimizer.kind=adam").optimizer == RECIPE.optimizer
 
 
+@pytest.mark.parametrize(
+  ("words", "rate"),
+  [
+    ("optimizer.kind=lion", c.AUTO),
+    ("optimizer.kind=adam", 1e-3),
+    ("optimizer.beta1=0.5", 1e-3),
+    ("optimizer.kind=lion schedule.learning_rate=1e-4", 1e-4),
+  ],
+)
+def test_another_optimizer_does_not_get_the_learning_rate_of_the_recipe(words, rate):
+  """Which may be a hundred times its own."""
+  recipe = c.Config(schedule=c.Schedule(learning_rate=1e-3))
+  texts = dict(word.split("=") for word in words.split())
+  assert recipe_file.replaced(recipe, texts).schedule.learning_rate == rate
+
+
 @pytest.mark.parametrize("kind", registry.OPTIMIZERS)
 @pytest.mark.parametrize("before", registry.OPTIMIZERS)
 def test_every_optimizer_may_take_the_place_of_every_other(kind, before):

@@ -7,7 +7,8 @@ import pytest
 from vit_jax.config import ConfigError
 from vit_jax.config.default_workdir import default
 from vit_jax.config.recipe_file import INSTALLED, load, path_of_recipe
-from vit_jax.extras.experiments.studies import loading
+from vit_jax.extras.experiments import vtab
+from vit_jax.extras.experiments.studies import loading, results
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -23,11 +24,20 @@ def test_in_any_folder():
   assert [*loading.functions("positions")] == ["small", "paper"]
 
 
+def test_in_any_folder_by_its_path():
+  assert load("configs/vit_digits.py") == load("vit_digits")
+  assert [*loading.functions("configs/studies/vtab.py")] == ["small", "paper"]
+  assert default("configs/vit_digits.py") == pathlib.Path("workdirs", "vit_digits")
+  assert results.in_paper(loading.load("positions", "paper"))
+  assert len(vtab.study("ViT-B/16", "w.npz").cells) == 19
+
+
 def test_one_in_the_current_folder_comes_first(tmp_path):
   for own in ("configs/vit_digits.py", "configs/mine.py"):
     (tmp_path / own).parent.mkdir(exist_ok=True)
     (tmp_path / own).touch()
     assert path_of_recipe(pathlib.Path(own).stem) == own
+    assert path_of_recipe(own) == own
   (tmp_path / "vit_digits").touch()
   assert path_of_recipe("vit_digits") == "vit_digits"
 

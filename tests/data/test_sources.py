@@ -53,6 +53,22 @@ def test_the_parts_that_data_comes_in_are_told(tmp_path):
     assert told == {part: (sources.recognised(spec), part) for part in parts}
 
 
+@pytest.mark.parametrize("beside", ["", ".ipynb_checkpoints/x", "unlabeled/b/1.png", "test/1.png"])
+def test_folders_of_splits_are_told_whatever_lies_beside_them(tmp_path, beside):
+  """A folder of scraps, and images that have no classes."""
+  tree(tmp_path, "train/a/1.png", "val2017/a/1.png", *filter(None, [beside]))
+  told = sources.named_parts(str(tmp_path))
+  named = dict(train="train", val="val2017")
+  assert told == {part: (f"folder:{tmp_path}/{name}", "") for part, name in named.items()}
+
+
+def test_two_folders_for_a_split_or_one_are_no_splits(tmp_path):
+  tree(tmp_path, "train/a/1.png", "train2017/a/1.png", "test/a/1.png")
+  assert sources.named_parts(str(tmp_path)) == {}
+  tree(tmp_path / "vehicles", "train/steam/1.png", "bus/1.png")
+  assert sources.named_parts(str(tmp_path / "vehicles")) == {}
+
+
 NO_SOURCE = ("", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:", "synthetic")
 BARE = dict(label_key="")
 # The files in a folder {}, the source, its split, its options, and what the message says.

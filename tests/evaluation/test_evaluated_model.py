@@ -322,11 +322,7 @@ def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run, tmp_pat
   own = {"step": 5, "average": True}
   score = lambda path, **step: scored(configured(path, **step), data(), NOWHERE)
   assert score(str(tiny_run), evaluate_step=5).params
-  given = frozenset(["init_from"])
-  for path, named in (("other.npz", frozenset()), ("", given)):
-    assert scored(configured(path), data(), tiny_run, named).origin == own
-  with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=other\.npz; "):
-    scored(configured("other.npz"), data(), tiny_run, given)
+  assert scored(configured(""), data(), tiny_run).origin == own
   with pytest.raises(c.ConfigError, match=r"has no checkpoint of step 4; its steps are 5"):
     score(str(tiny_run), evaluate_step=4)
   with pytest.raises(c.ConfigError, match=r"such has no checkpoint .*--config\.init_from=PATH"):
@@ -336,6 +332,28 @@ def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run, tmp_pat
   path = saved(tmp_path, families.params("vit"))
   with pytest.raises(c.ConfigError, match="has no checkpoints to choose a step or a moving"):
     scored(configured(path), data(), NOWHERE, average=False)
+
+
+def test_a_workdir_is_not_scored_in_place_of_the_weights_that_are_asked_for(tiny_run, tmp_path):
+  """A recipe for evaluation alone asks for `init_from`; that of a training began from it."""
+  place = evaluated_model.place_of
+  named = frozenset(["init_from"])
+  of_training = resolved.config(init_from="other.npz", duration=c.Duration(steps=5))
+  for config, given in (
+    (configured(""), named),
+    (configured(str(tiny_run)), frozenset()),
+    (configured(f"{tiny_run.parent}/./{tiny_run.name}"), named),
+    (of_training, frozenset()),
+  ):
+    assert place(config, tiny_run, given) == str(tiny_run)
+  for config, given in (
+    (configured("other.npz"), frozenset()),
+    (configured(f"{tiny_run}/checkpoints/5"), named),
+    (of_training, named),
+  ):
+    with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=.*; give"):
+      place(config, tiny_run, given)
+  assert place(configured("other.npz"), tmp_path, named) == "other.npz"
 
 
 # What counts in an evaluation, whose settings have a value at the end.

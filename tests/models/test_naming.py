@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 from vit_jax import config as c
@@ -121,6 +122,31 @@ def test_settings_of_parts_that_a_model_lacks_are_refused(name, setting, message
 def test_options_that_do_not_go_together_are_refused(name, options, message):
   with pytest.raises(ValueError, match=message):
     models.create(name, **options)
+
+
+@pytest.mark.parametrize(
+  ("option", "value", "message"),
+  [
+    ("pool", "token", r"pool='token' is not a choice .*; nearest: .*class_token"),
+    ("pool", "auto", "pool='auto' is not a choice"),
+    ("qkv_bias", False, "qkv_bias=False is bool; it must be str"),
+    ("layer_scale", 1e-5, "layer_scale=1e-05 is float; it must be bool"),
+    ("activation", "relu", "activation='relu' is not a choice"),
+    ("attention", "flash", "attention='flash' is not a choice"),
+    ("dropout", 1.5, "dropout=1.5 is too large"),
+    ("registers", -1, r"registers=-1 is too small .* the least is 0\."),
+  ],
+)
+def test_values_that_the_settings_do_not_take_are_refused(option, value, message):
+  with pytest.raises(ValueError, match=f"^{message}"):
+    models.create("ViT-B/16", **{option: value})
+
+
+def test_options_may_be_values_of_numpy():
+  given = dict(num_classes=np.int64(3), dropout=np.float32(0.1), patch=np.array([8, 16]))
+  given |= dict(qk_norm=np.True_, attention="auto")
+  expected = dict(num_classes=3, dropout=0.1, patch=(8, 16), qk_norm=True)
+  assert models.create("ViT-B/16", **given) == models.create("ViT-B/16", **expected)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,19 @@ def test_a_terminal_shows_one_line_that_is_cleared():
   ]
 
 
+def test_images_of_an_unknown_number():
+  work, clock, stream = following(live=True)
+  images = work.images("test", compiles=True)
+  for seconds in (50.0, 2.0):
+    clock.now += seconds
+    images.done(1024)
+  assert stream.getvalue().split("\r")[1:] == [
+    "test: images, compiling ...\x1b[K",
+    "test: 1,024 images\x1b[K",
+    "test: 2,048 images  512 images/s\x1b[K",
+  ]
+
+
 def test_elsewhere_short_work_prints_nothing():
   work, clock, stream = following(live=False)
   with work:

@@ -97,11 +97,27 @@ def test_paths_may_have_commas(tmp_path):
   assert loading.data_and_model("wds:{a,b}.tar") == ("wds:{a,b}.tar", "")
   assert loading.data_and_model("wds:{a,b}.tar,ViT-S/16") == ("wds:{a,b}.tar", "ViT-S/16")
   for data in (str(odd), "wds:{a,b}.tar", "digits"):
-    assert loading.weights_and_data(f"{run},{data}") == (str(run), data)
-  assert loading.weights_and_data(f"{run},{odd}/none") is None
+    assert loading.weights_and_data(f"{run},{data}", named=False) == (str(run), data)
+  assert loading.weights_and_data(f"{run},{odd}/none", named=False) == (str(run), f"{odd}/none")
   (evaluated,) = recipes.load(f"configs/evaluate.py:{run},{odd}").evaluate.values()
   assert evaluated.source == f"folder:{odd}"
   assert recipes.load(f"configs/train.py:{odd}").data.train.source == f"folder:{odd}"
+
+
+def test_paths_may_be_named_like_tasks_and_suites(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  draw(tmp_path / "pets", images=4)
+  draw(tmp_path / "real", images=4)
+  (tmp_path / "mine").mkdir()
+  for recipe in ("finetune:real,pets", "evaluate:real,pets", "finetune:pets,real"):
+    weights, data = recipe.partition(":")[2].split(",")
+    config = recipes.load(recipe)
+    found = [config.data.train.source, *(spec.source for spec in config.evaluate.values())]
+    assert (config.init_from, found[-1]) == (weights, f"folder:{data}")
+  assert recipes.load("finetune:ViT-B/16,pets").data.train.source.startswith("tfds:")
+  for name in ("finetune", "evaluate"):
+    with pytest.raises(ConfigError, match='"photoz" does not name a data source, and there is no'):
+      recipes.load(f"{name}:mine,photoz")
 
 
 def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):

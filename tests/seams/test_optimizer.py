@@ -45,8 +45,9 @@ def line(monkeypatch):
 
 def trained(folder, *words):
   """The parameters at the end of a run."""
+  rate = "--config.schedule.learning_rate=3e-3"
   lengths = "--config.duration.steps=4", "--config.checkpoint.every.steps=2"
-  assert program.run(folder, TOY, *words, *lengths)
+  assert program.run(folder, TOY, rate, *words, *lengths)
   return checkpoint.load_params(checkpoint.find(folder), ema=False)
 
 

@@ -112,6 +112,16 @@ def test_a_record_imports_nothing(tmp_path):
   assert recorded.read_config(run).plugins == NAME
 
 
+def test_tools_take_paths_on_a_storage_that_a_plugin_adds(folder, monkeypatch):
+  line = "registry.STORAGES['kept'] = 'vit_jax.storage.local:LOCAL'"
+  (folder / "plugin_of_a_storage.py").write_text(f"from vit_jax import registry\n{line}")
+  monkeypatch.setattr(registry.STORAGES, "_lines", dict(registry.STORAGES._lines))
+  flags = ToolFlags("predict")
+  flags.add_source()
+  given = flags.parse_args(["--source=kept://b/run", "--plugins=plugin_of_a_storage"])
+  assert given.source == "kept://b/run"
+
+
 def test_what_starts_runs_imports_them_too(tmp_path):
   flags = ToolFlags("sweep")
   flags.add_source()

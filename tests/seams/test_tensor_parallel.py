@@ -124,6 +124,7 @@ WORDS = (
   "--config.model.scan=true",
   "--config.model.dropout=0.1",
   "--config.optimizer.kind=sgd",
+  "--config.schedule.learning_rate=1e-3",
   "--config.model.num_classes=auto",
   "--config.accumulation=2",
   "--config.duration.epochs=0",

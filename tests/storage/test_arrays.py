@@ -122,7 +122,7 @@ def test_each_part_is_written_once_and_the_devices_write_about_as_much(monkeypat
 
 @pytest.mark.parametrize(("copies", "processes"), [(64, 8), (8, 8), (6, 1), (4, 8), (12, 5)])
 def test_processes_take_turns(copies, processes):
-  order = arrays._in_turn(copies, processes)
+  order = arrays.in_turn(copies, processes)
   assert sorted(order) == list(range(copies))
   if copies % processes == 0:  # copies 0..n are on the first process, and so on
     owners = [number // (copies // processes) for number in order]

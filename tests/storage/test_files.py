@@ -168,3 +168,16 @@ def test_a_name_from_elsewhere_that_could_lead_out_of_a_folder_is_refused(tmp_pa
 @pytest.mark.parametrize("name", ["a", "..a", "a..", "...", ".a/b", "a b/größe", "ab:c", "a" * 255])
 def test_other_names_are_those_of_files_in_a_folder(tmp_path, name):
   assert inside(tmp_path, name) == tmp_path / name
+
+
+def test_the_current_folder_has_a_lock(tmp_path, monkeypatch):
+  (tmp_path / "here").mkdir()
+  monkeypatch.chdir(tmp_path / "here")
+  with files.one_writer(pathlib.Path()):
+    assert (tmp_path / "here.lock").exists()
+    with (
+      pytest.raises(ConfigError, match="by another command"),
+      files.one_writer(tmp_path / "here"),
+    ):
+      pass
+  assert not (tmp_path / "here.lock").exists()

@@ -7,7 +7,7 @@ import os
 import jax
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 
 import vit_jax
 from tests.data.test_image_files import soon
@@ -179,13 +179,45 @@ def test_images_in_memory_are_those_of_their_files(images, tmp_path):
   (expected,) = model.predict(path)
   assert expected.name == str(path)
   assert {name for name, _ in expected.classes} == {*NAMES}
-  for same in ([path], str(path), Image.open(path), pixels, pixels[None], [pixels, path]):
+  data = path.read_bytes()
+  paths = np.array([str(path)] * 2), np.array([path], object)
+  arrays = pixels, pixels[None], jax.numpy.asarray(pixels), [jax.numpy.asarray(pixels)]
+  for same in ([path], str(path), Image.open(path), data, [pixels, data], *paths, *arrays):
     got = model.predict(same)
     assert dict(got[-1].classes) == pytest.approx(dict(expected.classes), abs=1e-6)
     np.testing.assert_allclose(model.features(same)[-1], model.features(path)[0], atol=1e-5)
   grey = model.predict([Image.open(path).convert("L"), np.asarray(Image.open(path).convert("L"))])
   assert grey[0].classes == grey[1].classes
   assert [p.name for p in grey] == ["image 1", "image 2"]
+
+
+def test_frames_of_a_file_and_an_image_twice_are_read_one_after_the_other(tmp_path):
+  frames = [Image.new("RGB", (16, 16), (80 * i, 255 - 80 * i, 0)) for i in range(3)]
+  frames[0].save(tmp_path / "a.png", save_all=True, append_images=frames[1:])
+  model = of_weights(source()).at_size()
+  expected = model.features([np.asarray(frame) for frame in frames])
+  with Image.open(tmp_path / "a.png") as animation:
+    found = model.features(ImageSequence.Iterator(animation), batch_size=2)
+    names = [p.name for p in model.predict(iter([animation] * 3))]
+  assert names == ["image 1", "image 2", "image 3"]
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  assert np.abs(expected[0] - expected[1]).max() > 1e-3
+  with Image.open(tmp_path / "a.png") as opened:
+    np.testing.assert_allclose(model.features([opened] * 9), expected[[0] * 9], atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", ["closed", "cut", "La"])
+def test_what_pillow_cannot_give_is_named(images, tmp_path, wrong):
+  path = tmp_path / "wrong.png"
+  path.write_bytes((images / "0.png").read_bytes()[: 60 if wrong == "cut" else None])
+  model = of_weights(source()).at_size()
+  with Image.open(path) as image:
+    if wrong == "closed":
+      image.close()
+    if wrong == "La":
+      image = Image.new("LA", (4, 4)).convert("La")
+    with pytest.raises(ValueError, match=r"image 2 cannot .*: Pillow cannot give its pixels: \w"):
+      model.predict([images / "0.png", image])
 
 
 def test_a_second_call_compiles_nothing(images):
@@ -223,6 +255,7 @@ def test_features_are_those_of_the_card(images, representation):
     ([None], "it is NoneType; give a path"),
     ("none.png", "none.png cannot be read"),
     (np.zeros((9, 9, 4), np.uint8), "image 1 cannot be read"),
+    (np.zeros((0, 9, 3), np.uint8), r"image 1 cannot be read: Pixels are uint8 \(0, 9, 3\)"),
   ],
 )
 def test_what_is_no_image_is_refused(image, message):

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests import modules, resolved
 from tests.weights import families
 from vit_jax import config, inference, weights
 from vit_jax.data.sources import open_source
+from vit_jax.data.sources.digits import Digits
 from vit_jax.evaluation import results
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras.commands import visualize
@@ -162,6 +164,15 @@ def test_features_are_those_of_the_model(folder, capsys):
   expected = inference.load(folder / "vit.npz").features(sorted((folder / "photos").iterdir()))
   with np.load(folder / "out" / "features.npz") as numbers:
     np.testing.assert_allclose(numbers["features"], expected, atol=1e-5)
+
+
+def test_images_without_a_label_are_no_class(folder, capsys, monkeypatch):
+  monkeypatch.setattr(Digits, "labels", lambda self, index: (0,) if index < 180 else ())
+  found = run(folder, OF_DIGITS, capsys)
+  assert found["summary"]["same_class"] == 1
+  assert re.search(r"same class \(\d+ pairs in which both images have a label\)\.$", found["text"])
+  monkeypatch.setattr(Digits, "labels", lambda self, index: ())
+  assert run(folder, OF_DIGITS, capsys)["summary"]["same_class"] is None
 
 
 def test_one_patch_is_not_compared(folder, capsys):

@@ -8,6 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+import vit_jax
+from tests import modules
 from tests.weights import families
 from tests.weights.families import assert_same_bits
 from vit_jax import weights
@@ -177,6 +179,24 @@ def test_where_no_weights_are(tmp_path, path, message):
   assert weights.trained_on(tmp_path / path) == ()
   with pytest.raises(ConfigError, match=r"w\.pt is no name .* written: .*w \(hugg.*w\.npz \(npz"):
     weights.save(tmp_path / "w.pt", families.params("vit"))
+
+
+def test_paths_may_be_texts(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  params = families.params("vit")
+  weights.write("w.npz", weights.Weights(params, Card(image_size=16)))
+  families.assert_same_bits(weights.read("w.npz").params, params)
+  assert weights.trained_on("w.npz") == ()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".msgpack", ".safetensors"])
+def test_parameters_with_their_module_are_read_as_that_model(tmp_path, suffix):
+  module = families.module("vit", norm_place="after", activation="silu", rotary="axial")
+  params = modules.parameters(module, np.zeros((1, 16, 16, 3), np.float32), train=False)
+  weights.save(tmp_path / f"w{suffix}", params, module)
+  model = vit_jax.load(tmp_path / f"w{suffix}")
+  assert model.module == module
+  families.assert_same_bits(model.params, params)
 
 
 def test_parameters_alone_are_not_written_where_a_card_would_be_wrong(tmp_path):

@@ -42,8 +42,10 @@ def test_the_card_tells_the_grid_of_the_positions(tmp_path):
     expected = resize_table(table, (2, 8), grid, before=1, rule=PUBLISHED)
     np.testing.assert_array_equal(flatten(sized.params)[POSITIONS], expected)
     assert (sized.card.image_size, sized.card.resize) == CARDS[size]
-  again = read.at_size((16, 16)).at_size((8, 32))  # the grid is that of the last size
-  assert flatten(again.params)[POSITIONS].shape == table.shape
+  for size in ((8, 32), 0):  # what came between leaves nothing behind
+    again = read.at_size((16, 24)).at_size(size)
+    families.assert_same_bits(again.params, params)
+    assert again.card == read.card
 
 
 def test_positions_of_an_unknown_rectangle_are_taken_at_their_own_size_alone(tmp_path):

@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from vit_jax.config.command_line import value_of
-from vit_jax.config.recipe_file import path_of_recipe
+from vit_jax.config.recipe_file import in_configs
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import quoted
 from vit_jax.storage import files, workdir
@@ -75,9 +75,7 @@ def readable(recipe: str) -> str:
 def _identity(recipe: str) -> tuple[str, str]:
   """The file of a recipe, as seen from the current folder, and its argument."""
   path, _, argument = recipe.partition(":")
-  if path_of_recipe(path) != path:
-    path = f"configs/{path}.py"
-  return os.path.relpath(path or "."), argument
+  return os.path.relpath(in_configs(path) or "."), argument
 
 
 def _can_be_folder(path: pathlib.Path) -> bool:

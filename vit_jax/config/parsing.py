@@ -94,6 +94,34 @@ def class_of(group: Group, values: Any, path: str) -> type:
   return group.settings(kind)
 
 
+def value_of(field: dataclasses.Field, value: Any, path: str) -> Any:
+  """A value for a setting that is no group, in the type of the field; AUTO is none.
+
+  Raises:
+    ConfigError: as `from_dict`; `path` names the setting.
+  """
+  value = _typed(field.type, value, path)
+  _check_bounds(value, path, **field.metadata | {"auto": None})
+  return value
+
+
+def plain(value: Any) -> Any:
+  """The value without types of NumPy and JAX: arrays become lists, and scalars Python's own."""
+  if isinstance(value, Mapping):
+    return {key: plain(item) for key, item in value.items()}
+  if isinstance(value, (list, tuple)):
+    items = map(plain, value)
+    return tuple(items) if isinstance(value, tuple) else list(items)
+  if not hasattr(value, "tolist"):
+    return value
+  if value.ndim:
+    return [plain(item) for item in value]
+  number = value.tolist()
+  if isinstance(number, float):
+    return float(str(value))  # 0.3 in float32 is 0.3, not 0.30000001192092896
+  return number
+
+
 def _value(field, default, value, path):
   group = group_in(field)
   if isinstance(default, Duration):

@@ -47,22 +47,41 @@ _NAME = re.compile(r"\w+")
 
 
 def path_of_recipe(name: str, folder: str = "") -> str:
-  """The file of a recipe: `name` itself, or NAME.py in configs/ if it is a NAME alone.
+  """The file of a recipe, in the current folder or else in the installed package.
 
   Args:
     name: a path, or the name of a recipe of this project.
     folder: below configs/.
-
-  Returns:
-    A path in configs/ of the current folder, or else of the installed package.
   """
-  if not _NAME.fullmatch(name) or os.path.exists(name):
+  return here_or_installed(in_configs(name, folder))
+
+
+def in_configs(name: str, folder: str = "") -> str:
+  """NAME.py in configs/ if `name` is a NAME alone; `name` itself if it is a path."""
+  if not _NAME.fullmatch(name) or os.path.isfile(name):
     return name
-  here = pathlib.Path("configs", folder, f"{name}.py")
-  installed = INSTALLED / folder / here.name
-  if here.exists() or not installed.exists():
-    return str(here)
+  return str(pathlib.Path("configs", folder, f"{name}.py"))
+
+
+def here_or_installed(path: str) -> str:
+  """The path of a file in configs/: `path` itself, or the installed file if only that exists."""
+  first, *below = pathlib.Path(path or ".").parts or [""]
+  installed = INSTALLED.joinpath(*below)
+  if first != "configs" or os.path.exists(path) or not installed.exists():
+    return path
   return str(installed)
+
+
+def recipe_of(word: str) -> str:
+  """The recipe that `vit-jax train WORD` trains: WORD itself, or configs/train.py on that data.
+
+  A folder is data, even if a recipe has its name.
+  """
+  name = word.partition(":")[0]
+  named = in_configs(name) != name and os.path.isfile(path_of_recipe(name))
+  if (named or name.endswith(".py")) and not os.path.isdir(word):
+    return word
+  return f"train:{word}"
 
 
 def run(path: str) -> dict[str, Any]:
@@ -205,8 +224,9 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   """The settings with those of the command line in place of a recipe's.
 
   The unit of a duration replaces another unit of the recipe; 0 of any unit means none. A `kind`
-  brings its own defaults; what the recipe gives and both kinds have stays. A name that the recipe
-  does not have is added, if a source is given for it. A model may have the name of another
+  brings its own defaults; what the recipe gives and both kinds have stays. Another optimizer does
+  not get the recipe's learning rate. A name that the recipe does not have is added, if a source is
+  given for it. A model may have the name of another
   library: then config.origins tells what it stands for. The sides `UNCUT` follow the image size, so
   that the part of an image that is seen stays the same.
 
@@ -224,7 +244,11 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   if followed := _follow_the_size(values["data"], config.data, ours):
     told = dict(config.origins) | dict.fromkeys(followed, "in proportion to data.image_size")
     values["origins"] = tuple(told.items())
-  return _with_origins(from_dict(values), values, texts, config)
+  made = from_dict(values)
+  if made.optimizer.kind != config.optimizer.kind and "schedule.learning_rate" not in ours:
+    schedule = dataclasses.replace(made.schedule, learning_rate=AUTO)
+    made = dataclasses.replace(made, schedule=schedule)
+  return _with_origins(made, values, texts, config)
 
 
 def _follow_the_size(values: dict[str, Any], before: Data, texts: Mapping[str, str]) -> list[str]:

@@ -62,7 +62,7 @@ class ToolFlags(argparse.ArgumentParser):
     self.add_plugins()
 
   def add_plugins(self):
-    """Adds --plugins, for tools that read runs; `parse_args` imports them."""
+    """Adds --plugins, for tools that read runs; they are imported before other flags are read."""
     self.add_argument(
       "--plugins",
       default="",
@@ -96,9 +96,9 @@ class ToolFlags(argparse.ArgumentParser):
 
   def parse_args(self, args: Sequence[str] | None = None, namespace=None):
     """As argparse, but the message about an unknown flag suggests similar ones."""
+    self._load(args)
     flags, rest = self.parse_known_args(args, namespace)
     self._refuse(rest)
-    self._load(getattr(flags, "plugins", ""))
     return flags
 
   def parse_known_args(self, args: Sequence[str] | None = None, namespace=None):
@@ -109,12 +109,12 @@ class ToolFlags(argparse.ArgumentParser):
 
   def parse_with_settings(self, args: Sequence[str] | None = None):
     """Parses flags and settings for runs: (flags, ["--config.KEY=VALUE", ...])."""
+    self._load(args)
     flags, rest = self.parse_known_args(args)
     settings = [word for word in rest if word.startswith(SETTING) and "=" in word]
     self._refuse([word for word in rest if word not in settings])
     if getattr(flags, "plugins", ""):
       settings.append(f"{SETTING}plugins={flags.plugins}")
-    self._load(plugins_in(settings))
     return flags, settings
 
   def error(self, message: str):
@@ -123,10 +123,13 @@ class ToolFlags(argparse.ArgumentParser):
     sentence = f"{words[0].upper()}{words[1:]}. See --help."
     console.leave(sentence, console.WRONG_USAGE, self._name)
 
-  def _load(self, text: str):
-    """Imports plugins, or prints one sentence and ends the program."""
+  def _load(self, args: Sequence[str] | None):
+    """Imports the plugins of a command line, or prints one sentence and ends the program.
+
+    Before other flags are read: these may be paths on a storage that a plugin adds.
+    """
     try:
-      plugins.load(text)
+      plugins.load(plugins_in(sys.argv[1:] if args is None else args))
     except ConfigError as error:
       console.leave(str(error), console.WRONG_USAGE, self._name)
 
@@ -175,13 +178,13 @@ def _checked(read, text):
     raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def plugins_in(settings: Iterable[str]) -> str:
-  """The plugins of a command line's settings, of which the last counts."""
-  prefix = f"{SETTING}plugins="
-  given = [word.removeprefix(prefix) for word in settings if word.startswith(prefix)]
-  if not given:
-    return ""
-  return given[-1]
+def plugins_in(words: Iterable[str]) -> str:
+  """The plugins of a command line, by the flag or else by the setting; the last of each counts."""
+  flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  flags.add_argument("--plugins", dest="flag", nargs="?", default="", const="")
+  flags.add_argument(f"{SETTING}plugins", dest="setting", nargs="?", default="", const="")
+  given, _ = flags.parse_known_args(list(words))
+  return given.flag or given.setting
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
@@ -254,4 +257,21 @@ def folder(path: str | Path, setting: str) -> Path:
     files.check_writable(path)
   except OSError as error:
     raise ConfigError(f"{setting}: the folder {path} cannot be written to.") from error
+  return path
+
+
+def file(path: str | Path, setting: str) -> Path:
+  """Checks a file to write, and makes its folder, if that does not exist.
+
+  Args:
+    path: the file.
+    setting: flag that gave the path, such as --output, for the message.
+
+  Raises:
+    ConfigError: it is a folder; or as `folder`.
+  """
+  path = path_of(path)
+  if files.is_folder(path):
+    raise ConfigError(f"{setting} {path} is a folder; give the name of a file.")
+  folder(path.parent, setting)
   return path

@@ -248,7 +248,7 @@ def as_channels(image: bytes | np.ndarray, channels: int, *, max_pixels: int) ->
     return _decoded(image, channels, max_pixels=max_pixels)
   there = image.shape[2] if image.ndim == 3 else 1
   known = there == channels or (there in (1, RGB) and channels in (1, RGB, RGBA))
-  if image.dtype != np.uint8 or image.ndim not in (2, 3) or not known:
+  if image.dtype != np.uint8 or image.ndim not in (2, 3) or not known or not image.size:
     raise BadImage(
       f"Pixels are {image.dtype} {image.shape}; they must be uint8 (H, W), (H, W, 1) or (H, W, "
       f"{channels}), with the model's channels (config.model.channels)."

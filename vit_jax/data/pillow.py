@@ -101,17 +101,24 @@ def _decoded(data: bytes, *, max_pixels: int, transparency: bool) -> np.ndarray:
 def of_opened(image: Image.Image, *, transparency: bool = False) -> np.ndarray:
   """As `decode`, for an image that Pillow has opened or made.
 
+  Not for two threads at once: an image whose file is not read yet is read now.
+
   Raises:
-    BadImage: the value of white is unknown.
-    OSError: the file cannot be decoded.
+    BadImage: the value of white is unknown, or Pillow cannot read or convert the image.
   """
   if image.mode[:1] in "IF":
     raise BadImage(f"its mode is {image.mode}; convert it to 8 bits a channel first.")
   bits = 8
-  if image.format:  # empty if the image was not opened from a file
-    bits = _bits(image)
-    _scale_key(image, bits)
-  return _upright(image, bits, transparency)
+  try:
+    if image.format:  # empty if the image was not opened from a file
+      bits = _bits(image)
+      _scale_key(image, bits)
+    return _upright(image, bits, transparency)
+  except (BadImage, MemoryError):
+    raise
+  except Exception as error:  # Pillow raises many kinds, of damaged bytes and closed files
+    reason = str(error) or "was its file closed before the image was loaded?"
+    raise BadImage(f"Pillow cannot give its pixels: {reason}") from error
 
 
 def _upright(image: Image.Image, bits: int, transparency: bool) -> np.ndarray:

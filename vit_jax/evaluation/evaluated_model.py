@@ -66,6 +66,37 @@ class Scored:
   origin: dict[str, int | str]
 
 
+def place_of(config: Config, folder: Path, named: frozenset[str]) -> str:
+  """Where the parameters to score are: the workdir if it has checkpoints, else config.init_from.
+
+  A recipe for evaluation alone that has an `init_from` asks to score these weights; the recipe of
+  a training says what the run of `folder` started from.
+
+  Args:
+    config: the settings; of their model and data only what the user or the recipe gave.
+    folder: the workdir.
+    named: the settings that the command line names.
+
+  Raises:
+    ConfigError: the checkpoints of `folder` would be scored in place of the weights in `init_from`.
+  """
+  if not checkpoint.available(folder):
+    return config.init_from
+  _, meta = checkpoint.described(folder, config.evaluate_step)
+  expected = None
+  if alone(config):
+    expected = str(folder)
+  elif "init_from" in named and meta:  # without it, reading the checkpoint says what is damaged
+    expected = meta["config"]["init_from"]
+  given = config.init_from
+  if given and expected is not None and given != expected and not files.same(given, expected):
+    raise ConfigError(
+      f"this workdir has checkpoints, which would be scored and not config.init_from={given}; "
+      "give those weights another --workdir, or leave config.init_from out."
+    )
+  return str(folder)
+
+
 def read_evaluated(
   config: Config,
   evaluations: Evaluations,
@@ -104,12 +135,10 @@ def read_evaluated(
       "with --config.init_from=PATH."
     )
   try:
-    if not of_run:
-      loaded = weights.read(path, step=config.evaluate_step, average=average)
-    else:
-      if "init_from" in named:
-        check_same(config.init_from, loaded.settings["init_from"])
+    if of_run:
       config = without_names_of_the_start(config, loaded)
+    else:
+      loaded = weights.read(path, step=config.evaluate_step, average=average)
     model = of_weights(loaded, config.model)
     origin["average"] = model.card.average
     return fitted(model, config, named, facts, evaluations, origin)
@@ -127,19 +156,6 @@ def without_names_of_the_start(config: Config, loaded: weights.Weights) -> Confi
   if loaded.class_names() and config.class_names == loaded.settings["class_names"]:
     return with_value(config, "class_names", "")
   return config
-
-
-def check_same(init_from: str, recorded: str):
-  """Checks that `init_from` on the command line names the weights that the run started from.
-
-  Raises:
-    ConfigError: it names others, so it is not clear which weights to score.
-  """
-  if init_from != recorded and not files.same(init_from, recorded):
-    raise ConfigError(
-      f"this workdir has checkpoints, which would be scored and not config.init_from={init_from}; "
-      "give those weights another --workdir, or leave config.init_from out."
-    )
 
 
 def fitted(

@@ -7,7 +7,7 @@ import logging
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,7 @@ class LoadedModel:
     card: how images are prepared, and the names of the classes; image_size is 0 if not known.
     rows: what `at_size` did to each parameter.
     source: where the weights were read; "" if they were given.
+    stored: the model before `at_size`; None: it is this one.
   """
 
   read: Weights
@@ -53,6 +54,7 @@ class LoadedModel:
   card: Card
   rows: tuple[Row, ...] = ()
   source: str = ""
+  stored: "LoadedModel | None" = None
 
   def __repr__(self) -> str:
     """Four lines: model, parameters, classes, source."""
@@ -103,7 +105,7 @@ class LoadedModel:
     """The model for images of another size; 0: the size that the weights are for.
 
     For another size, position embeddings are resized; the share of each image that is cropped stays
-    the same.
+    the same. Both start from the weights as they were read, whatever sizes came between.
 
     Args:
       size: the side of square images, or (height, width); pixels.
@@ -112,7 +114,9 @@ class LoadedModel:
       ValueError: no size is known, the model cannot take images of this size, or a parameter is
         missing or surplus.
     """
-    card = self.card
+    stored = self.stored or self
+    of_images = dict(image_size=stored.card.image_size, resize=stored.card.resize)
+    card = dataclasses.replace(self.card, **of_images)
     if size:
       card = card.at_size(cfg.as_size(size))
     if not card.image_size:
@@ -120,14 +124,14 @@ class LoadedModel:
     wanted = self.module.parameter_shapes(card.image_size)
     rule = card.position_resizing
     grid = self.module.grid(*cfg.sides(card.image_size))
-    options = dict(old_grid=self.stored_grid(), position_resizing=rule)
-    params, rows = weights.fit(self.params, wanted, grid, **options)
+    options = dict(old_grid=stored.stored_grid(), position_resizing=rule)
+    params, rows = weights.fit(stored.params, wanted, grid, **options)
     lost = [row.name for row in rows if row.what == "new"]
     if self.has_head and lost:
       raise ValueError(
         f"the weights are damaged: their head does not fit together ({', '.join(lost)})"
       )
-    return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
+    return dataclasses.replace(self, params=params, card=card, rows=tuple(rows), stored=stored)
 
   def stored_grid(self) -> tuple[int, int] | None:
     """The grid of patches of the position embeddings, as far as the card tells it."""
@@ -140,8 +144,9 @@ class LoadedModel:
     """The most probable classes of images, with their probabilities.
 
     Args:
-      images: paths, Pillow images, or arrays of uint8 pixels (H, W, 3) or (H, W); also one of them,
-        or an array (N, H, W, 3). They are prepared as the weights expect.
+      images: paths, the bytes of files, Pillow images, or arrays of uint8 pixels (H, W, 3) or
+        (H, W), in any iterable; also one of them, or an array (N, H, W, 3). They are prepared as
+        the weights expect.
       top: number of classes for each image.
       batch_size: images at a time.
 
@@ -151,7 +156,7 @@ class LoadedModel:
     """
     images = several(images)
     options = dict(top=top, batch_size=batch_size)
-    with following("prediction", len(images)) as done:
+    with following("prediction", images) as done:
       result = list(predictions.predict(self, images, done=done, **options))
     for wrong in (prediction for prediction in result if prediction.error):
       if wrong.error == predictions.NOT_FINITE:
@@ -180,7 +185,7 @@ class LoadedModel:
     """
     images = several(images)
     options = dict(layers=layers, patches=patches, batch_size=batch_size)
-    with following("features", len(images)) as done:
+    with following("features", images) as done:
       return predictions.features(self, images, done=done, **options)
 
   def check_is(self, settings: cfg.Model):
@@ -200,19 +205,24 @@ class LoadedModel:
 
 
 @contextlib.contextmanager
-def following(what: str, images: int) -> Iterator[Callable[[int], None]]:
+def following(what: str, images: Iterable) -> Iterator[Callable[[int], None]]:
   """Shows on stderr how many of the images are done; call its result with more of them."""
+  total = len(images) if isinstance(images, Sized) else 0
   with progress.of_process(jax.process_index() == 0, sys.stderr) as shown:
-    yield shown.images(what, images, compiles=True).done
+    yield shown.images(what, total, compiles=True).done
 
 
-def several(images) -> list:
-  """A list of images, made from one image, an array (N, H, W, 3), or several images."""
-  if isinstance(images, (str, os.PathLike, Image.Image)):
+def several(images) -> Iterable:
+  """The images of one image, of an array (N, H, W, 3) or of paths, or of several images."""
+  if isinstance(images, (str, bytes, os.PathLike, Image.Image)):
     return [images]
+  if isinstance(images, jax.Array):
+    images = np.asarray(images)
+  if isinstance(images, np.ndarray) and images.dtype.kind in "OU":  # of paths
+    return images.ravel().tolist()
   if isinstance(images, np.ndarray) and images.ndim != 4:
     return [images]
-  return list(images)
+  return images
 
 
 def load(

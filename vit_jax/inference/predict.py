@@ -1,5 +1,6 @@
 """Class probabilities and features of images: files, Pillow images or arrays."""
 
+import collections
 import concurrent.futures
 import dataclasses
 import functools
@@ -7,7 +8,7 @@ import itertools
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +60,7 @@ def predict(
 
   Args:
     model: a `LoadedModel` for a known image size (`LoadedModel.at_size`).
-    images: as for `read_image`.
+    images: paths of files, their bytes, Pillow images, or uint8 pixels (H, W) or (H, W, C).
     top: number of classes for each image.
     batch_size: images at a time.
     max_pixels: larger images are not read.
@@ -157,11 +158,8 @@ def each_features(
   blocks.check(model.module, layers)
   params = model.params_on_device
   compute = functools.partial(feature_arrays, model, params, layers=layers, patches=patches)
-  images = list(images)
-  read = reader(model.card, max_pixels)
-  found = computed(images, read, compute, batch_size=batch_size, done=done)
-  for place, (image, output) in enumerate(zip(images, found, strict=True), start=1):
-    yield name_of(image, place), output
+  options = dict(batch_size=batch_size, max_pixels=max_pixels, done=done)
+  yield from named(model.card, compute, images, **options)
 
 
 def feature_arrays(
@@ -198,20 +196,41 @@ def outputs(
   def compute(pixels):
     return function(*_run(model.module, model.params_on_device, pixels))
 
-  images = list(images)
-  read = reader(model.card, max_pixels)
-  found = computed(images, read, compute, batch_size=batch_size, done=done)
-  for place, (image, output) in enumerate(zip(images, found, strict=True), start=1):
-    yield name_of(image, place), output
+  options = dict(batch_size=batch_size, max_pixels=max_pixels, done=done)
+  yield from named(model.card, compute, images, **options)
 
 
-def reader(card: Card, max_pixels: int = MAX_PIXELS) -> Callable:
-  """The function that reads and prepares an image, `read_image` for the weights of a card."""
-  return functools.partial(read_image, max_pixels=max_pixels, **card.preparation())
+def named(
+  card: Card,
+  compute: Callable[[np.ndarray], object],
+  images: Iterable,
+  *,
+  batch_size: int,
+  max_pixels: int,
+  done: Callable[[int], None],
+) -> Iterator[tuple[str, object]]:
+  """Yields (name, what `compute` gives for an image), or (name, why it cannot be read); in order.
+
+  Args:
+    card: how images are prepared.
+    compute: as for `computed`.
+    images, batch_size, max_pixels, done: as for `predict`. Pillow images are read here, one after
+      the other: two threads cannot read one image, and all frames of a file are the same object.
+  """
+  names = collections.deque()
+
+  def begun():
+    for place, image in enumerate(images, start=1):
+      names.append(name_of(image, place))
+      yield in_memory(image, transparency=card.channels == RGBA)
+
+  read = functools.partial(read_image, max_pixels=max_pixels, **card.preparation())
+  for output in computed(begun(), read, compute, batch_size=batch_size, done=done):
+    yield names.popleft(), output
 
 
 def computed(
-  items: Sequence,
+  items: Iterable,
   read: Callable[[object], np.ndarray | str],
   compute: Callable[[np.ndarray], object],
   *,
@@ -228,12 +247,13 @@ def computed(
     batch_size: items at a time, at most.
     done: called with the number of items after each batch.
   """
-  batch_size = min(batch_size, len(items))
+  size = 0
   for batch in decoded(items, read, batch_size):
+    size = size or len(batch)  # the first one is the largest
     good = [image for image in batch if isinstance(image, np.ndarray)]
     values = None
     if good:
-      blank = [np.zeros_like(good[0])] * (batch_size - len(good))
+      blank = [np.zeros_like(good[0])] * (size - len(good))
       values = jax.device_get(compute(np.stack(good + blank)))
     done(len(batch))
     rows = (jax.tree.map(lambda x, row=row: x[row], values) for row in range(len(good)))
@@ -257,22 +277,34 @@ def name_of(image, place: int) -> str:
   return f"image {place}"
 
 
+def in_memory(image, *, transparency: bool = False):
+  """The pixels of a Pillow image, or the BadImage that says why there are none; others as given."""
+  if not isinstance(image, Image.Image):
+    return image
+  try:
+    return pillow.of_opened(image, transparency=transparency)
+  except BadImage as error:
+    return error
+
+
 def read_image(image, **preparation) -> np.ndarray | str:
   """An image prepared as in an evaluation, (S, S, C) uint8; or why it cannot be read.
 
   Args:
-    image: the path of a file, a Pillow image, or uint8 pixels (H, W) or (H, W, C).
+    image: a result of `in_memory`: the path of a file, its bytes, uint8 pixels (H, W) or (H, W, C),
+      or the reason why there are none.
     **preparation: the other arguments of `evaluate_image`.
   """
-  transparency = preparation.get("channels") == RGBA
+  if isinstance(image, BadImage):
+    return str(image)
   try:
-    return evaluate_image(encoded_or_pixels(image, transparency=transparency), **preparation)
+    return evaluate_image(encoded_or_pixels(image), **preparation)
   except (BadImage, OSError) as error:
     return str(error)
 
 
-def encoded_or_pixels(image, *, transparency: bool = False) -> bytes | np.ndarray:
-  """The bytes of a file, or the pixels of an image that is in memory; as for `pillow.decode`.
+def encoded_or_pixels(image) -> bytes | np.ndarray:
+  """The bytes of a file, or the pixels of an array.
 
   Raises:
     BadImage: it is no image, or has pixels other than uint8.
@@ -280,8 +312,10 @@ def encoded_or_pixels(image, *, transparency: bool = False) -> bytes | np.ndarra
   """
   if isinstance(image, (str, os.PathLike)):
     return files.read_bytes(local_path(image), most=image_files.MAX_BYTES)
-  if isinstance(image, Image.Image):
-    return pillow.of_opened(image, transparency=transparency)
+  if isinstance(image, bytes):
+    return image
+  if isinstance(image, jax.Array):
+    image = np.asarray(image)
   if isinstance(image, np.ndarray) and image.dtype == np.uint8:
     return image
   kind = type(image).__name__
@@ -290,7 +324,7 @@ def encoded_or_pixels(image, *, transparency: bool = False) -> bytes | np.ndarra
   raise BadImage(f"it is {kind}; give a path, a Pillow image or an array of uint8 pixels.")
 
 
-def decoded(images: Sequence, read: Callable, batch_size: int) -> Iterator[list]:
+def decoded(images: Iterable, read: Callable, batch_size: int) -> Iterator[list]:
   """Batches of images as `read` returns them; reads the next batch while one is in use."""
   rest = iter(images)
   with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:

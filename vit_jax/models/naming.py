@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import jax.numpy as jnp
 
 from vit_jax import config, registry
-from vit_jax.config import suggestions
+from vit_jax.config import parsing, suggestions
 from vit_jax.config.model import ARCHITECTURE, USUAL, Model, translated
 from vit_jax.models.family import Family, Network
 from vit_jax.process.text import shown
@@ -31,14 +31,16 @@ def create(name: str, **options) -> Network:
       on the map ("R50x1+ViT-B/16p2": 2 x 2 positions of the /16 ResNet's map, 32 pixels). Also what
       timm or Transformers call such an architecture ("vit_small_patch16_224").
     **options: fields of the module, such as `vit_jax.models.vit.ViT` or
-      `vit_jax.models.resnet.ResNet`, which replace the fields that the name implies.
+      `vit_jax.models.resnet.ResNet`, which replace the fields that the name implies. Their values
+      are those of the settings config.model.KEY (docs/settings.md).
 
   Returns:
     A module for which `model.apply({"params": params}, images, train=False)` gives
     (logits, features); images are (B, H, W, 3) floats in [-1, 1].
 
   Raises:
-    ValueError: there is no such model, it lacks an option, or options contradict each other.
+    ValueError: there is no such model, it lacks an option, an option has a wrong value, or options
+      contradict each other.
   """
   meaning = translated(name)
   if meaning and meaning.same:
@@ -49,9 +51,27 @@ def create(name: str, **options) -> Network:
   for key in options:
     if key not in known:
       raise ValueError(f"{key} is no option of {name}, which has {', '.join(sorted(known))}.")
-  module = family.module(**(fields | options))
+  module = family.module(**(fields | _checked(options, family)))
   module.check(name)
   return module
+
+
+def _checked(options: Mapping[str, object], family: Family) -> dict[str, object]:
+  """The options, in the types of the settings that they are; others are left as they are.
+
+  Raises:
+    ConfigError: one has another type, is no choice, or is out of bounds.
+  """
+  usual = {field.name: field.default for field in dataclasses.fields(family.module)}
+  checked = dict(options)
+  for field in dataclasses.fields(Model):
+    if field.name not in options:
+      continue
+    value = parsing.plain(options[field.name])
+    if not (value == config.AUTO == usual[field.name]):
+      value = parsing.value_of(field, value, field.name)
+    checked[field.name] = value
+  return checked
 
 
 def configured(settings: config.Model) -> Network:

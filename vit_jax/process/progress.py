@@ -72,7 +72,7 @@ class Count:
 
     Args:
       what: what the images are, such as the name of the set.
-      total: their number; 0 if `begin` tells it.
+      total: their number; 0: not known, or `begin` tells it.
       compiles: whether the time before the first ones are done is mostly that of the compiler.
       show: shows a text.
       clock: seconds.
@@ -102,16 +102,21 @@ class Count:
     The speed is that since the first images were done.
     """
     if not self._done and self._compiles:
-      return f"{self._what}: {self._total:,} images, compiling ..."
-    done = min(self._done, self._total)
-    words = f"{self._what}: {done:,} of {self._total:,} images"
+      return f"{self._what}: {f'{self._total:,} ' if self._total else ''}images, compiling ..."
+    done = self._done
+    words = f"{self._what}: {done:,} images"
+    if self._total:
+      done = min(done, self._total)
+      words = f"{self._what}: {done:,} of {self._total:,} images"
     first, since = self._first
     seconds = self._clock() - since
     if self._done == first or not seconds:
       return words
     speed = (self._done - first) / seconds
-    left = (self._total - done) / speed
-    return f"{words}  {speed_in_words(speed)}  ETA {h_mm_ss(left)}"
+    words += f"  {speed_in_words(speed)}"
+    if self._total:
+      words += f"  ETA {h_mm_ss((self._total - done) / speed)}"
+    return words
 
 
 def speed_in_words(speed: float) -> str:

@@ -104,12 +104,21 @@ def data_and_model(argument: str) -> tuple[str, str]:
   return cuts[-1]
 
 
-def weights_and_data(argument: str) -> tuple[str, str] | None:
-  """WEIGHTS and DATA of "WEIGHTS,DATA", whose paths may have commas; None: no such data."""
-  cuts = [(weights, data) for weights, data in _cuts(argument) if _are_there(data)]
-  existing = (cut for cut in cuts if _exists(cut[0]))
-  first = next(iter(cuts), None)
-  return next(existing, first)
+def weights_and_data(argument: str, *, named: bool) -> tuple[str, str] | None:
+  """WEIGHTS and DATA of "WEIGHTS,DATA", whose paths may have commas; None: it means no such thing.
+
+  Args:
+    argument: of the recipe.
+    named: whether it may be names that the recipe knows. Then both paths must exist; else, one of
+      them, so that opening the other one says what is wrong.
+  """
+  cuts = _cuts(argument)
+  of_data = [cut for cut in cuts if _are_there(cut[1])]
+  both = [cut for cut in of_data if _exists(cut[0])]
+  if named or both:
+    return next(iter(both), None)
+  of_weights = (cut for cut in cuts if _exists(cut[0]))
+  return next(iter(of_data), None) or next(of_weights, None)
 
 
 def _cuts(argument: str) -> list[tuple[str, str]]:

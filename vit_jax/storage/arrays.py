@@ -75,7 +75,7 @@ def _plan(array: jax.Array, first: int) -> Plan:
   axis = int(np.argmax(shape)) if shape else 0
   pieces = 1
   if np.prod(shape) * array.dtype.itemsize > SPLIT:
-    pieces = next(n for n in range(_copies(array), 0, -1) if shape[axis] % n == 0)
+    pieces = next(n for n in range(copies_of(array), 0, -1) if shape[axis] % n == 0)
     chunk[axis] //= pieces
   return Plan(tuple(chunk), axis, pieces, first)
 
@@ -101,7 +101,7 @@ def shares(arrays: Mapping[str, jax.Array], plans: Mapping[str, Plan]) -> dict[s
 
 def _mine(array: jax.Array, plan: Plan) -> Iterator[tuple[tuple[slice, ...], jax.Array]]:
   """The pieces of an array that the devices of this process write, with their indices in it."""
-  order = _in_turn(_copies(array), jax.process_count())
+  order = in_turn(copies_of(array), jax.process_count())
   writers = {order[(plan.first + piece) % len(order)]: piece for piece in range(plan.parts)}
   for shard in array.addressable_shards:
     if shard.replica_id not in writers:
@@ -117,13 +117,13 @@ def _mine(array: jax.Array, plan: Plan) -> Iterator[tuple[tuple[slice, ...], jax
     yield tuple(index), jax.lax.slice_in_dim(shard.data, start, start + size, axis=plan.axis)
 
 
-def _copies(array: jax.Array) -> int:
+def copies_of(array: jax.Array) -> int:
   """The number of devices that hold each shard of an array."""
   shard_size = int(np.prod(array.sharding.shard_shape(array.shape)))
   return max(len(array.sharding.device_set) * shard_size // max(array.size, 1), 1)
 
 
-def _in_turn(copies: int, processes: int) -> list[int]:
+def in_turn(copies: int, processes: int) -> list[int]:
   """The numbers of the copies in writing order: each of another process than the last.
 
   Copies are numbered by device, and devices by process.

@@ -358,7 +358,8 @@ def one_writer(path: Path) -> Iterator[None]:
   Raises:
     ConfigError: another process holds it.
   """
-  lock = path.with_name(f"{path.name}.lock")
+  whole = path.absolute()  # "." has no name
+  lock = whole.with_name(f"{whole.name}.lock")
   with contextlib.ExitStack() as held:
     try:
       held.enter_context(locked(lock))

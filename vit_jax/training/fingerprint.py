@@ -81,6 +81,7 @@ OWN = (
   "source",
   "exclude",
   "init_from",
+  "teacher",
   "class_names",
   "threads",
   "bucket_cache",

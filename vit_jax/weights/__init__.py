@@ -1,15 +1,18 @@
 """Parameters in files. The suffix gives the format; blocks are always stored unstacked."""
 
+from vit_jax.models.family import Network
+from vit_jax.models.recognition import settings_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.files import is_file
-from vit_jax.storage.paths import local_path, path_of
-from vit_jax.weights.card import inferred, path_beside
+from vit_jax.storage.paths import local_path
+from vit_jax.weights.card import Card, inferred, path_beside
 from vit_jax.weights.fit import fit, table
 from vit_jax.weights.format import WeightFormat, Weights
 from vit_jax.weights.source import format_to_write, read, trained_on, write
 from vit_jax.weights.workdir import of_run
 
 __all__ = [
+  "Card",
   "WeightFormat",
   "Weights",
   "fit",
@@ -40,18 +43,21 @@ def load(path) -> dict:
     OSError: the file cannot be read.
     CheckpointError: the checkpoint is damaged, or there is none.
   """
-  return read(path_of(path)).params
+  return read(path).params
 
 
-def save(path, params: dict):
-  """Writes parameters without a card; replaces an existing file only when the new one is complete.
+def save(path, params: dict, module: Network | None = None):
+  """Writes parameters; replaces an existing file only when the new one is complete.
 
-  The information in a card is lost: names of classes, size and crop of images, loss, and a GELU or
-  an epsilon of norms other than the published models'. `write` keeps it.
+  With their module, a card says how the model computes. Without it, what parameters do not show is
+  lost: rotary positions, windows, places of norms, and an activation or an epsilon of norms other
+  than the published models'. `write` takes a card that also has names of classes, the loss, and how
+  images are prepared.
 
   Args:
-    path: *.npz, *.msgpack or *.safetensors.
+    path: *.npz, *.msgpack or *.safetensors; with `module` also a folder, in Transformers' format.
     params: tree of a model with scan=True or scan=False.
+    module: the model of the parameters.
 
   Raises:
     ConfigError: no format has this suffix.
@@ -59,6 +65,10 @@ def save(path, params: dict):
       file.
     OSError: the file cannot be written.
   """
+  if module is not None:
+    size = module.size_of(unstack_blocks(params))
+    write(path, Weights(params, Card(size, model=settings_of(module), guessed=True)))
+    return
   path = local_path(path)
   form = format_to_write(path)
   if not form.suffix:

@@ -10,7 +10,7 @@ from vit_jax.config import ConfigError
 from vit_jax.data.datasets import History
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
-from vit_jax.storage.paths import Path, inside
+from vit_jax.storage.paths import Path, inside, path_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, workdir
 from vit_jax.weights.format import WeightFormat, Weights
@@ -20,7 +20,7 @@ CONFIG = "config.json"  # written by other libraries beside weights
 NEEDED = (".json", ".safetensors", ".md")  # files in a folder that formats read, or keep
 
 
-def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
+def read(path: Path | str, *, step: int = 0, average: bool = True) -> Weights:
   """Reads parameters, and what is known about them.
 
   Args:
@@ -36,6 +36,7 @@ def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
     OSError: a file cannot be read.
     CheckpointError: the checkpoint is damaged, or there is none.
   """
+  path = path_of(path)
   if workdir.is_at(path):
     return workdir.read_checkpoint(path, step, average)
   if files.exists(path) and (step or not average):
@@ -84,7 +85,7 @@ def _read(form: WeightFormat, place: pathlib.Path, path: Path) -> Weights:
   return weights
 
 
-def trained_on(path: Path, *, step: int = 0) -> History:
+def trained_on(path: Path | str, *, step: int = 0) -> History:
   """The datasets that the weights at `path` were trained on; () if unknown. Reads no parameters.
 
   Args:
@@ -93,6 +94,7 @@ def trained_on(path: Path, *, step: int = 0) -> History:
   Raises:
     ValueError, OSError: the card or the checkpoint is damaged.
   """
+  path = path_of(path)
   if workdir.is_at(path):
     return workdir.trained_on(path, step)
   with _here(path) as place:
@@ -106,7 +108,7 @@ def trained_on(path: Path, *, step: int = 0) -> History:
     return recorded.trained_on
 
 
-def write(path: Path, weights: Weights, name: str = ""):
+def write(path: Path | str, weights: Weights, name: str = ""):
   """Writes parameters and their card; without a card, one is made from the parameters.
 
   Args:
@@ -119,6 +121,7 @@ def write(path: Path, weights: Weights, name: str = ""):
     ValueError: the format cannot express the model.
     OSError: the file cannot be written.
   """
+  path = path_of(path)
   form = format_to_write(path, name)
   known = weights.card or card.inferred(weights.params)
   files.make_folder(path.parent)

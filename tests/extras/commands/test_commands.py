@@ -30,6 +30,7 @@ def elsewhere(monkeypatch, tmp_path):
     ("train photos,ViT-S/4", "--config=train:photos,ViT-S/4"),
     ("train tfds:cifar10", "--config=train:tfds:cifar10"),
     ("train mine.py", "--config=mine.py"),
+    ("train list.csv", "--config=train:list.csv"),
     ("train --config=vit_digits --workdir=w", "--config=vit_digits --workdir=w"),
     ("train vit_digits --config.seed=1", "--config=vit_digits --config.seed=1"),
     ("finetune w.npz photos", "--config=finetune:w.npz,photos"),
@@ -40,7 +41,8 @@ def elsewhere(monkeypatch, tmp_path):
   ],
 )
 def test_what_the_main_program_is_given(line, expected):
-  pathlib.Path("mine.py").touch()
+  for name in ("mine.py", "list.csv"):
+    pathlib.Path(name).touch()
   command, *arguments = line.split()
   assert " ".join(runs.main_arguments(command, arguments)) == expected
 

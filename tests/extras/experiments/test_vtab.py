@@ -143,6 +143,7 @@ def test_the_best_mean_over_the_tasks_is_chosen_then_scored_by_every_seed(tmp_pa
   tried = results.read_rows(tmp_path / "trials.csv")
   assert [float(row["score"]) for row in tried] == pytest.approx([0.5, 0.6, 0.5, 0.6])
   assert [row["chosen"] for row in tried] == ["", "yes", "", ""]
+  assert {(row["cell"], row["stage"]) for row in tried} == {("all cells", "all stages")}
   stub.done(tmp_path, study_of(tasks=("dtd", "pets", "svhn"), seeds=3))
   # What was chosen is the recipe's setting, and done.
   assert [one.data.train.source for one in ran.called[14:]] == ["vtab:pets"] * 3

@@ -131,6 +131,15 @@ def test_wrong_images(images, message):
     list(inspection.attention_weights(*model("gap"), images))
 
 
+def test_images_of_another_size_than_the_parameters():
+  module, params = model("vit")
+  wide = np.zeros((1, 16, 32, 3), np.uint8)
+  message = r"not suit images of 16 x 32 pixels; take .* model\.at_size\(\(16, 32\)\)"
+  for ask in (inspection.rollout, inspection.patch_features):
+    with pytest.raises(ValueError, match=message):
+      ask(module, params, wide)
+
+
 def test_what_has_no_attention():
   plain, of_plain = model("gap")
   others = (plain.clone(depth=0), {}), (plain.clone(parallel_branches=2), of_plain)

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from vit_jax.config import ConfigError
 from vit_jax.evaluation import results
 from vit_jax.extras.inspection import views
-from vit_jax.extras.inspection.gallery import Gallery
+from vit_jax.extras.inspection.gallery import Gallery, gallery
 from vit_jax.extras.inspection.records import evaluated, mistakes
 from vit_jax.storage import files
 
@@ -50,6 +51,28 @@ def test_an_image_whose_name_is_no_text_is_found(workdir):
   shown = views.mistakes(workdir, 4, Gallery([name], lambda _: np.zeros((4, 4, 3), np.uint8)))
   assert "test: 1 of 1 image is wrong" in shown.text
   assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
+
+
+def test_images_may_be_named_relative_to_the_current_folder(tmp_path, monkeypatch):
+  name = tmp_path / "photos" / "0.png"
+  known = results.Details(("a", "b"), np.array([0]), np.array([1]), np.ones(1), lambda _: str(name))
+  results.write_predictions(tmp_path / "run" / "evaluation" / "1" / "test", known)
+  name.parent.mkdir()
+  Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(name)
+  monkeypatch.chdir(tmp_path)
+  for word in ("photos", "folder:photos"):
+    shown = views.mistakes(tmp_path / "run", 4, gallery([word], "", 4))
+    assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
+
+
+def test_a_set_without_images_at_hand_has_no_picture(workdir):
+  known = results.Details(("a", "b"), np.array([0]), np.array([1]), np.ones(1), lambda _: "other")
+  results.write_predictions(workdir / "evaluation" / "1" / "another", known)
+  names = [f"image {i}" for i in range(4)]
+  shown = views.mistakes(workdir, 4, Gallery(names, lambda _: np.zeros((4, 4, 3), np.uint8)))
+  assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
+  assert list(shown.numbers) == ["mistakes_another.csv", "mistakes_test.csv"]
+  assert "other of the evaluation set 'another' is not among the 4 images" in shown.text
 
 
 def test_mistakes_say_of_which_images_and_weights_they_are(workdir):

@@ -94,3 +94,5 @@ def test_what_cannot_be_shown():
   for rows, columns in ((65, 65), (4097, 1), (1, 4097)):
     with pytest.raises(ValueError, match=f"{rows} x {columns} patches.*at most 4,096"):
       inspection.position_similarity(*model("vit"), (rows, columns))
+  with pytest.raises(ValueError, match=r"a grid of 4 x 8 patches; take those of model\.at_size"):
+    inspection.position_similarity(*model("vit"), (4, 8))

@@ -81,6 +81,23 @@ def test_the_legend_covers_nothing():
   assert (box.x1, box.y1) <= (figure.bbox.x1, figure.bbox.y1)
 
 
+def test_a_run_keeps_its_colour_where_it_is_alone():
+  line = lambda group: charts.Series("", np.arange(2), np.ones(2), group)
+  colours = lambda *groups: [each["color"] for each in charts.styles([*map(line, groups)])]
+  assert colours(0, 1, 1) == ["C0", "C1", "C1"]
+  assert colours(1) == ["C1"]
+  assert colours(None, None) == ["C0", "C1"]
+
+
+@pytest.mark.parametrize(("count", "more"), [(24, ""), (40, "and 16 more")])
+def test_the_legend_of_many_lines(count, more):
+  lines = [charts.Series(f"line {i}", np.arange(2), np.ones(2), i) for i in range(count)]
+  svg = charts.lines([charts.Panel(lines, "value")]).decode()
+  assert svg.count("line ") == 24
+  assert ("more" in svg) == bool(more)
+  assert more in svg
+
+
 @pytest.mark.parametrize(("classes", "counted"), [(3, True), (curves._MAX_COUNTS + 1, False)])
 def test_the_confusion_matrix_holds_counts_below_its_caption(figures, tmp_path, classes, counted):
   matrix = np.arange(classes**2).reshape(classes, classes)

@@ -1,6 +1,8 @@
 """vit-jax probe, vit-jax search and vit-jax predict --features on a small model and made images."""
 
+import errno
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from PIL import Image
 
 from tests.extras.probes import made
 from vit_jax.extras.commands import predict, probe, search
-from vit_jax.extras.probes import corrupted, corruptions, logistic
+from vit_jax.extras.probes import cache, corrupted, corruptions, logistic
 from vit_jax.inference import load
 
 
@@ -35,6 +37,14 @@ def refusal(tool, folder, words, capsys):
   said = capsys.readouterr().err
   assert "Traceback" not in said
   return left.value.code, said
+
+
+def test_each_pair_of_weights_and_images_has_a_folder():
+  weights = ("w.npz", "a/w.npz", "b/w.npz", "/a/w.npz")
+  images = ("photos", "photos/", "x/photos", "y/photos", "/")
+  folders = {probe.default_folder(one, other) for one in weights for other in images}
+  assert len(folders) == len(weights) * (len(images) - 1)
+  assert str(probe.default_folder("w.npz", "photos/")) == "probes/w.npz-photos"
 
 
 WORDS = "{}/w.npz {}/photos --seeds 2 --steps 20 --output {}/out --batch-size 8"
@@ -69,7 +79,7 @@ def test_all_probes(folder, capsys, monkeypatch):
   assert "<td" in (folder / "out" / "probe.html").read_text()
 
 
-def test_segmentation_of_made_masks(folder, capsys):
+def test_segmentation_of_made_masks(folder, capsys, monkeypatch):
   rng = np.random.default_rng(0)
   for name in ("images", "masks"):
     (folder / "rooms" / name).mkdir(parents=True)
@@ -80,7 +90,8 @@ def test_segmentation_of_made_masks(folder, capsys):
     pixels = np.uint8(np.clip(pixels + rng.integers(-20, 21, pixels.shape), 0, 255))
     Image.fromarray(pixels).save(folder / "rooms" / "images" / f"{i}.png")
     Image.fromarray(mask).save(folder / "rooms" / "masks" / f"{i}.png")
-  words = "{}/w.npz {}/rooms --probes segmentation --steps 200 --seeds 1 --output {}/rooms_out"
+  words = "{}/w.npz rooms --probes segmentation --steps 200 --seeds 1 --output {}/rooms_out"
+  monkeypatch.chdir(folder)
   found, _ = run(probe, folder, words, capsys)
   (one,) = found["probes"]
   assert list(one["mean"]) == ["accuracy", "miou"]
@@ -103,6 +114,17 @@ def test_the_cache_is_read_and_its_damage_is_told(folder, capsys):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
+
+
+def test_features_that_cannot_be_kept_are_used(folder, capsys, monkeypatch):
+  def full(path, *_):
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+  monkeypatch.setattr(cache, "write", full)
+  words = "{}/w.npz {}/photos {}/photos/blue/0.png --count 2 --output {}/full.html"
+  found, said = run(search, folder, words, capsys, "full")
+  assert len(found[0]["nearest"]) == 2
+  assert re.search("not kept, because .*full/.* cannot be written: .*No space left", said)
 
 
 def test_changed_images_are_computed_again(tmp_path, capsys):

@@ -184,6 +184,15 @@ def test_each_start_counts_its_time_from_zero(tmp_path, times, total):
   assert f"{total} s" in found.text
 
 
+def test_a_cause_that_the_last_start_lacks_counts(tmp_path):
+  times = [{"time/start-up": 3.0, "time/save": 5.0}, {"time/start-up": 4.0}]
+  lines = [step_line(step, **more) for step, more in enumerate(times, 1)]
+  found = page(made_run.write(tmp_path / "run", lines=lines))
+  key = "Time of all starts, up to the last line of metrics.jsonl"
+  assert found.values[key, "save"][0] == 5
+  assert found.values[key, "all"][0] == (3 + 5 + 1 + 3) + (4 + 2 + 3)
+
+
 def test_details_are_those_that_were_scored(whole):
   found, (labels, predictions, probabilities) = whole
   for k, name in enumerate(NAMES):
@@ -263,7 +272,8 @@ def test_what_a_run_lacks_is_left_out(tmp_path, start):
 
 
 def test_several_runs_side_by_side(tmp_path):
-  other = made_run.replaced(seed=7)
+  traced = dict(origins=(("batch_size", "a rule"),), derived=("batch_size",))
+  other = made_run.replaced(seed=7, **traced)
   first = made_run.write(tmp_path / "a")
   second = made_run.write(tmp_path / "_b", lines=made_run.LINES[:2], settings=other, start=None)
   found = page(first, second)

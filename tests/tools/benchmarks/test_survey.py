@@ -143,12 +143,22 @@ def test_the_tool_prints_what_was_measured_and_says_what_failed(tmp_path, monkey
 
 
 def test_the_command_on_the_page_is_for_all_that_was_tried():
-  tried = [("ViT-B/32", "224"), ("R50x1", "128"), ("ViT-B/32", "128")]
+  tried = [("ViT-B/32", "224"), ("R50x1", "128"), ("R50x1", "224"), ("ViT-B/32", "128")]
   trials = [dict(model=model, image_size=side) for model, side in tried]
   words = tool.flags().parse_args(["--model", "R50x1", "--topology=v3:2x2"])
-  found = tool.flags().parse_args(tool.asked(words, trials))
+  (asked,) = tool.asked(words, trials)
+  found = tool.flags().parse_args(asked)
   assert (found.model, found.image_size) == (["ViT-B/32", "R50x1"], [128, 224])
   assert (found.topology, found.workdir) == ("v3:2x2", None)
   here = tool.flags().parse_args(["--memory=2", "--workdir=w"])
-  first, *_, last = tool.asked(here, trials)
+  ((first, *_, last),) = tool.asked(here, trials)
   assert (first, last) == ("--memory=2", "--workdir=w")
+
+
+def test_models_of_other_sizes_have_a_command_of_their_own():
+  tried = {("ViT-B/32", "224"), ("R50x1", "128"), ("ViT-B/32", "64"), ("ViT-B/16", "128")}
+  trials = [dict(model=model, image_size=side) for model, side in sorted(tried)]
+  words = tool.flags().parse_args([])
+  commands = [*map(tool.flags().parse_args, tool.asked(words, trials))]
+  cases = [(model, str(n)) for one in commands for model in one.model for n in one.image_size]
+  assert sorted(cases) == sorted(tried)

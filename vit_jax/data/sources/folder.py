@@ -90,19 +90,18 @@ class Folder(Table):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The folders of DIR that are splits with folders of classes, such as train and val."""
+    """The folders of DIR that are splits with folders of classes, if there are several.
+
+    Folders of other names than train, val and so on, and splits without classes, are left out.
+    """
     root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
     names = [entry.name for entry in files.scan(root) if entry.is_dir()]
-    splits = {}
-    for name in names:
-      words = part.split_words(name)
-      if words:
-        splits[min(words)] = name
-    nested = [name for name in splits.values() if _has_folders(root / name)]
-    if len(splits) < 2 or len(nested) < len(splits) or len(names) > len(splits):
+    found = [(min(words), name) for name in names if (words := part.split_words(name))]
+    found = [(word, name) for word, name in found if _has_folders(root / name)]
+    if not 2 <= len(dict(found)) == len(found):
       return {}
-    return {word: (os.path.join(argument, name), "") for word, name in splits.items()}
+    return {word: (os.path.join(argument, name), "") for word, name in found}
 
   @classmethod
   def recognises(cls, path: Path) -> bool:

@@ -82,7 +82,7 @@ def write(folder: pathlib.Path, trials: list[dict[str, str]], origin: str, comma
     folder: holds results.csv.
     trials: its rows, at least one.
     origin: where the numbers come from.
-    command: the command that makes them.
+    command: the command that makes them, or several, a line each.
 
   Raises:
     RunError: the folder cannot be written to.

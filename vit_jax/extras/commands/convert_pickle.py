@@ -19,7 +19,7 @@ import types
 import zipfile
 
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder
+from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, file
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
@@ -197,7 +197,7 @@ def convert(args) -> str:
     from safetensors.torch import save_file
   except ImportError as error:
     raise ConfigError(f"This tool needs torch: pip install torch ({error}).") from error
-  folder(args.output.parent, "--output")
+  file(args.output, "--output")
   found = models(read(args.source))
   name, taken = chosen(found, args.model)
   content = {key: x.detach().clone().contiguous() for key, x in taken.items()}

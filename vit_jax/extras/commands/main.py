@@ -20,7 +20,7 @@ COMMANDS = {
   "export": "a run, or other weights, as a file of weights",
   "visualize": "pictures of attention, filters, positions, features and augmentations",
   "report": "one page about a run, or about several side by side",
-  "cost": "FLOPs, memory and time of a recipe or a model",
+  "cost": "parameters, checkpoint bytes and FLOPs of a recipe or a model",
   "compile-check": "memory and speed on TPUs and GPUs that are not there",
   "study": "many runs, one table, one picture",
   "sweep": "a grid of settings",

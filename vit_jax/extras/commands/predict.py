@@ -17,7 +17,7 @@ import pathlib
 import sys
 
 from vit_jax.config import Data, RunError
-from vit_jax.config.tool_flags import ToolFlags, ending, folder, image_size, path, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, file, image_size, path, whole
 from vit_jax.data.patterns import find_images
 from vit_jax.process import console
 from vit_jax.process.progress import Line, Progress
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None):
   if args.features:
     check_features(command, args)
     with ending("predict"):
-      folder(args.output.parent, "--output")
+      file(args.output, "--output")
       write_features(args)
     return
   if args.layers or args.patches:
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None):
     command.error(f"--output {args.output} must end in .csv or .json, or give --format")
   with ending("predict"):
     if args.output:
-      folder(args.output.parent, "--output")
+      file(args.output, "--output")
     show(predicted(args), args.output, form)
 
 

@@ -24,6 +24,7 @@ Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 
 """
 
 import dataclasses
+import hashlib
 import os
 import pathlib
 import sys
@@ -103,10 +104,18 @@ def check_images(word: str, flag: str = "DIR"):
 
 
 def default_folder(weights: str, images: str) -> pathlib.Path:
-  """probes/WEIGHTS-DIR, of the last parts of both names."""
-  parts = [pathlib.PurePath(word.rstrip("/")).name or "root" for word in (weights, images)]
-  name = "".join(c if c.isalnum() or c in "-_." else "_" for c in "-".join(parts))
-  return FOLDER / name[:100]
+  """probes/WEIGHTS-DIR, of the last parts of both names.
+
+  Where that is not the whole of both names, as of paths with a slash, it gets a sum of them behind
+  it.
+  """
+  whole = [word.rstrip("/") or "/" for word in (weights, images)]
+  parts = [pathlib.PurePath(word).name or "root" for word in whole]
+  name = "".join(c if c.isalnum() or c in "-_." else "_" for c in "-".join(parts))[:100]
+  if name != "-".join(whole):
+    sum_ = hashlib.sha256(os.fsencode("\n".join(whole))).hexdigest()
+    name = f"{name}-{sum_[:10]}"
+  return FOLDER / name
 
 
 def main(arguments: list[str] | None = None):
@@ -116,6 +125,7 @@ def main(arguments: list[str] | None = None):
     files.check_weights(args.weights)
     check_images(args.images)
     output = folder(args.output or default_folder(args.weights, args.images), "--output")
+    folder(args.cache, "--cache")
     result = probed(args)
     from vit_jax.extras.probes import results
 

@@ -12,8 +12,7 @@ Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be n
 1 the disk fails.
 """
 
-from vit_jax.config import ConfigError
-from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, folder
+from vit_jax.config.tool_flags import ToolFlags, anywhere, ending, file
 from vit_jax.process.text import one_line
 
 
@@ -31,11 +30,7 @@ def main(arguments: list[str] | None = None):
   """Writes the report; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("report"):
-    from vit_jax.storage import files
-
-    if files.is_folder(args.output):
-      raise ConfigError(f"--output {args.output} is a folder; give the name of a file.")
-    folder(args.output.parent, "--output")
+    file(args.output, "--output")
     from vit_jax.extras.report import report
 
     report.write(args.workdirs, args.output, inside=True)

@@ -10,11 +10,10 @@ folder of images for each class, or any other source. All flags of `python -m vi
 --workdir=DIR --config.KEY=VALUE ...
 """
 
-import os
 import sys
 
 from vit_jax.config import ConfigError
-from vit_jax.config.recipe_file import path_of_recipe
+from vit_jax.config.recipe_file import recipe_of
 from vit_jax.process import console
 
 HELP = ("--help", "-h")
@@ -55,12 +54,3 @@ def main_arguments(command: str, arguments: list[str]) -> list[str]:
   if len(names) == 1:
     return [f"--workdir={names[0]}", *flags]
   return [f"--config={command}:{','.join(names)}", *flags]
-
-
-def recipe_of(word: str) -> str:
-  """The recipe that `vit-jax train WORD` trains: WORD itself, or configs/train.py on that data."""
-  name = word.partition(":")[0]
-  is_file = name.endswith(".py") and os.path.isfile(name)
-  if is_file or (path_of_recipe(name) != name and os.path.isfile(path_of_recipe(name))):
-    return word
-  return f"train:{word}"

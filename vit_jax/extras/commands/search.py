@@ -15,7 +15,7 @@ import pathlib
 import sys
 
 from vit_jax.config import ConfigError, RunError
-from vit_jax.config.tool_flags import ToolFlags, ending, folder, path, source, whole
+from vit_jax.config.tool_flags import ToolFlags, ending, file, folder, path, source, whole
 from vit_jax.extras.commands.probe import add_of_features, check_images
 from vit_jax.extras.probes.request import FOLDER
 from vit_jax.process import console, text
@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None):
     files.check_weights(args.weights)
     check_images(args.images)
     check_files(args.queries)
-    folder(args.output.parent, "--output")
+    file(args.output, "--output")
+    folder(args.cache, "--cache")
     found, page = searched(args)
     from vit_jax.extras.probes import search
 

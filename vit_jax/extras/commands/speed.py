@@ -139,8 +139,8 @@ def measure(args: Namespace):
   failed = survey.do(cases)
   trials = survey.trials()
   if trials:
-    again = command(["vit-jax", "speed", *asked(args, trials)])
-    results.write(folder, trials, origin, again)
+    again = [command(["vit-jax", "speed", *words]) for words in asked(args, trials)]
+    results.write(folder, trials, origin, "\n".join(again))
   lines = results.lines(trials)
   if args.format == "json":
     print(text.json_text([dataclasses.asdict(line) for line in lines]))
@@ -153,18 +153,25 @@ def measure(args: Namespace):
     raise RunError(f"{failed[0]}{more} Start the same command again to try what is missing.")
 
 
-def asked(args: Namespace, trials: list[dict[str, str]]) -> list[str]:
-  """The words of a command for all models and sizes that were tried, also by earlier commands."""
-  if args.topology:
-    words = [f"--topology={args.topology}"]
-  else:
-    words = [f"--memory={args.memory}"]
-  words += ["--model", *dict.fromkeys(row["model"] for row in trials)]
-  sides = sorted({int(row["image_size"]) for row in trials})
-  words += ["--image-size", *map(str, sides)]
-  if args.workdir:
-    words.append(f"--workdir={args.workdir}")
-  return words
+def asked(args: Namespace, trials: list[dict[str, str]]) -> list[list[str]]:
+  """The words of commands for what was tried, also by earlier commands.
+
+  A command measures all its models at all its sizes, so models of other sizes have their own.
+  """
+  sides = {}
+  for row in trials:
+    sides.setdefault(row["model"], set()).add(int(row["image_size"]))
+  together = {}
+  for model, of_model in sides.items():
+    together.setdefault(tuple(sorted(of_model)), []).append(model)
+  where = f"--topology={args.topology}" if args.topology else f"--memory={args.memory}"
+  commands = []
+  for of_models, models in together.items():
+    words = [where, "--model", *models, "--image-size", *map(str, of_models)]
+    if args.workdir:
+      words.append(f"--workdir={args.workdir}")
+    commands.append(words)
+  return commands
 
 
 def main(arguments: list[str] | None = None):

@@ -4,7 +4,6 @@ The settings may be chosen on the 200 validation images of every task (Appendix 
 """
 
 import itertools
-import pathlib
 from collections.abc import Sequence
 
 from vit_jax.config import ConfigError
@@ -106,7 +105,7 @@ def study(
   if smoke:
     suffix = ",smoke"
     scored = "val200"
-  rows = {row["task"].lower(): row for row in results.read_rows(pathlib.Path(TABLE_9))}
+  rows = {row["task"].lower(): row for row in results.table_of(TABLE_9)}
   cells = []
   for task in tasks:
     label = rows[task]["task"]

@@ -1,5 +1,6 @@
 """Attention weights of every head, which the model's blocks hand out."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.errors import ScopeParamShapeError
 
 from vit_jax.data.batches import normalize
 from vit_jax.models import Network
@@ -104,8 +106,26 @@ def stream(
 
 def look(module: Network, params: dict, images: np.ndarray, of_seen: Callable[[Seen], Any]) -> Any:
   """`of_seen` of one forward pass; takes the results of `on_device` and `pixels`."""
-  with jax.default_matmul_precision("highest"):
+  with jax.default_matmul_precision("highest"), of_parameters(images):
     return _run(handing_out(module), of_seen, params, images)
+
+
+@contextlib.contextmanager
+def of_parameters(images: np.ndarray) -> Iterator[None]:
+  """Around a forward pass on images (B, H, W, C).
+
+  Raises:
+    ValueError: the parameters are for images of another size, or not of the module.
+  """
+  try:
+    yield
+  except ScopeParamShapeError as error:
+    height, width = images.shape[1:3]
+    size = height if height == width else (height, width)
+    raise ValueError(
+      f"the parameters do not suit images of {height} x {width} pixels; take the module and the "
+      f"parameters of model.at_size({size}), of a model that vit_jax.load gave ({error})."
+    ) from error
 
 
 def handing_out(module: Network) -> Network:

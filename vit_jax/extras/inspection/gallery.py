@@ -25,7 +25,7 @@ class Gallery:
   Attributes:
     names: the names of the images.
     read: (place) -> an encoded file, or uint8 pixels.
-    labels: the names of each image's classes, joined; () if they are not known.
+    labels: the names of each image's classes, joined, "" without a label; () if they are not known.
     among: the number of images to choose from.
     max_pixels: larger images are refused.
   """

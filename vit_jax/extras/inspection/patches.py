@@ -63,7 +63,7 @@ def patch_features(
   params = attention.on_device(params)
   features = []
   for i in range(len(images)):
-    with jax.default_matmul_precision("highest"):
+    with jax.default_matmul_precision("highest"), attention.of_parameters(images):
       features.append(jax.device_get(_patches(module, params, images[i : i + 1])))
     on_image()
   features = np.concatenate(features)

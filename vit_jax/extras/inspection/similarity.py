@@ -1,6 +1,7 @@
 """Similarity of position embeddings (Section 4.5, Figure 7 centre; Appendix D.4, Figure 10)."""
 
 import numpy as np
+from flax.errors import ScopeParamShapeError
 
 from vit_jax.extras.inspection import attention
 from vit_jax.models import Network
@@ -24,7 +25,8 @@ def position_similarity(
     `offset_similarity`. {} without position embeddings.
 
   Raises:
-    ValueError: the model cannot be looked into, or there are more than 4,096 patches.
+    ValueError: the model cannot be looked into, there are more than 4,096 patches, or the
+      parameters are for another grid.
   """
   attention.check_transparent(module)
   if grid[0] * grid[1] > MAX_PATCHES:
@@ -32,7 +34,13 @@ def position_similarity(
       f"the grid has {grid[0]} x {grid[1]} patches, and similarities are shown for at most "
       f"{MAX_PATCHES:,} patches; choose smaller images (--image-size)."
     )
-  tables = module.position_tables(params, grid)
+  try:
+    tables = module.position_tables(params, grid)
+  except ScopeParamShapeError as error:
+    raise ValueError(
+      f"the parameters do not suit a grid of {grid[0]} x {grid[1]} patches; take those of "
+      f"model.at_size(SIZE), for images of so many patches ({error})."
+    ) from error
   if not tables:
     return offset_similarity(module, params, grid)
   return {

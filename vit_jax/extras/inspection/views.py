@@ -17,7 +17,7 @@ from vit_jax.extras.inspection.shown import InspectionResult
 from vit_jax.extras.plots import captions, inside
 from vit_jax.extras.plots.labels import label
 from vit_jax.inference import LoadedModel, predict
-from vit_jax.storage import files
+from vit_jax.storage import files, paths
 from vit_jax.storage.paths import Path
 
 AT_A_TIME = 8  # images whose features are computed together
@@ -128,9 +128,13 @@ def features(
   neighbours, alike = representation.neighbours(vectors, NEIGHBOURS)
   title = f"{TITLES[method]} of {gallery.in_words()}"
   text = f"{title}."
-  same = _same_class(gallery, neighbours)
-  if same is not None:
-    text = f"{title}; the nearest neighbour of {same:.1%} has the same class."
+  same = None
+  if pairs := _pairs_of_classes(gallery, neighbours):
+    same = sum(one == other for one, other in pairs) / len(pairs)
+    text = f"{title}; the nearest neighbour of {same:.1%} has the same class"
+    if len(pairs) < len(gallery):
+      text += f" ({len(pairs):,} pairs in which both images have a label)"
+    text += "."
   figure = inside.plane(places, gallery.labels, title)
   return InspectionResult(
     text,
@@ -161,12 +165,13 @@ def _features_table(gallery: Gallery, places: np.ndarray, neighbours: np.ndarray
   return [header, *rows]
 
 
-def _same_class(gallery: Gallery, neighbours: np.ndarray) -> float | None:
-  """The fraction of images whose nearest neighbour has the same class; None without classes."""
+def _pairs_of_classes(gallery: Gallery, neighbours: np.ndarray) -> list[tuple[str, str]]:
+  """The classes of each image and of its nearest neighbour, where both have a label."""
   labels = gallery.labels
   if not labels:
-    return None
-  return np.mean([labels[i] == labels[j] for i, j in enumerate(neighbours[:, 0])]).item()
+    return []
+  pairs = [(labels[i], labels[j]) for i, j in enumerate(neighbours[:, 0])]
+  return [pair for pair in pairs if all(pair)]
 
 
 def _neighbours_figure(images: np.ndarray, gallery: Gallery, neighbours: np.ndarray):
@@ -183,19 +188,22 @@ def _neighbours_figure(images: np.ndarray, gallery: Gallery, neighbours: np.ndar
 def mistakes(workdir: Path, count: int, gallery: Gallery | None = None) -> InspectionResult:
   """The most confident mistakes of each evaluation set of a workdir.
 
+  A set whose images are not at hand has numbers without a picture, if another set has a picture.
+
   Args:
     workdir: the run's workdir.
     count: the most images shown for each set.
     gallery: the images; None: those that the run's settings name.
 
   Raises:
-    ConfigError: there is no evaluation, or an image is missing or cannot be read.
+    ConfigError: there is no evaluation, or for no set all images can be read.
     OSError, ValueError: the predictions, or what was evaluated, cannot be read.
   """
   texts = []
   summary = {}
   pictures = []
   numbers = {}
+  missing = []
   for path in records.evaluated(workdir):
     name = path.parent.name
     whose = results.whose(name, results.recorded(path.parent))
@@ -204,9 +212,16 @@ def mistakes(workdir: Path, count: int, gallery: Gallery | None = None) -> Inspe
     summary[name] = dict(mistakes=len(wrong), images=total)
     numbers[f"mistakes_{name}.csv"] = [results.COLUMNS, *wrong[:count]]
     if wrong:
-      images = _images_of(wrong[:count], gallery or set_of(workdir, name), name)
+      try:
+        images = _images_of(wrong[:count], gallery or set_of(workdir, name), name)
+      except ConfigError as error:
+        missing.append(error)
+        texts.append(str(error))
+        continue
       lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in wrong]
       pictures.append((f"mistakes_{name}.png", captions.figure(images, lines[:count], whose)))
+  if missing and not pictures:
+    raise missing[0]
   return InspectionResult(" ".join(texts), summary, pictures, numbers)
 
 
@@ -242,11 +257,16 @@ def _worst(whose: str, wrong: list[records.Mistake], total: int) -> str:
 
 def _images_of(wrong: list[records.Mistake], gallery: Gallery, name: str) -> list[np.ndarray]:
   """The images of mistakes, small enough for a figure."""
-  places = {files.as_written(known): i for i, known in enumerate(gallery.names)}
+  places = {_absolute(known): i for i, known in enumerate(gallery.names)}
   for mistake in wrong:
-    if mistake.name not in places:
+    if _absolute(mistake.name) not in places:
       raise ConfigError(
         f"{mistake.name} of the evaluation set {name!r} is not among the {len(places):,} images; "
         "give those that were evaluated with --images."
       )
-  return [captions.sized(gallery.original(places[mistake.name])) for mistake in wrong]
+  return [captions.sized(gallery.original(places[_absolute(each.name)])) for each in wrong]
+
+
+def _absolute(name: str) -> str:
+  """The name of an image as in the predictions of an evaluation, which opens absolute paths."""
+  return files.as_written(paths.absolute(name))

@@ -14,7 +14,7 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
 WIDTH, HEIGHT = 4.8, 2.7  # inches; so small that the text is readable on a phone
-MAX_LEGEND = 12  # entries
+MAX_LEGEND = 24  # lines of a chart that are named
 MAX_POINTS = 4000  # in a chart
 DPI = 144  # of images inside a figure
 PNG_DPI = 180
@@ -47,14 +47,14 @@ class Series:
   Attributes:
     name: for the legend.
     steps, values: (N,) each, finite.
-    group: lines of the same group share a colour.
+    group: lines of the same group share a colour; None: each has its own.
     dots: whether each point is marked.
   """
 
   name: str
   steps: np.ndarray
   values: np.ndarray
-  group: int = 0
+  group: int | None = None
   dots: bool = False
 
 
@@ -78,7 +78,7 @@ class Panel:
 def lines(panels: Sequence[Panel], *, height: float = HEIGHT) -> bytes:
   """Charts of values by step, one above the other, as SVG; `height` of each in inches.
 
-  The first panel with several lines has a legend.
+  The first panel with several lines has a legend, which names the first `MAX_LEGEND`.
   """
   import matplotlib
   from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ def lines(panels: Sequence[Panel], *, height: float = HEIGHT) -> bytes:
     every = figure.subplots(len(panels), sharex=True, squeeze=False).flat
     for axes, panel in zip(every, panels, strict=True):
       draw(axes, panel, most)
-      if not rows and 1 < len(panel.series) <= MAX_LEGEND:
+      if not rows and len(panel.series) > 1:
         rows = legend_above(axes, fontsize=8)
     axes.set_xlabel("step")
     figure.align_ylabels()
@@ -102,9 +102,14 @@ def draw(axes, panel: Panel, most: int):
   """Draws the lines of a panel with at most `most` points each on Matplotlib axes."""
   from matplotlib import ticker
 
-  for line, style in zip(panel.series, styles(panel.series), strict=True):
+  names = [f" {line.name[:MAX_NAME]}" for line in panel.series[:MAX_LEGEND]]
+  unnamed = len(panel.series) - len(names)
+  names += ["_"] * unnamed  # not in the legend
+  for line, name, style in zip(panel.series, names, styles(panel.series), strict=True):
     steps, values = thinned(line.steps, line.values, most=most)
-    axes.plot(steps, values, label=f" {line.name[:MAX_NAME]}", linewidth=1.3, **style)
+    axes.plot(steps, values, label=name, linewidth=1.3, **style)
+  if unnamed:
+    axes.plot([], [], " ", label=f" and {unnamed} more")
   if panel.log and all((line.values > 0).all() for line in panel.series):
     axes.set_yscale("log")
     round_log_ticks(axes.yaxis)
@@ -147,18 +152,18 @@ def legend_above(axes, fontsize: int = 10) -> int:
 def styles(series: Sequence[Series]) -> list[dict]:
   """A colour for each group and a dash for each line of a group, so that all lines look different.
 
-  If there is one group, each line has its own colour.
+  Lines of no group have a colour each.
   """
   dashes = ("-", "--", ":", "-.")
-  one_group = len({line.group for line in series}) == 1
   lines_of_group = collections.Counter()
   result = []
   for line in series:
     colour = line.group
-    dash = lines_of_group[line.group] + colour // 10
-    if one_group:
+    dash = lines_of_group[line.group]
+    if colour is None:
       colour = lines_of_group[line.group]
-      dash = colour // 10
+      dash = 0
+    dash += colour // 10
     lines_of_group[line.group] += 1
     style = dict(color=f"C{colour % 10}", linestyle=dashes[dash % 4], marker=None, markersize=3)
     if line.dots or len(line.steps) == 1:

@@ -186,8 +186,8 @@ def plane(places: np.ndarray, labels: Sequence[str], title: str):
 
   Args:
     places: (N, 2).
-    labels: the class of each image; () if they are not known. With more than 20 classes, colours
-      repeat and there is no legend.
+    labels: the class of each image, "" without one; () if they are not known. With more than 20
+      classes, colours repeat and there is no legend.
     title: the title of the figure.
 
   Returns:
@@ -198,9 +198,12 @@ def plane(places: np.ndarray, labels: Sequence[str], title: str):
   drawn = Figure(figsize=(6.4, 5), layout="constrained")
   axes = drawn.subplots()
   axes.set(title=title, xticks=[], yticks=[])
-  classes = sorted(set(labels))
+  classes = sorted({*labels} - {""})
   if not classes:
     axes.scatter(*places.T, s=12)
+  elif "" in labels:
+    without = places[np.array(labels) == ""]
+    axes.scatter(*without.T, s=12, color="lightgrey", label="without a label")
   for i, name in enumerate(classes):
     members = places[np.array(labels) == name]
     axes.scatter(*members.T, s=12, color=f"C{i % 10}", marker="o^"[i // 10 % 2], label=label(name))

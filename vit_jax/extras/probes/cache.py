@@ -56,7 +56,7 @@ class Cache:
       patches: as for `extraction.features`.
 
     Raises:
-      ValueError, OSError, NotFinite: as `extraction.features`, or the file cannot be written.
+      ValueError, OSError, NotFinite: as `extraction.features`.
     """
     images = identity.of(named.source, what, self.progress)
     for with_patches in dict.fromkeys((patches, True)):  # a file with patches serves both
@@ -72,7 +72,11 @@ class Cache:
     computed = extraction.features(
       self.model, named.source, patches=patches, batch_size=self.batch_size, done=count.done
     )
-    write(*self._place(named, patches), images, computed)
+    path, key = self._place(named, patches)
+    try:
+      write(path, key, images, computed)
+    except OSError as error:
+      self.say(one_line(f"Features of {what}: not kept, because {path} cannot be written: {error}"))
     return computed
 
   def _place(self, named: NamedDataset, patches: bool) -> tuple[Path, dict]:

@@ -18,7 +18,7 @@ from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.images import BadImage
 from vit_jax.inference.predict import MAX_PIXELS
 from vit_jax.process.progress import NoProgress, Progress
-from vit_jax.storage import files
+from vit_jax.storage import files, paths
 from vit_jax.storage.paths import Path, path_of
 
 IMAGES = "images"
@@ -54,7 +54,7 @@ def open_masked(folder: str, progress: Progress | NoProgress) -> MaskedParts:
     ConfigError: a folder, an image or a mask is missing, or they do not fit together.
     OSError: a file cannot be read.
   """
-  root = path_of(folder)
+  root = path_of(paths.absolute(folder))  # as `Folder` names its images
   train, test, words = parts_of(root)
   opener = datasets.opener_of(Data(), progress)
   train = opener.open("The training images", train)

@@ -31,7 +31,8 @@ def account(run: RecordedRun) -> dict[str, float]:
     return {}
   last_of_starts = [a for a, b in itertools.pairwise(spent) if begun_again(a, b)]
   last_of_starts.append(spent[-1])
-  return {cause: sum(line.get(cause, 0) for line in last_of_starts) for cause in spent[-1]}
+  causes = dict.fromkeys(cause for line in reversed(last_of_starts) for cause in line)
+  return {cause: sum(line.get(cause, 0) for line in last_of_starts) for cause in causes}
 
 
 def seconds_by_cause(line: Mapping[str, float]) -> dict[str, float]:

@@ -20,7 +20,7 @@ from vit_jax.storage.workdir import AUGMENTED, CLASSES, IMAGES, OPERATIONS
 
 STRIP = 480  # pixels, the width of a row of images
 MAX_SHOWN = 4  # runs whose training images are shown
-ORIGINS = "origins"  # where values came from: no setting
+NO_SETTINGS = ("origins", "derived")  # they tell where values came from
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
@@ -79,22 +79,25 @@ def differences(runs: Sequence[RecordedRun]) -> Section:
   """The settings that differ between runs."""
   known = [run for run in runs if run.config is not None]
   head = ["setting", *(run.name for run in known)]
-  rows = differing([flat(to_dict(run.config)) for run in known])
+  rows = differing([settings_of(run.config) for run in known])
   return Section("Differences", tables=[Table("Settings that differ", head, rows)])
 
 
 def of_one(config: Config) -> Table:
   """The settings that differ from the defaults, as they were given."""
-  asked = flat(to_dict(asked_of(config)))
+  asked = settings_of(asked_of(config))
   asked = {key: x for key, x in asked.items() if x or key.rpartition(".")[2] not in UNITS}
   rows = [
-    (key, cells[1:])
-    for key, cells in differing([flat(to_dict(Config())), asked])
-    if key in asked and key != ORIGINS
+    (key, cells[1:]) for key, cells in differing([settings_of(Config()), asked]) if key in asked
   ]
   return Table(
     "All settings that differ from the defaults", ["setting", "value"], rows, folded=True
   )
+
+
+def settings_of(config: Config) -> dict[str, object]:
+  """The settings by dotted name."""
+  return {key: x for key, x in flat(to_dict(config)).items() if key not in NO_SETTINGS}
 
 
 def flat(values: Mapping, prefix: str = "") -> dict[str, object]:

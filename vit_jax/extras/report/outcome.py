@@ -142,11 +142,7 @@ def picture(parts: Sequence[Panel], caption: str, height: float = charts.HEIGHT)
   """The chart of some panels, with its lines in words; None if there is no panel."""
   if not parts:
     return None
-  words = [
-    f"{capitalized(part.label)} by step. "
-    f"{'; '.join(map(in_words, part.series[: charts.MAX_LEGEND]))}."
-    for part in parts
-  ]
+  words = [f"{capitalized(part.label)} by step. {lines_in_words(part.series)}." for part in parts]
   return Picture(charts.lines(parts, height=height), "svg+xml", " ".join(words), caption)
 
 
@@ -181,8 +177,17 @@ def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alo
     name = "training"
   if several:
     name = run.name if alone else f"{run.name} {name}"
+  group = place if several else None
   steps, values = np.array(points, float).T
-  return Series(one_line(name), steps, values, group=place, dots=bool(catalogue.metric(key)))
+  return Series(one_line(name), steps, values, group=group, dots=bool(catalogue.metric(key)))
+
+
+def lines_in_words(lines: Sequence[Series]) -> str:
+  """The lines that the legend names, `in_words`, and the number of the others."""
+  words = [in_words(line) for line in lines[: charts.MAX_LEGEND]]
+  if more := len(lines) - len(words):
+    words.append(f"and {more} more")
+  return "; ".join(words)
 
 
 def in_words(line: Series) -> str:

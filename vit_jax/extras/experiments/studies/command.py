@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 
-from vit_jax.config.tool_flags import ToolFlags, anywhere, path, whole
+from vit_jax.config.tool_flags import ToolFlags, anywhere, file, path, whole
 from vit_jax.extras.experiments import runs
 from vit_jax.extras.experiments.studies import execution, jobs, plan, report, runner, slurm
 from vit_jax.extras.experiments.studies.runner import StudyRunner
@@ -76,6 +76,7 @@ def conduct(
   if args.plan:
     print(plan.text(study_runner, args.format, measure=measure))
   elif args.slurm:
+    file(args.slurm, "--slurm")
     runs.in_new_process(study_runner.checked_costs, plugins=store.plugins())
     program = [sys.executable, "-m", "vit_jax.extras.commands.main", *command[1:]]
     slurm.write(args.slurm, program, jobs.waves(jobs.of_study(study)))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vit_jax import recipes
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError, RunError, recipe_file
 from vit_jax.extras.experiments.studies import record
 from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, Option, trials_of_all
 from vit_jax.extras.experiments.studies.store import RunStore
@@ -113,23 +113,34 @@ def chosen(names: list[str], options: list[Mapping[str, Any]]) -> dict[str, Any]
 def trials(study: Study, store: RunStore) -> list[dict]:
   """The rows of trials.csv: one for each candidate that was tried; cells may share them."""
   choices = {}
-  for cell in reversed(study.cells):
-    for stage in reversed(cell.stage.chain()):
+  for cell in study.cells:
+    for stage in cell.stage.chain():
       if stage.has_trials():
-        choices[repr(trials_of_all(stage))] = (cell, stage)
+        choices.setdefault(repr(trials_of_all(stage)), []).append((cell.label, stage))
   result = []
-  for cell, stage in reversed(choices.values()):
+  for sharing in choices.values():
+    stage = sharing[0][1]
+    origin = dict(
+      cell=in_short([label for label, _ in sharing], len(study.cells), "cells"),
+      stage=in_short([each.name for _, each in sharing], len(study.cells), "stages"),
+    )
     scores = store.trial_scores(stage)
     for option, score in zip(stage.choice.options, scores, strict=True):
       if score is not None:
-        result.append(_trial(cell, stage, option, score, store.chosen(stage)))
+        result.append(origin | _trial(stage, option, score, store.chosen(stage)))
   return result
 
 
-def _trial(cell: Cell, stage: Stage, option: Option, score: float, chosen: Option | None) -> dict:
+def in_short(names: list[str], most: int, what: str) -> str:
+  """Different names after one another; "all WHAT" if there are `most` of them, and several."""
+  names = list(dict.fromkeys(names))
+  if len(names) == most > 1:
+    return f"all {what}"
+  return ", ".join(names)
+
+
+def _trial(stage: Stage, option: Option, score: float, chosen: Option | None) -> dict:
   return dict(
-    cell=cell.label,
-    stage=stage.name,
     candidate=", ".join(f"{key}={value}" for key, value in option.items()) or "the recipe's",
     seed=FIRST,
     metric=stage.choice.score.metric,
@@ -155,7 +166,7 @@ def curve(store: RunStore, job: Job, metric: str) -> list[dict]:
   """The step, epoch and score of each evaluation of a run; [] if the run is not done."""
   if store.done(job) is None:
     return []
-  lines = list(metrics_log.read_lines(store.run(job).folder))
+  lines = list(map(plain_text.with_numbers, metrics_log.read_lines(store.run(job).folder)))
   epochs = [line["data/epoch"] / line["step"] for line in lines if line.get("data/epoch")]
   return [
     dict(step=line["step"], epoch=round(line["step"] * epochs[-1], 4), score=line[metric])
@@ -184,13 +195,18 @@ def in_paper(study: Study) -> dict[str, float]:
   if study.paper is None:
     return {}
   try:
-    table = read_rows(pathlib.Path(study.paper.file))
+    table = table_of(study.paper.file)
   except RunError as error:
     raise ConfigError(str(error)) from error
   if not table or study.paper.column not in table[0]:
     raise ConfigError(f"{study.paper.file} is missing or has no column {study.paper.column!r}.")
   by_label = {cell.label: of_cell(study, cell, table) for cell in study.cells}
   return {label: value for label, value in by_label.items() if value is not None}
+
+
+def table_of(file: str) -> list[dict[str, str]]:
+  """The rows of a table of the paper, of the current folder or the package; as `read_rows`."""
+  return read_rows(pathlib.Path(recipe_file.here_or_installed(file)))
 
 
 def of_cell(study: Study, cell: Cell, table: list[dict[str, str]]) -> float | None:
