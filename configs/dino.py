@@ -17,7 +17,8 @@ moments also while they are fixed; the teacher's temperature rises with each ste
 epoch; kernels begin as in this project's other models; class token and positions do not decay;
 pixels are scaled to -1 to 1, not by ImageNet's mean and deviation of each channel.
 Needs `vit-jax prepare build imagenet2012`. Give the length of a run on other images in epochs; in
-steps it counts as many epochs as ImageNet would have. Not run here: it needs accelerators.
+steps it counts as many epochs as ImageNet would have. Prototypes are fixed for at most a fifth of
+the run. Not run here: it needs accelerators.
 """
 
 import dataclasses
@@ -58,6 +59,8 @@ SIZES = {
   "S": Size("ViT-S/16", 800, warmup=30, frozen=1, rate=5e-4, end=1e-5, clip_norm=0.0),
   "B": Size("ViT-B/16", 400, warmup=50, frozen=3, rate=7.5e-4, end=2e-6, clip_norm=3.0),
 }
+
+FROZEN = 0.2  # most of a short run: prototypes that were never trained would stay random
 
 
 def get_config(size="S", replace=unchanged):
@@ -108,7 +111,7 @@ def get_config(size="S", replace=unchanged):
     local_crops=10,
     local_area=(0.05, 0.25),
     temperature_warmup=min(chosen.warmup / whole, 1.0),
-    frozen_prototypes=min(chosen.frozen / whole, 1.0),
+    frozen_prototypes=min(chosen.frozen / whole, FROZEN),
   )
   recipe = dataclasses.replace(recipe, objective=objective)
   return to_config_dict(with_rate_of_batch(recipe, chosen.rate, replace))

@@ -154,7 +154,7 @@ def make_run(
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
 
   def make(config: Config) -> Run:
-    return runs.make(config, data, step=recorded.step, images=recorded.images.images)
+    return runs.make(config, data, taken=recorded.images)
 
   initial = None
   progress.doing("starting the devices")
@@ -227,7 +227,7 @@ def train(
     with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
       begin = start.start_state(run, checkpoints)
     # The checkpoint may be an earlier one than the newest, if that is damaged.
-    run = run.after(int(begin.state.step), begin.images, begin.changed)
+    run = run.after(begin.images, begin.changed)
     progress.clear()
     with contextlib.closing(open_writer(run, folder, begin.lines)) as writer:
       early_stopping = EarlyStopping.of_run(run.config.early_stopping, folder, begin.best)

@@ -22,6 +22,7 @@ from vit_jax.extras.dino import head
 from vit_jax.extras.dino.distortion import Distortion, hue
 from vit_jax.extras.dino.objective import Settings, at_grid, cross_entropy, deviation
 from vit_jax.extras.experiments import step_program
+from vit_jax.extras.verification import verification
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.optimizers.adam import Adam
@@ -208,6 +209,15 @@ def test_nothing_moves_where_the_update_is_skipped():
   after, _ = step(spoiled, BATCHES[1])
   assert after.skipped == 1
   chex.assert_trees_all_equal((after.params, after.ema), (states[1].params, states[1].ema))
+
+
+def test_a_device_that_computes_wrongly_is_looked_for():
+  devices = jax.devices()[:2]
+  data = dataclasses.replace(CONFIG.data, train=c.Dataset("digits", "train"))
+  run = resolved.run(dataclasses.replace(CONFIG, batch_size=SIZE, data=data), devices)
+  placed = jax.device_put(BATCHES[0], meshes.batch_sharding(run.mesh))
+  state = train_step.create_state(run.init, run.abstract)
+  assert not verification.search(run, state, placed).any()
 
 
 # --- distortions ---

@@ -1,5 +1,6 @@
 """Properties of all objectives, tested with one that has no labels but its own metrics."""
 
+import dataclasses
 import functools
 
 import chex
@@ -17,6 +18,7 @@ from vit_jax.extras.compiled import compilation
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.training.steps import START, ImageCount
 
 SIDE, SIZE = 4, 16
 HIDES = HiddenChannel(None)
@@ -127,3 +129,24 @@ def test_the_pod_compiler_and_the_cost_are_of_the_objective():
   assert program.fits
   assert program.argument_bytes < 20_000  # parameters, average and images alone
   assert compilation.step_flops(HIDDEN) == 32 * HIDES.training_flops(8)
+
+
+def test_a_step_takes_its_values_from_the_images_so_far():
+  adam = Adam(weight_decay=0.1, end_weight_decay=0.4)
+  schedule = c.Schedule(learning_rate=0.1, warmup=c.Duration(steps=2))
+  config = dataclasses.replace(
+    HIDDEN, duration=c.Duration(examples=640), optimizer=adam, schedule=schedule
+  )
+
+  def values(size, taken=START, ahead=0):
+    made = resolved.run(
+      dataclasses.replace(config, batch_size=size), jax.devices()[:1], taken=taken
+    )
+    state = made.init()
+    state = dataclasses.replace(state, step=state.step + taken.step + ahead)
+    batch = jax.tree.map(lambda x: np.ones(x.shape, x.dtype), made.abstract_batch())
+    metrics = jax.device_get(made.update(state, batch)[1])
+    return metrics["learning_rate"], metrics["weight_decay"]
+
+  later = ImageCount(10, 320, first_batch=32)
+  np.testing.assert_allclose(values(16, later, 4), values(32, ImageCount(12, 384)), rtol=1e-6)

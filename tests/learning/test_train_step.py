@@ -186,12 +186,15 @@ def test_the_average_of_many_parameters_against_float64(factor):
 def test_what_is_left_of_the_initial_parameters(step):
   corrected = Adam(ema=0.9999)
   settings = dataclasses.replace(corrected, ema_corrected=False)
-  for one in (settings, corrected):
-    factors = np.float64(train_step.average_factor(one, np.arange(step, dtype=np.float32)))
+  changing = dataclasses.replace(settings, end_ema=1.0)
+  share = lambda one: initial_share(dataclasses.asdict(one), step, 40_000)
+  before = np.arange(step, dtype=np.float32)
+  for one in (settings, corrected, changing):
+    factors = np.float64(train_step.average_factor(one, before, before / 40_000))
     kept = np.prod(np.broadcast_to(factors, step))
-    np.testing.assert_allclose(kept, initial_share(dataclasses.asdict(one), step))
+    np.testing.assert_allclose(kept, share(one), rtol=1e-3)
   if step == 20_000:
-    np.testing.assert_allclose(initial_share(dataclasses.asdict(settings), step), 0.135, atol=1e-3)
+    np.testing.assert_allclose(share(settings), 0.135, atol=1e-3)
   late = train_step.average_factor(corrected, 10**6)
   np.testing.assert_allclose(late, 0.9999, rtol=1e-6)
 

@@ -12,6 +12,7 @@ from vit_jax.data.sources import SourceError
 from vit_jax.extras.report import messages
 from vit_jax.training import run as runs
 from vit_jax.training import start
+from vit_jax.training.steps import ImageCount
 
 MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=3)
 SIZES = {"cat": 15, "dog": 4, "eel": 1}
@@ -38,7 +39,7 @@ def run(*, batch_size=4, fields=None, **data):
 
 def grey(config, images, *, start=0):
   """The grey levels of this many images that a run trains on, after `start` images."""
-  made = resolved.run(config, jax.devices()[:1], images=start)
+  made = resolved.run(config, jax.devices()[:1], taken=ImageCount(images=start))
   reader = made.reader.training(
     made.data.train, parts=made.data.parts, seed=config.seed, start=start
   )

@@ -52,6 +52,9 @@ def test_the_accuracy_against_numpy(several, blended):
   rng = np.random.default_rng(0)
   logits = rng.normal(size=(8, 5)).astype(np.float32)
   labels = rng.integers(0, 2, (2, 8, 5)) if several else rng.integers(0, 5, (2, 8))
+  if several:
+    labels[0, :3] = 0  # images without a label neither count as right nor as wrong
+    labels[1, 2:5] = 0
   mask, share = np.float32([1, 1, 1, 0, 1, 1, 1, 1]), np.float32(rng.uniform(size=8))
   batch = dict(image=np.zeros((8, 4, 4, 3), np.uint8), labels=labels[0], mask=mask)
   if blended:
@@ -70,19 +73,23 @@ def test_the_accuracy_against_numpy(several, blended):
     [bool(one[i, k]) if several else one[i] == k for i, k in enumerate(logits.argmax(axis=1))]
     for one in labels
   ]
-  wanted = (mask * (share * hit[0] + (1 - share) * hit[1])).sum()
-  correct, count = sums.metrics["accuracy"]
-  assert (float(correct), float(count)) == (pytest.approx(wanted, rel=1e-6), 7)
+  has = [one.any(axis=-1) if several else np.ones(8) for one in labels]
+  wanted = [(mask * (share * one[0] + (1 - share) * one[1])).sum() for one in (hit, has)]
+  assert [float(x) for x in sums.metrics["accuracy"]] == pytest.approx(wanted, rel=1e-6)
 
 
 def test_a_record_keeps_the_sums_and_a_damaged_one_is_named():
   since = MetricAccumulator()
-  assert since.take() == {}
-  since.add({"loss": 2.0})
-  since.add({"loss": 4.0})
+  assert since.take() == {"skipped": 0}
+  since.add({"loss": 2.0, "accuracy": 0.5})
+  since.add({"loss": 4.0, "accuracy": float("nan")})  # no image of this batch has a label
+  since.skipped += 1
   again = MetricAccumulator.recorded({"since_line": dataclasses.asdict(since)})
-  assert again.take() == {"loss": 3.0}
-  assert again.take() == {}
-  for damaged in (None, {}, {"steps": 1, "sums": {"loss": "x"}}):
+  assert again.take() == {"loss": 3.0, "accuracy": 0.5, "skipped": 1}
+  assert again.take() == {"skipped": 0}
+  earlier = MetricAccumulator.recorded({"since_line": {"steps": 2, "sums": {"loss": 6.0}}})
+  assert earlier.take() == {"loss": 3.0, "skipped": 0}
+  known = {"sums": {"loss": 1.0}, "counts": {"loss": 1}, "skipped": 0}
+  for damaged in (None, {}, known | {"sums": {"loss": "x"}}, known | {"counts": {}}):
     with pytest.raises(ConfigError, match="since_line="):
       MetricAccumulator.recorded({"since_line": damaged})

@@ -23,6 +23,7 @@ from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras.settings import LoRA
 from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.schedule_free import ScheduleFree
 from vit_jax.models.recognition import differences
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import facts, start
@@ -88,6 +89,7 @@ def begun(folder, config=STARTED, step=9):
     (dict(class_names="data"), "config.class_names: '' -> 'data'"),
     (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
     (dict(model=c.Model(head_bias=-10.0, head_std=0.1)), "config.model.head_std: 0.0 -> 0.1"),
+    (dict(model=c.Model(layer_scale_init=1.0)), "config.model.layer_scale_init: 0.0001 -> 1.0"),
     (dict(data=c.Data(repeats=2)), "config.data.repeats: 1 -> 2"),
     (dict(lora=LoRA(rank=8)), "config.lora.rank: 0 -> 8"),
     (dict(optimizer=Adam(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
@@ -101,6 +103,15 @@ def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):
   assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and config.")
   assert said in str(caught.value)
   start.check_start(dataclasses.replace(STARTED, **changes), start.Recorded(tmp_path))  # a new run
+
+
+def test_the_average_of_a_schedule_free_run_keeps_its_weight(tmp_path):
+  config = resolved.config(optimizer=ScheduleFree(beta1=0.9))
+  other = dataclasses.replace(config, optimizer=ScheduleFree(beta1=0.95))
+  with pytest.raises(c.ConfigError, match=r"optimizer\.beta1: 0\.9 -> 0\.95 only counts from the"):
+    start.check_start(other, begun(tmp_path, config))
+  adam = begun(tmp_path / "adam", resolved.config(optimizer=Adam(beta1=0.9)))
+  start.check_start(resolved.config(optimizer=Adam(beta1=0.95)), adam)
 
 
 def test_weights_may_be_moved_and_not_replaced(tiny_run, tmp_path):

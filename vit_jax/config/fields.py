@@ -130,12 +130,14 @@ class Rule:
       where it comes from in this run, or "" if that is not worth a line.
     stays: whether a run that goes on keeps the value that it began with: "always"; "while" the
       settings that decide are as they were; or "never".
+    beside: those of `reads` that decide for a new run alone.
   """
 
   reads: tuple[str, ...]
   says: str
   derive: Callable[..., tuple[object, str]]
   stays: str = "while"
+  beside: tuple[str, ...] = ()
 
 
 def setting(

@@ -131,6 +131,7 @@ class Optimizer:
     needs_blocks: whether it is for models with blocks of a Transformer only.
     elementwise: whether the update of a number follows from that number's own gradient, value and
       moments. On GPUs it is then computed twice, which takes less than keeping the old values.
+    of_start: names of those that a run keeps from its first step.
     is_averaged: whether a run from scratch has a moving average if `ema` is AUTO.
     rate_for_weights: base learning rate of fine-tuning if it is AUTO; 0: it must be given.
     rated_as_adam: whether updates are as large as Adam's, whose learning rates from scratch it has.
@@ -145,6 +146,7 @@ class Optimizer:
   rated_as_adam: ClassVar[bool] = False
   needs_blocks: ClassVar[bool] = False
   elementwise: ClassVar[bool] = True
+  of_start: ClassVar[tuple[str, ...]] = ()
 
   kind: str = name_of_kind("", "the update rule")
   moment_dtype: str = setting(
@@ -333,6 +335,7 @@ class Schedule:
       ("init_from", "new_head", "duration", "batch_size", "facts.images"),
       "a twentieth of the run; of fine-tuning 500 steps, or a fifth of fewer than 2,500",
       length_of_warmup,
+      beside=("batch_size",),  # it is as long as with the run's first
     )
   )
   decay: str = setting(

@@ -176,7 +176,9 @@ def _as_recorded(key, rule, asked, config, recorded) -> tuple[Any, str] | None:
   try:
     if is_auto(value := value_of(recorded, key)):
       return None
-    decide = rule.reads if rule.stays == "while" else ()
+    decide = ()
+    if rule.stays == "while":
+      decide = (name for name in rule.reads if name not in rule.beside)
     if not all(_is_as_recorded(name, asked, config, recorded) for name in decide):
       return None
   except (AttributeError, KeyError):  # of another kind, or a name that it did not have

@@ -166,8 +166,7 @@ class Classification(Objective):
     else:
       values = mixing.blend(lambda labels: self._weight(labels) * loss_of(target(labels)), batch)
       loss = jnp.sum(values * mask)
-    correct = jnp.sum(right(logits, batch) * mask)
-    return Sums(loss, weights.sum(), {"accuracy": (correct, mask.sum())})
+    return Sums(loss, weights.sum(), {"accuracy": accuracy(logits, batch)})
 
   def _weight(self, labels: "jax.Array") -> "jax.Array | float":
     """The weight of the class of each label (B,)."""
@@ -186,12 +185,19 @@ class Classification(Objective):
     return vit_costs.training_flops(self.model.macs(*sides(image_size)))
 
 
-def right(logits: "jax.Array", batch: dict) -> "jax.Array":
-  """Whether the most probable class of each image (B,) is right; a share of mixed images."""
+def accuracy(logits: "jax.Array", batch: dict) -> tuple["jax.Array", "jax.Array"]:
+  """How many images have a label as their most probable class, and how many have a label at all.
+
+  Mixed images count by their shares.
+  """
   highest = jnp.argmax(logits, axis=-1, keepdims=True)
+  mask = batch["mask"]
 
   def is_right(labels):
     target = losses.targets(labels, logits.shape[-1])
     return jnp.take_along_axis(target, highest, axis=-1)[:, 0]
 
-  return mixing.blend(is_right, batch)
+  right = jnp.sum(mixing.blend(is_right, batch) * mask)
+  if batch["labels"].ndim == 1:  # each image has one
+    return right, mask.sum()
+  return right, jnp.sum(mixing.blend(lambda labels: labels.any(axis=-1), batch) * mask)

@@ -181,6 +181,7 @@ def make(
   seed: int,
   accumulation: int,
   total: int = 0,
+  position: Callable = lambda step: step,
   norms: Norms = BY_ARRAY,
 ):
   """The function (state, batch) -> (state, metrics) of a run; pure.
@@ -200,11 +201,12 @@ def make(
   Args:
     objective: what is learnt.
     optimizer: `optim.make` of `settings`.
-    rate: number of steps before -> learning rate.
+    rate: position of the step -> learning rate.
     settings: config.optimizer.
     seed: root of all randomness.
     accumulation: parts of the batch that are computed one after another.
-    total: steps of the run, for what changes with its progress; 0: unknown, progress stays 0.
+    total: where the run ends, for what changes with its progress; 0: unknown, progress stays 0.
+    position: number of steps before -> where the step lies in the schedules and in `total`.
     norms: how norms are computed.
   """
   pattern = objective.trainable(settings.trainable)
@@ -218,12 +220,13 @@ def make(
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     before = trained(state.params)
-    progress = jnp.clip(state.step / total, 0.0, 1.0) if total else jnp.zeros(())
-    extra = objective.seen(state.extra, for_evaluation(state), progress)
+    place = position(state.step)
+    progress = progress_at(place, total)
+    extra = extra_seen(objective, state, progress)
     sums_of = functools.partial(loss_and_grads, objective, state.params, extra)
     prepared = objective.prepare(batch, key)
     loss, grads, metrics, statistics = means(sums_of, before, prepared, key, accumulation)
-    given = dict(grad_norm=norm(grads), learning_rate=rate(state.step))
+    given = dict(grad_norm=norm(grads), learning_rate=rate(place))
     if settings.end_weight_decay:
       given["weight_decay"] = optim.cosine(
         settings.weight_decay, settings.end_weight_decay, progress
@@ -263,8 +266,23 @@ def jit_step(step, *, mesh: jax.sharding.Mesh, abstract):
   )
 
 
+def progress_at(position, total: int) -> jax.Array:
+  """The fraction of a run that is done at a position; 0 if its end, `total`, is not known."""
+  if not total:
+    return jnp.zeros(())
+  return jnp.clip(position / total, 0.0, 1.0)
+
+
+def extra_seen(objective: Objective, state: TrainState, progress: jax.Array) -> dict:
+  """The `extra` that the loss gets in the step after `state`."""
+  return objective.seen(state.extra, for_evaluation(state), progress)
+
+
 def loss_and_grads(objective: Objective, params, extra, trained, part, key):
-  """((loss, the other sums), gradient for `trained`) of a part of a batch; all are sums."""
+  """((loss, the other sums), gradient for `trained`) of a part of a batch; all are sums.
+
+  `extra` is that of `extra_seen`.
+  """
 
   def loss(trained):
     total, *others = objective.loss(optim.combine(trained, params), extra, part, key)

@@ -24,7 +24,7 @@ from vit_jax.training.loop import BATCH, Callback, MetricAccumulator, of_one_bat
 from vit_jax.training.run import Run
 from vit_jax.training.speed import Monitor
 from vit_jax.training.steps import due
-from vit_jax.weights.card import average_warning, initial_share
+from vit_jax.weights.card import average_warning
 
 
 class TrainingError(RunError):
@@ -97,7 +97,9 @@ class Metrics(Callback):
     self._check_finite(step, metrics)
     self._check_examples(step, int(metrics["bad_examples"]))
     of_batch = {name: float(metrics[name]) for name in metrics if of_one_batch(name)}
-    if not metrics["skipped"]:
+    if metrics["skipped"]:
+      self._session.since.skipped += 1
+    else:
       self._session.since.add(of_batch)
     if due(step, self._run.steps.log) or step == self._run.steps.total:
       self._log(step, metrics, of_batch)
@@ -109,7 +111,6 @@ class Metrics(Callback):
     line |= self._session.since.take()
     line |= self._session.monitor.report(step)
     line["data/bad_examples"] = int(line.pop("bad_examples"))
-    line["skipped"] = int(line["skipped"])
     writer.write(step, line)
     writer.progress(metrics_log.progress_line(step, self._run.steps.total, line))
     warning = self._run.objective.warning(line)
@@ -243,8 +244,8 @@ class Evaluation(Callback):
       for key, picture in result.pictures.items():
         writer.picture(step, f"{name}/{key}", examples.png(picture))
     writer.say(f"step {step}/{total}  {catalogue.in_words(metrics)}{results.notes(scored)}")
-    share = initial_share(dataclasses.asdict(self._run.config.optimizer), step)
-    if averaged and (warning := average_warning(share)):
+    optimizer = dataclasses.asdict(self._run.config.optimizer)
+    if averaged and (warning := average_warning(optimizer, step, total)):
       writer.say(warning)
 
   def _write_details(self, scored, origin: dict):

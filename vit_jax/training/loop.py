@@ -4,6 +4,7 @@ Metrics that vary by batch are logged as means over the steps since the last lin
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -187,12 +188,14 @@ class MetricAccumulator:
   It is saved with each checkpoint, so that a resumed run writes the same lines.
 
   Attributes:
-    steps: the number of steps, without those whose update was skipped.
     sums: the sum of each metric, by name.
+    counts: the steps in each sum; those where a metric is NaN, as nothing has it, are left out.
+    skipped: the number of steps whose update was skipped; they are in no sum.
   """
 
-  steps: int = 0
   sums: dict[str, float] = dataclasses.field(default_factory=dict)
+  counts: dict[str, int] = dataclasses.field(default_factory=dict)
+  skipped: int = 0
 
   @classmethod
   def recorded(cls, meta: Mapping) -> "MetricAccumulator":
@@ -202,21 +205,33 @@ class MetricAccumulator:
       ConfigError: the description is damaged.
     """
     match meta.get("since_line"):
-      case {"steps": int(steps), "sums": dict(sums)} if all(
-        type(x) is float for x in sums.values()
+      case {"sums": dict(sums), "counts": dict(counts), "skipped": int(skipped)} if _are_whole(
+        sums, counts
       ):
-        return cls(steps, sums)
+        return cls(sums, counts, skipped)
+      case {"steps": int(steps), "sums": dict(sums)}:  # of an earlier version
+        return cls(sums, dict.fromkeys(sums, steps))
       case other:
-        raise ConfigError(f"A checkpoint is damaged: since_line={other!r} is not steps and sums.")
+        raise ConfigError(
+          f"A checkpoint is damaged: since_line={other!r} is not sums, counts and skipped."
+        )
 
   def add(self, metrics: Mapping[str, float]):
     """Adds the metrics of a step."""
-    self.steps += 1
-    self.sums = {name: self.sums.get(name, 0.0) + value for name, value in metrics.items()}
+    for name, value in metrics.items():
+      if not math.isnan(value):
+        self.sums[name] = self.sums.get(name, 0.0) + value
+        self.counts[name] = self.counts.get(name, 0) + 1
 
   def take(self) -> dict[str, float]:
-    """Returns the means, {} if there were no steps, and starts again from zero."""
-    means = {name: value / self.steps for name, value in self.sums.items()}
-    self.steps = 0
-    self.sums = {}
-    return means
+    """Returns the means and the number of skipped steps, and starts again from zero."""
+    means = {name: value / self.counts[name] for name, value in self.sums.items()}
+    line = means | {"skipped": self.skipped}
+    self.sums, self.counts, self.skipped = {}, {}, 0
+    return line
+
+
+def _are_whole(sums: Mapping, counts: Mapping) -> bool:
+  """Whether there is a sum and a count of steps for each metric."""
+  kinds = {(type(sums[name]), type(counts.get(name))) for name in sums}
+  return sums.keys() == counts.keys() and kinds <= {(float, int)}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import optax
 
-from vit_jax.config import AUTO, Config, ConfigError, Data, Schedule, plugins, to_dict
+from vit_jax.config import AUTO, Config, ConfigError, Data, plugins, to_dict
 from vit_jax.config.fields import switched_on
 from vit_jax.data import datasets, identity, sources
 from vit_jax.data.batches import Reader
@@ -30,7 +30,7 @@ from vit_jax.process.progress import SILENT, NoProgress, Progress
 from vit_jax.process.text import listed
 from vit_jax.registry import TRAINING_VIEWS
 from vit_jax.training import steps as durations
-from vit_jax.training.steps import ImageCount, Steps
+from vit_jax.training.steps import START, ImageCount, Steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,6 @@ class Run:
     model: Flax module.
     objective: what the model learns.
     optimizer: from gradients to changes of the parameters.
-    rate: the learning rate, by the number of earlier steps.
     init: () -> a fresh TrainState; traceable.
     abstract: shapes and shardings of the TrainState.
   """
@@ -63,11 +62,23 @@ class Run:
   model: object
   objective: Objective
   optimizer: optax.GradientTransformation
-  rate: optax.Schedule
   init: Callable[[], TrainState]
   abstract: TrainState
   changed: Sequence[str] = ()
   seconds: float | None = None
+
+  @property
+  def rate(self) -> optax.Schedule:
+    """The learning rate, by the position in `steps.course`, as config.schedule says."""
+    settings = self.config.schedule
+    return optim.learning_rate_schedule(
+      learning_rate=settings.learning_rate,
+      warmup_steps=self.steps.course.warmup,
+      total_steps=self.steps.course.total,
+      decay=settings.decay,
+      end_learning_rate=settings.end_learning_rate,
+      drops=settings.drops,
+    )
 
   @functools.cached_property
   def update(self) -> Callable:
@@ -81,7 +92,8 @@ class Run:
       self.config.optimizer,
       seed=self.config.seed,
       accumulation=self.config.parts,
-      total=self.steps.total,
+      total=self.steps.course.total,
+      position=self.steps.course.at,
       norms=norms,
     )
     return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)
@@ -98,13 +110,11 @@ class Run:
     with self.reader.ahead(batches) as ahead:
       yield ahead
 
-  def after(self, step: int, images: int, changed: Sequence[str]) -> "Run":
+  def after(self, taken: ImageCount, changed: Sequence[str]) -> "Run":
     """The same run, resumed after these steps and images; `changed` lists changed settings."""
-    config = self.config
-    position = ImageCount(step, images, config.batch_size)
-    steps = durations.durations_in_steps(config, len(self.data.train), position)
-    rate = learning_rate(config.schedule, steps)
-    return dataclasses.replace(self, resume_point=position, steps=steps, rate=rate, changed=changed)
+    since = taken.begun(self.config.batch_size)
+    steps = durations.durations_in_steps(self.config, len(self.data.train), since)
+    return dataclasses.replace(self, resume_point=since, steps=steps, changed=changed)
 
   def saved(self, state: TrainState) -> TrainState:
     """The part of a state, or of its shapes, that checkpoints hold."""
@@ -118,6 +128,7 @@ class Run:
       "representation": self.config.objective.representation,
       "trained_on": datasets.history_as_dicts((*self.data.earlier, *self.data.current)),
       "images": list(self.resume_point),
+      "total": self.steps.total,
       "data": {key: known._asdict() for key, known in self.data.identities.items()},
       "program": self.program(),
     }
@@ -156,17 +167,14 @@ class Run:
     return sum(x.size for x in jax.tree.leaves(trained))
 
 
-def make(
-  config: Config, data: "OpenedData", devices=None, *, step: int = 0, images: int = 0
-) -> Run:
+def make(config: Config, data: "OpenedData", devices=None, *, taken: ImageCount = START) -> Run:
   """The run on all devices, or on `devices`; looks at them but computes nothing.
 
   Args:
     config: the settings.
     data: opened sources.
     devices: the devices to compute on; None: all.
-    step: number of steps that are done.
-    images: training images of these steps.
+    taken: the steps that are done, and their images.
 
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit the devices.
@@ -174,8 +182,8 @@ def make(
   batching = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, devices=devices, **batching)
   objective = objectives.of_config(config, mesh.devices.flat[0])
-  position = ImageCount(step, images, config.batch_size)
-  steps = durations.durations_in_steps(config, len(data.train), position)
+  since = taken.begun(config.batch_size)
+  steps = durations.durations_in_steps(config, len(data.train), since)
   optimizer = optim.make(config.optimizer)
   init = functools.partial(
     train_step.init_state,
@@ -189,7 +197,7 @@ def make(
   return Run(
     config=config,
     data=data,
-    resume_point=position,
+    resume_point=since,
     steps=steps,
     mesh=mesh,
     reader=Reader(
@@ -202,23 +210,10 @@ def make(
     model=objective.model,
     objective=objective,
     optimizer=optimizer,
-    rate=learning_rate(config.schedule, steps),
     init=init,
     abstract=train_step.abstract_state(
       init, mesh, (*config.objective.sharding, *objective.model.sharding)
     ),
-  )
-
-
-def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
-  """The learning rate of every step, as config.schedule says."""
-  return optim.learning_rate_schedule(
-    learning_rate=settings.learning_rate,
-    warmup_steps=steps.warmup,
-    total_steps=steps.total,
-    decay=settings.decay,
-    end_learning_rate=settings.end_learning_rate,
-    drops=settings.drops,
   )
 
 

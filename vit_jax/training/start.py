@@ -43,6 +43,7 @@ OF_THE_START = (
   "position_resizing",
   "model.head_bias",
   "model.head_std",
+  "model.layer_scale_init",
   "data.repeats",
   "optimizer.ema",  # an average has one factor from its first step
   "optimizer.ema_corrected",
@@ -110,10 +111,9 @@ def read_recorded(folder: Path) -> Recorded:
   if not meta:
     return Recorded(folder)
   try:
-    images = ImageCount(step, taken(meta, step), batch_size=0)  # not known yet
     trained_on = datasets.read_history(meta.get("trained_on"))
     data = identity.read_identities(meta.get("data"))
-    return Recorded(folder, step, meta["config"], trained_on, images, data, meta)
+    return Recorded(folder, step, meta["config"], trained_on, taken(meta, step), data, meta)
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 
@@ -217,15 +217,20 @@ def _names(place: str) -> tuple[str, ...]:
   return (path.name,)
 
 
-def check_start(config: Config, run: Recorded, keys: Collection[str] = OF_THE_START):
-  """Checks that settings with an effect only from the start are unchanged, of those in `keys`.
+def of_the_start(config: Config) -> tuple[str, ...]:
+  """The settings that a run cannot change once it has begun."""
+  return (*OF_THE_START, *(f"optimizer.{name}" for name in config.optimizer.of_start))
+
+
+def check_start(config: Config, run: Recorded, keys: Collection[str] = ()):
+  """Checks that settings which count from the start are unchanged, of those in `keys` or of all.
 
   Raises:
     ConfigError: a setting has changed.
   """
   if run.new:
     return
-  if late := changed(run.settings, config, keys):
+  if late := changed(run.settings, config, keys or of_the_start(config)):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
       "start; leave it as it was, or begin a run with another --workdir."
@@ -336,7 +341,7 @@ class StartState(NamedTuple):
   Attributes:
     state: from the newest checkpoint, or freshly initialised.
     since: the metrics since the last line.
-    images: training images of the steps that are done.
+    images: the training images of the steps that are done.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
     best: the best evaluation so far, from the checkpoint.
@@ -345,7 +350,7 @@ class StartState(NamedTuple):
 
   state: TrainState
   since: MetricAccumulator
-  images: int = 0
+  images: ImageCount = START
   fresh: bool = True
   changed: Sequence[str] = ()
   best: Best = Best()

@@ -8,11 +8,37 @@ from vit_jax.config import MAX_STEPS, Config, ConfigError, Duration
 
 
 @dataclasses.dataclass(frozen=True)
-class Steps:
-  """All durations of a run in steps; 0 means never."""
+class Course:
+  """What the learning rate, and all else that changes during a run, depends on.
+
+  Positions are numbers of steps of the run's first batch size. If config.duration is in epochs or
+  examples, they follow the images: another batch size changes how far a step leads, and no value
+  jumps. If it is in steps, they are the steps.
+
+  Attributes:
+    total, warmup: the positions at which the run and its warm-up end.
+    scale: how far a step leads from now on.
+    shift: the position that step 0 would have if all steps had led that far.
+  """
 
   total: int
   warmup: int
+  scale: float = 1.0
+  shift: float = 0.0
+
+  def at(self, step):
+    """The position after `step` steps, a number or an array."""
+    if (self.scale, self.shift) == (1, 0):
+      return step
+    return step * self.scale + self.shift
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """All durations of a run in steps, 0 means never; and its course."""
+
+  total: int
+  course: Course
   log: int
   evaluate: int
   save: int
@@ -27,31 +53,44 @@ class ImageCount(NamedTuple):
   Attributes:
     step, images: the last step before this start, and the images up to it.
     batch_size: the batch size of the later steps.
+    first_batch: the batch size of the run's first step.
   """
 
-  step: int
-  images: int
-  batch_size: int
+  step: int = 0
+  images: int = 0
+  batch_size: int = 0
+  first_batch: int = 0
 
   def up_to(self, step: int) -> int:
     """The images of all steps up to `step`, which is no earlier than the start."""
     return self.images + (step - self.step) * self.batch_size
 
+  def begun(self, batch_size: int) -> "ImageCount":
+    """The same, with the batch size of the start that goes on from here."""
+    first = self.first_batch or batch_size
+    return self._replace(batch_size=batch_size, first_batch=first)
 
-START = ImageCount(0, 0, 0)
+
+START = ImageCount()
 
 
-def taken(meta: Mapping, step: int) -> int:
+def taken(meta: Mapping, step: int) -> ImageCount:
   """The images of a run up to `step`, from the description of that step's checkpoint.
+
+  The batch size of the later steps is not known yet.
 
   Raises:
     ValueError: the description is damaged.
   """
   match meta.get("images"):
-    case [int(first), int(images), int(batch_size)]:
-      return ImageCount(first, images, batch_size).up_to(step)
+    case [int(), int(), int(batch_size)] as known:  # by a version that did not record the first one
+      known = [*known, batch_size]
+    case [int(), int(), int(), int()] as known:
+      pass
     case other:
-      raise ValueError(f"images={other!r} is not [step, images, batch size]")
+      raise ValueError(f"images={other!r} is not [step, images, batch size, first batch size]")
+  last = ImageCount(*known)
+  return ImageCount(step, last.up_to(step), first_batch=last.first_batch)
 
 
 def durations_in_steps(
@@ -59,10 +98,9 @@ def durations_in_steps(
 ) -> Steps:
   """All durations of a run in steps.
 
-  If given in epochs or examples, the run and its warm-up end after that many images, whatever batch
-  sizes earlier starts had. A finished warm-up is moved by the same rule, so that the decay stays
-  aligned with the images, but keeps at least one step. If given in steps, both stay as they are.
-  Intervals between repeated actions use the current batch size.
+  If given in epochs or examples, the run ends after that many images, whatever batch sizes earlier
+  starts had. The warm-up is as long as with the first of them. Intervals between repeated actions
+  use the current batch size.
 
   Args:
     config: the settings.
@@ -72,18 +110,18 @@ def durations_in_steps(
   Raises:
     ConfigError: the run is too long, or its warm-up is longer than the run.
   """
+  since = resume_point.begun(config.batch_size)
 
-  def steps(duration: Duration, since: ImageCount = START) -> int:
-    return duration.in_steps(
-      batch_size=config.batch_size,
-      epoch_examples=epoch_examples,
-      step=since.step,
-      images=since.images,
-    )
+  def steps(duration: Duration, batch_size: int = config.batch_size, **begun: int) -> int:
+    return duration.in_steps(batch_size=batch_size, epoch_examples=epoch_examples, **begun)
 
   result = Steps(
-    total=steps(config.duration, resume_point),
-    warmup=steps(config.schedule.warmup, resume_point),
+    total=steps(config.duration, step=since.step, images=since.images),
+    course=Course(
+      total=steps(config.duration, since.first_batch),
+      warmup=steps(config.schedule.warmup, since.first_batch),
+      **_pace(config.duration, since),
+    ),
     log=steps(config.log_every),
     evaluate=steps(config.evaluate_every),
     save=steps(config.checkpoint.every),
@@ -94,13 +132,22 @@ def durations_in_steps(
       f"config.duration is {result.total:,} steps with config.batch_size={config.batch_size} and "
       f"{epoch_examples} training images; the most is {MAX_STEPS:,}."
     )
-  if result.warmup > result.total:
+  course = result.course
+  if course.warmup > course.total:
     raise ConfigError(
-      f"config.schedule.warmup is {result.warmup} steps, longer than the run of {result.total} "
-      f"steps (config.duration with config.batch_size={config.batch_size} and {epoch_examples} "
-      f"training images); the most is {result.total}."
+      f"config.schedule.warmup is {course.warmup} steps, longer than the run of {course.total} "
+      f"steps (config.duration with config.batch_size={since.first_batch} and {epoch_examples} "
+      f"training images); the most is {course.total}."
     )
   return result
+
+
+def _pace(duration: Duration, since: ImageCount) -> dict[str, float]:
+  """`scale` and `shift` of the course of a run that goes on from `since`."""
+  if duration.steps:
+    return {}
+  ahead = since.images - since.step * since.batch_size  # the same at every later step
+  return {"scale": since.batch_size / since.first_batch, "shift": ahead / since.first_batch}
 
 
 def nearest_multiple(number: int, of: int) -> int:

@@ -10,6 +10,8 @@ import pathlib
 import typing
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
 from vit_jax.config import (
   AUTO,
   MAX_PIXELS,
@@ -363,26 +365,33 @@ def parameters_in_words(average: bool) -> str:
   return "parameters"
 
 
-def initial_share(optimizer: Mapping[str, object], steps: int) -> float:
+def initial_share(optimizer: Mapping[str, object], steps: int, total: int) -> float:
   """The weight of the initial parameters in the average.
 
   Args:
     optimizer: config.optimizer of the run.
     steps: updates so far.
+    total: updates of the whole run.
   """
   if optimizer.get("ema_corrected"):
     return 0.0
-  decay = optimizer["ema"]
-  if end := optimizer.get("end_ema"):
-    decay = (decay + end) / 2  # of the steps of a whole run
-  return float(decay) ** steps
+  first = float(optimizer["ema"])
+  end = optimizer.get("end_ema")
+  if not end:
+    return first**steps
+  progress = np.minimum(np.arange(steps) / max(total, 1), 1.0)
+  return float(np.prod(end + (first - end) * (1 + np.cos(np.pi * progress)) / 2))
 
 
-def average_warning(share: float) -> str:
-  """A warning if the initial parameters have too much weight in the average; "" otherwise."""
+def average_warning(optimizer: Mapping[str, object], steps: int, total: int) -> str:
+  """A warning if the initial parameters have too much weight in the average; "" otherwise.
+
+  The arguments are those of `initial_share`.
+  """
+  share = initial_share(optimizer, steps, total)
   if share <= ENOUGH:
     return ""
-  return (
-    f"{share:.0%} of the moving average is still the initial weights; use --raw-params, or train "
-    "anew with --config.optimizer.ema_corrected=True."
-  )
+  anew = ""
+  if not optimizer.get("end_ema"):
+    anew = ", or train anew with --config.optimizer.ema_corrected=True"
+  return f"{share:.0%} of the moving average is still the initial weights; use --raw-params{anew}."

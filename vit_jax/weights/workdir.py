@@ -13,7 +13,7 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.registry import PARAMETRIZATIONS
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.workdir import STARTS
-from vit_jax.weights.card import Card, average_warning, initial_share
+from vit_jax.weights.card import Card, average_warning
 from vit_jax.weights.format import Weights
 
 _log = logging.getLogger(__name__)
@@ -70,8 +70,9 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
   meta = checkpoint.read_meta(folder)
   average = average and any(name.startswith("ema/") for name in meta["arrays"])
   if average:
-    share = initial_share(meta["config"]["optimizer"], int(folder.name))
-    if warning := average_warning(share):
+    step = int(folder.name)
+    total = meta.get("total", step)  # earlier versions did not record it
+    if warning := average_warning(meta["config"]["optimizer"], step, total):
       _log.warning("%s: %s", folder, warning)
   params = checkpoint.load_params(folder, ema=average)
   for name in PARAMETRIZATIONS.keys() & params.keys():

@@ -229,7 +229,7 @@ class Distillation(classification.Classification):
     metrics = {
       "teacher_loss": (jnp.sum(values * mask), mask.sum()),
       "agreement": (jnp.sum(agreeing * mask), mask.sum()),
-      "teacher_accuracy": (jnp.sum(classification.right(told, batch) * mask), mask.sum()),
+      "teacher_accuracy": classification.accuracy(told, batch),
     }
     return labelled._replace(loss=loss, metrics=labelled.metrics | metrics)
 

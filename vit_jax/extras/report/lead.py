@@ -9,7 +9,7 @@ from vit_jax.extras.report.document import Lead, Picture, Table, TableCell, coun
 from vit_jax.extras.report.run import RecordedRun
 from vit_jax.process.text import h_mm_ss
 from vit_jax.recipes import cost as formulas
-from vit_jax.weights.card import average_warning, initial_share
+from vit_jax.weights.card import average_warning
 
 
 def of_run(run: RecordedRun, predictions: Sequence[Picture], note: str) -> Lead:
@@ -110,8 +110,9 @@ def start_of_average(run: RecordedRun) -> list[str]:
   """Warns of an average that still holds much of the initial parameters."""
   if not (run.averaged and run.config):
     return []
-  share = initial_share(dataclasses.asdict(run.config.optimizer), run.step)
-  return list(filter(None, [average_warning(share)]))
+  total = run.fact("steps", int) or run.step
+  warning = average_warning(dataclasses.asdict(run.config.optimizer), run.step, total)
+  return list(filter(None, [warning]))
 
 
 def of_several(runs: Sequence[RecordedRun]) -> Lead:

@@ -276,7 +276,10 @@ def alone(run: Run, rows: int):
     mapped = jax.shard_map(
       of_device, mesh=run.mesh, in_specs=(P(), P(), P()), out_specs=split, check_vma=False
     )
-    return mapped(state.params, state.extra, examples)
+    course = run.steps.course
+    progress = train_step.progress_at(course.at(state.step), course.total)
+    extra = train_step.extra_seen(run.objective, state, progress)
+    return mapped(state.params, extra, examples)
 
   return jax.jit(of_devices, out_shardings=meshes.replicated(run.mesh))
 

@@ -31,6 +31,7 @@ class ScheduleFree(Optimizer):
   ema: float = setting(0.0, "always 0: the average is a part of this rule", low=0.0, high=0.0)
 
   moment: ClassVar[str] = ""
+  of_start: ClassVar = ("beta1",)  # the average is kept as beta1 mixes it with z
 
   @property
   def averages(self) -> bool:
