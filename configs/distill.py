@@ -22,7 +22,7 @@ from vit_jax.storage import files
 def get_config(argument="TEACHER,DATA"):
   """A student of this teacher on these images."""
   rest, keys = keys_of(argument)
-  pair = weights_and_data(rest)
+  pair = weights_and_data(rest, named=False)
   if not pair:
     raise ConfigError(f"The recipe's argument {argument!r} is not TEACHER,DATA.")
   place, spec = pair

@@ -234,8 +234,8 @@ which `vit_jax` [compiles for](tpu.md#before-renting-does-it-fit):
 ```
 
 A step has 32,768 images of 224 pixels. By the compiler it takes {step} ms without communication
-(MFU {mfu}), and {peak} of {memory} GiB. Each chip moves {moved} GiB in it, so the real step is longer,
-and needs less of what follows.
+(MFU {mfu}), and {peak} of {memory} GiB. Each chip moves {moved} GiB in it, so the real step is
+longer, and needs less of what follows.
 
 ## Input
 """
@@ -257,7 +257,7 @@ START = """## Start
 | data in a bucket, as many images as ImageNet-21k | before the first step, on each host |
 |---|---|
 | `tfds:` | lists one folder; the index of records takes {index:,.0f} MB when all files are open |
-| `folder:` | {files:,} names in {classes:,} folders: at most {seconds:.0f} s, if a request takes 50 ms |
+| `folder:` | {files:,} names in {classes:,} folders: up to {seconds:.0f} s at 50 ms a request |
 | `wds:` | reads all tar files once, {tars:.1f} TB |
 
 Use `tfds:` ([how to make it](data.md#make-a-dataset-of-many-images)): for `folder:`, all hosts
@@ -270,8 +270,8 @@ On 16,384 GPUs, [419 unexpected interruptions in 54 days](https://arxiv.org/abs/
 in {chip_hours:,.0f} hours of a GPU. If chips fail as often, 2,048 of them fail every {hours:.1f}
 hours. Goodput is the fraction of the time spent on steps that count, if a restart takes
 {restart:.0f} minutes and a save delays the steps by {blocked:.0f} s (both assumed). The restart
-alone costs {alone:.1%}. About {best:,.0f} steps between saves (`config.checkpoint.every.steps`) lose
-least.
+alone costs {alone:.1%}. About {best:,.0f} steps between saves
+(`config.checkpoint.every.steps`) lose least.
 """
 
 

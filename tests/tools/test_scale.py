@@ -77,7 +77,7 @@ def test_writes_are_what_a_run_writes(monkeypatch, processes):
 
 
 def test_the_page_is_that_of_the_formulas():
-  """The writes are planned for 2,048 devices, which takes long: their numbers are the page's own."""
+  """The writes, which are planned for 2,048 devices, are the page's own: planning takes long."""
   text = (programs.ROOT / "docs/scale.md").read_text(encoding="utf-8")
   number = lambda pattern: float(re.search(pattern, text)[1].replace(",", ""))
   total, largest = number(r"A checkpoint has ([\d.]+) GB"), number(r"at most ([\d,]+) MB, in")
