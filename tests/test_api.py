@@ -61,6 +61,8 @@ def test_a_recipe_is_what_the_command_trains(tmp_path, monkeypatch):
   assert vit_jax.recipe("digits").data.train.source == "digits"
   with pytest.raises(ConfigError, match=r"no recipe nope\.py"):
     vit_jax.recipe("nope.py")
+  with pytest.raises(ConfigError, match=r"There is no recipe vit_digts; nearest: vit_digits"):
+    vit_jax.recipe("vit_digts")
 
 
 def test_metrics_that_are_not_finite_are_numbers(tmp_path):

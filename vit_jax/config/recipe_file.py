@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import difflib
 import functools
 import inspect
 import os
@@ -36,6 +37,7 @@ from vit_jax.config.run import Config
 from vit_jax.config.suggestions import missing_recipe, unknown
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import listed, one_line, shown
+from vit_jax.registry import SOURCES
 from vit_jax.storage import files
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
@@ -75,13 +77,22 @@ def here_or_installed(path: str) -> str:
 def recipe_of(word: str) -> str:
   """The recipe that `vit-jax train WORD` trains: WORD itself, or configs/train.py on that data.
 
-  A folder is data, even if a recipe has its name.
+  A folder is data, even if a recipe has its name. A name that is almost a recipe's, and nothing
+  else, is that recipe misspelt, as `load` will say.
   """
   name = word.partition(":")[0]
   named = in_configs(name) != name and os.path.isfile(path_of_recipe(name))
-  if (named or name.endswith(".py")) and not os.path.isdir(word):
+  if (named or name.endswith(".py") or _is_misspelt(name)) and not os.path.isdir(word):
     return word
   return f"train:{word}"
+
+
+def _is_misspelt(name: str) -> bool:
+  """Whether a name is almost that of a recipe of this project."""
+  if not _NAME.fullmatch(name) or name in SOURCES or os.path.exists(name):
+    return False
+  recipes = [path.stem for path in INSTALLED.glob("*.py")]
+  return bool(difflib.get_close_matches(name, recipes, cutoff=0.8))
 
 
 def run(path: str) -> dict[str, Any]:
