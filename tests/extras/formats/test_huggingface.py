@@ -241,6 +241,13 @@ def test_positions_that_the_library_resizes_itself_stay_as_they_are(tmp_path):
   families.assert_same_bits(weights.load(tmp_path / "bicubic"), params)
 
 
+def test_biases_of_offsets_go_out_and_come_back(tmp_path):
+  module = families.module("vit", positions="relative_table", qkv_bias="no_key")
+  params = modules.parameters(module, families.images(), train=False)
+  weights.save(tmp_path / "hf", params, module)
+  families.assert_same_bits(weights.load(tmp_path / "hf"), params)
+
+
 def change(path, **settings):
   path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 
