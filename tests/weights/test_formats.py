@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import shutil
 
 import jax
@@ -197,6 +198,22 @@ def test_parameters_with_their_module_are_read_as_that_model(tmp_path, suffix):
   model = vit_jax.load(tmp_path / f"w{suffix}")
   assert model.module == module
   families.assert_same_bits(model.params, params)
+
+
+@pytest.mark.parametrize(
+  ("fields", "lost"),
+  [
+    (dict(pool="gap", final_norm="pooled"), "norm behind pooling"),
+    (dict(attention_norm=True), "norms of heads before their output"),
+    (dict(mlp_norm=True), "norms in MLPs"),
+    (dict(first_norm="tokens"), "norm before the blocks"),
+    (dict(first_norm="patches"), "norm of patches"),
+  ],
+)
+def test_what_timm_does_not_read_of_npz_is_told(fields, lost):
+  shapes = families.module("vit", **fields).parameter_shapes(16)
+  (note,) = weights.format_to_write(pathlib.Path("w.npz")).notes(shapes)
+  assert f"drop its {lost} without a warning. For timm, export .safetensors." in note
 
 
 def test_parameters_alone_are_not_written_where_a_card_would_be_wrong(tmp_path):
