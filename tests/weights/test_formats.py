@@ -216,6 +216,16 @@ def test_what_timm_does_not_read_of_npz_is_told(fields, lost):
   assert f"drop its {lost} without a warning. For timm, export .safetensors." in note
 
 
+def test_what_timm_must_be_told_of_safetensors_is_said():
+  notes = weights.format_to_write(pathlib.Path("w.safetensors")).notes
+  params = families.params("vit")
+  (pixels,) = notes(params)
+  assert "pixels must be from -1 to 1" in pixels
+  params["Transformer"]["posembed_input"]["pos_embedding"][:, 0] = 0
+  assert "no_embed_class=True" in notes(params)[1]
+  assert len(notes(families.params("bit"))) == 1
+
+
 def test_parameters_alone_are_not_written_where_a_card_would_be_wrong(tmp_path):
   params = families.params("vit")
   weights.write(tmp_path / "w.npz", weights.Weights(params, Card(image_size=16)))
