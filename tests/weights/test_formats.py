@@ -200,6 +200,20 @@ def test_parameters_with_their_module_are_read_as_that_model(tmp_path, suffix):
   families.assert_same_bits(model.params, params)
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_size_that_parameters_do_not_tell_is_given(tmp_path, suffix):
+  module = families.module("vit", positions="sincos2d")
+  params = modules.parameters(module, IMAGES, train=False)
+  with pytest.raises(ValueError, match="need the size of its images"):
+    weights.save(tmp_path / f"w{suffix}", params, module)
+  weights.save(tmp_path / f"w{suffix}", params, module, image_size=16)
+  read = weights.read(tmp_path / f"w{suffix}")
+  assert read.card.image_size == 16
+  families.assert_same_bits(read.params, params)
+  with pytest.raises(ValueError, match="image_size is kept with the module; give both"):
+    weights.save(tmp_path / f"other{suffix}", params, image_size=16)
+
+
 @pytest.mark.parametrize(
   ("fields", "lost"),
   [

@@ -248,6 +248,18 @@ def test_biases_of_offsets_go_out_and_come_back(tmp_path):
   families.assert_same_bits(weights.load(tmp_path / "hf"), params)
 
 
+def test_a_folder_without_the_size_of_its_images_is_refused(tmp_path):
+  fields = dict(positions="none", rotary="dinov3", registers=2, qkv_bias="no_key")
+  module = families.module("vit", **fields, layer_scale=True, norm_epsilon=1e-5)
+  params = modules.parameters(module, families.images(), train=False)
+  del params["head"]
+  with pytest.raises(ValueError, match="the size of its images, which its parameters do not tell"):
+    weights.save(tmp_path / "hf", params, module)
+  assert not (tmp_path / "hf").exists()
+  weights.save(tmp_path / "hf", params, module, image_size=16)
+  assert weights.read(tmp_path / "hf").card.image_size == 16
+
+
 def change(path, **settings):
   path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 
