@@ -71,3 +71,10 @@ def test_the_sizes_of_a_name(name, kind, settings):
   )
   assert (module.heads, module.mlp_dim) == (config.num_attention_heads, hidden)
   assert module.norm_epsilon == getattr(config, "layer_norm_eps", 1e-6)
+
+
+@pytest.mark.parametrize("size", "sh")
+def test_the_hub_has_the_plus_of_dinov3_behind_the_patch(size):
+  module = models.create(f"facebook/dinov3-vit{size}16plus-pretrain-lvd1689m")
+  assert (module.patch, module.mlp) == (16, "gated")
+  assert module == models.create(f"facebook/dinov3-vit{size}plus16-pretrain-lvd1689m")

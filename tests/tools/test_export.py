@@ -87,7 +87,7 @@ def test_weights_without_a_head(tmp_path, family):
     ("later", "out.npz", "its LayerScale and norms of queries and keys and registers without a w"),
     ("representation", "out.msgpack", ""),
     ("2d", "out.safetensors", "pos_embedding_column. Its arrays have the published names"),
-    ("vit", "out.safetensors", ""),
+    ("vit", "out.safetensors", "its pixels must be from -1 to 1"),
   ],
 )
 def test_what_other_readers_do_not_take_is_told(tmp_path, family, output, note):

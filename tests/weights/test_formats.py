@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import shutil
 
 import jax
@@ -197,6 +198,46 @@ def test_parameters_with_their_module_are_read_as_that_model(tmp_path, suffix):
   model = vit_jax.load(tmp_path / f"w{suffix}")
   assert model.module == module
   families.assert_same_bits(model.params, params)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_size_that_parameters_do_not_tell_is_given(tmp_path, suffix):
+  module = families.module("vit", positions="sincos2d")
+  params = modules.parameters(module, IMAGES, train=False)
+  with pytest.raises(ValueError, match="need the size of its images"):
+    weights.save(tmp_path / f"w{suffix}", params, module)
+  weights.save(tmp_path / f"w{suffix}", params, module, image_size=16)
+  read = weights.read(tmp_path / f"w{suffix}")
+  assert read.card.image_size == 16
+  families.assert_same_bits(read.params, params)
+  with pytest.raises(ValueError, match="image_size is kept with the module; give both"):
+    weights.save(tmp_path / f"other{suffix}", params, image_size=16)
+
+
+@pytest.mark.parametrize(
+  ("fields", "lost"),
+  [
+    (dict(pool="gap", final_norm="pooled"), "norm behind pooling"),
+    (dict(attention_norm=True), "norms of heads before their output"),
+    (dict(mlp_norm=True), "norms in MLPs"),
+    (dict(first_norm="tokens"), "norm before the blocks"),
+    (dict(first_norm="patches"), "norm of patches"),
+  ],
+)
+def test_what_timm_does_not_read_of_npz_is_told(fields, lost):
+  shapes = families.module("vit", **fields).parameter_shapes(16)
+  (note,) = weights.format_to_write(pathlib.Path("w.npz")).notes(shapes)
+  assert f"drop its {lost} without a warning. For timm, export .safetensors." in note
+
+
+def test_what_timm_must_be_told_of_safetensors_is_said():
+  notes = weights.format_to_write(pathlib.Path("w.safetensors")).notes
+  params = families.params("vit")
+  (pixels,) = notes(params)
+  assert "pixels must be from -1 to 1" in pixels
+  params["Transformer"]["posembed_input"]["pos_embedding"][:, 0] = 0
+  assert "no_embed_class=True" in notes(params)[1]
+  assert len(notes(families.params("bit"))) == 1
 
 
 def test_parameters_alone_are_not_written_where_a_card_would_be_wrong(tmp_path):

@@ -1,5 +1,6 @@
 """Parameters in files. The suffix gives the format; blocks are always stored unstacked."""
 
+from vit_jax.config import Size
 from vit_jax.models.family import Network
 from vit_jax.models.recognition import settings_of
 from vit_jax.models.stacking import unstack_blocks
@@ -46,7 +47,7 @@ def load(path) -> dict:
   return read(path).params
 
 
-def save(path, params: dict, module: Network | None = None):
+def save(path, params: dict, module: Network | None = None, *, image_size: Size = 0):
   """Writes parameters; replaces an existing file only when the new one is complete.
 
   With their module, a card says how the model computes. Without it, what parameters do not show is
@@ -58,17 +59,21 @@ def save(path, params: dict, module: Network | None = None):
     path: *.npz, *.msgpack or *.safetensors; with `module` also a folder, in Transformers' format.
     params: tree of a model with scan=True or scan=False.
     module: the model of the parameters.
+    image_size: side of the images in pixels, or (height, width), kept with `module`; 0: that of the
+      position embeddings. Fixed ones, and a folder of a model without any, need it.
 
   Raises:
     ConfigError: no format has this suffix.
-    ValueError: the format cannot express the model or needs a card, or there is the card of another
-      file.
+    ValueError: the format cannot express the model or needs a card or the image size, or there is
+      the card of another file.
     OSError: the file cannot be written.
   """
   if module is not None:
-    size = module.size_of(unstack_blocks(params))
+    size = image_size or module.size_of(unstack_blocks(params))
     write(path, Weights(params, Card(size, model=settings_of(module), guessed=True)))
     return
+  if image_size:
+    raise ValueError("image_size is kept with the module; give both.")
   path = local_path(path)
   form = format_to_write(path)
   if not form.suffix:

@@ -61,6 +61,8 @@ class ArrayNames:
     card: (path, our parameters, names) -> a card with what the library's models have in common.
     save: (our parameters, what is known of the architecture) -> arrays by name; ValueError: the
       library has no such model; None: these names are only read.
+    notes: (our parameters) -> notes for the user who exports them under these names; ValueError as
+      for `save`.
     tables: pattern of the names of arrays that are no weights, but tables of whole numbers that a
       model of this project computes.
   """
@@ -70,6 +72,7 @@ class ArrayNames:
   load: Callable[[dict, Heads, bool, Size], dict]
   card: Callable[[pathlib.Path, dict, Iterable[str]], Card]
   save: Callable[[dict, Model], dict] | None = None
+  notes: Callable[[dict], list[str]] = lambda params: []
   tables: str = "(?!)"
 
 

@@ -20,6 +20,11 @@ LOST = {
   "LayerScale": "/LayerScale_",
   "norms of queries and keys": "/LayerNorm_query/",
   "registers": "/register_tokens",
+  "norm of patches": "/embedding_norm/",
+  "norm before the blocks": "/first_norm/",
+  "norms of heads before their output": "/LayerNorm_heads/",
+  "norms in MLPs": "/LayerNorm_hidden/",
+  "norm behind pooling": "/pooled_norm/",
 }
 MAX_EXPANSION = 20  # uncompressed bytes for each byte of the file
 HEADERS = {

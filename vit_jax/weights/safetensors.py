@@ -74,10 +74,9 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
 def _notes(params: dict) -> list[str]:
   library = _written_names()
   try:
-    library.save(params, UNKNOWN)
+    return library.notes(params)
   except ValueError as error:
     return [f"{library.name} cannot read it: {error}. Its arrays have the published names."]
-  return []
 
 
 def _named_by(names: Iterable[str]) -> ArrayNames | None:

@@ -241,6 +241,35 @@ def test_positions_that_the_library_resizes_itself_stay_as_they_are(tmp_path):
   families.assert_same_bits(weights.load(tmp_path / "bicubic"), params)
 
 
+def test_biases_of_offsets_go_out_and_come_back(tmp_path):
+  module = families.module("vit", positions="relative_table", qkv_bias="no_key")
+  params = modules.parameters(module, families.images(), train=False)
+  weights.save(tmp_path / "hf", params, module)
+  families.assert_same_bits(weights.load(tmp_path / "hf"), params)
+
+
+def test_positions_of_registers_become_part_of_the_registers(tmp_path):
+  module = families.module("vit", registers=3, layer_scale=True, activation="gelu")
+  params = modules.parameters(module, families.images(), train=False)
+  weights.save(tmp_path / "hf", params, module)
+  again = weights.load(tmp_path / "hf")
+  assert not flatten(again)["Transformer/posembed_input/pos_embedding"][:, 1:4].any()
+  found, expected = (modules.run(module, tree, families.images())[0] for tree in (again, params))
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_folder_without_the_size_of_its_images_is_refused(tmp_path):
+  fields = dict(positions="none", rotary="dinov3", registers=2, qkv_bias="no_key")
+  module = families.module("vit", **fields, layer_scale=True, norm_epsilon=1e-5)
+  params = modules.parameters(module, families.images(), train=False)
+  del params["head"]
+  with pytest.raises(ValueError, match="the size of its images, which its parameters do not tell"):
+    weights.save(tmp_path / "hf", params, module)
+  assert not (tmp_path / "hf").exists()
+  weights.save(tmp_path / "hf", params, module, image_size=16)
+  assert weights.read(tmp_path / "hf").card.image_size == 16
+
+
 def change(path, **settings):
   path.write_text(json.dumps(json.loads(path.read_text()) | settings))
 

@@ -232,6 +232,10 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
   module = module_of(params, dataclasses.replace(card.model, family=AUTO))
   _check_squares(images=card.image_size, patches=getattr(module, "patch", 0))
   name, kind = _type_for(module, flatten(params), projection=card.projection)
+  if not card.image_size:
+    raise ValueError(
+      f"{CONFIG} states the size of its images, which its parameters do not tell; give image_size"
+    )
   if not (kind.resizes and card.position_resizing == kind.position_resizing):
     params = _at_size(params, card)
   flat = flatten(params)

@@ -34,7 +34,7 @@ ACTS = one_of(*(name for names in ACTIVATIONS.values() for name in names))
 OWN = {
   "representation": (RULES["representation"], Card.representation),
   "average": (RULES["average"], Card.average),
-  "positions": (one_of("none", "relative", *ADDED), "none"),
+  "positions": (one_of("none", "relative", "relative_table", *ADDED), "none"),
   "resampling": (or_none(RULES["resampling"]), None),
   "position_resizing": (or_none(RULES["position_resizing"]), None),
 }

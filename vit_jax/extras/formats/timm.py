@@ -1,9 +1,9 @@
 """Converts parameters from and to timm's names, as timm saves and loads them (`state_dict`).
 
 Names and layouts are those of timm's VisionTransformer, with or without a ResNet below it, and of
-its ResNetV2 with BiT's stem. Some of timm's models, and all with registers, add position embeddings
-to the patches alone. Reading adds zeros for the other tokens; writing a model with registers leaves
-these zeros out. The names in DINOv2's own files and in DeiT III's, and the representation layer of
+its ResNetV2 with BiT's stem. Some of timm's models, and most with registers, add position
+embeddings to the patches alone. Reading adds zeros for the other tokens; writing leaves such zeros
+out. The names in DINOv2's own files and in DeiT III's, and the representation layer of
 timm's earlier models, can be read too.
 """
 
@@ -407,7 +407,7 @@ def _with_registers(flat):
 
 
 def _of_patches_alone(flat):
-  """Leaves out zeros for the tokens before the patches, as timm's models with registers do."""
+  """Leaves out zeros for all tokens before the patches, as timm's models with `no_embed_class`."""
   if POSITIONS not in flat:
     return flat
   before = _before(flat)
@@ -454,11 +454,28 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
   return usual
 
 
+def _notes(params: dict) -> list[str]:
+  """What the user of a file in timm must know, as `ArrayNames.notes`."""
+  to_timm(params)
+  notes = [
+    "In timm its pixels must be from -1 to 1: where timm's model has another mean, give timm "
+    "mean=std=0.5."
+  ]
+  flat = flatten(params)
+  if _of_patches_alone(flat) is not flat:
+    notes.append(
+      "It has position embeddings for the patches alone: if timm's model has them for the class "
+      "token too, give timm no_embed_class=True."
+    )
+  return notes
+
+
 NAMES = ArrayNames(
   name="timm",
   recognised=recognised,
   load=_load,
   save=to_timm,
   card=_card,
+  notes=_notes,
   tables=timm_blocks.TABLES,
 )

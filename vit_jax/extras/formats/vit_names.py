@@ -234,7 +234,8 @@ _DINO_V2 = _EXACT | _scaled(1.0)
 _LETTERS = {"ti": "Ti", "s": "S", "b": "B", "l": "L", "h": "H"}
 _LETTER = f"(?P<letter>{'|'.join(_LETTERS)})"
 _OF_DINO_V3 = _EXACT | dict(_DINO_V3, qkv_bias="no_key", layer_scale_init=1.0)
-_DINO_V3_NAME = rf"facebook/dinov3-vit{{}}{_PATCH}-pretrain-\w+"
+_DINO_V3_NAME = rf"facebook/dinov3-vit{{}}{_PATCH}{{}}-pretrain-\w+"
+_PLUS = (("", "plus"), ("plus", ""))  # words before and behind the patch; the Hub has the first
 # Other names: pattern, the patch if the name does not give it, options.
 _OTHERS = (
   # Transformers.
@@ -245,10 +246,13 @@ _OTHERS = (
     14,
     _DINO_V2 | _SWIGLU_GIANT | dict(registers=4),
   ),
-  (_DINO_V3_NAME.format("(?P<letter>s|b|l)"), 0, _OF_DINO_V3),
-  (_DINO_V3_NAME.format("(?P<letter>s)plus"), 0, _OF_DINO_V3 | _SWIGLU),
-  (_DINO_V3_NAME.format("(?P<letter>h)plus"), 0, _OF_DINO_V3 | _SWIGLU | dict(heads=20)),
-  (_DINO_V3_NAME.format("(?P<size>7b)"), 0, _OF_DINO_V3 | _SWIGLU | dict(qkv_bias="none")),
+  (_DINO_V3_NAME.format("(?P<letter>s|b|l)", ""), 0, _OF_DINO_V3),
+  *(
+    (_DINO_V3_NAME.format(f"(?P<letter>{letter}){before}", behind), 0, _OF_DINO_V3 | options)
+    for letter, options in (("s", _SWIGLU), ("h", _SWIGLU | dict(heads=20)))
+    for before, behind in _PLUS
+  ),
+  (_DINO_V3_NAME.format("(?P<size>7b)", ""), 0, _OF_DINO_V3 | _SWIGLU | dict(qkv_bias="none")),
   (
     rf"openai/clip-vit-{_SIZE}-patch{_PATCH}(?:-(?P<side>\d+))?",
     0,

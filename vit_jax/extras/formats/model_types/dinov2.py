@@ -1,7 +1,8 @@
 """DINOv2 of Transformers, with or without registers.
 
 The models are ViTs with LayerScale (Oquab et al., 2023; Darcet et al., 2023). Their registers have
-no position embeddings, which are zeros here. The mask token, which only training needs, is left
+no position embeddings, which are zeros here; writing adds those of other models to the registers,
+which is the same sum. The mask token, which only training needs, is left
 out. The library's classifier reads the class token and the mean of the patches: it is read if its
 weights for the mean are zeros, and written with such zeros.
 """
@@ -130,16 +131,13 @@ def _here_with_registers(flat: dict, settings: dict) -> dict:
 
 
 def _there_with_registers(flat: dict) -> dict:
-  """The arrays without the registers' position embeddings.
-
-  Raises:
-    ValueError: these are not zeros.
-  """
+  """The arrays with the registers' position embeddings added to the registers."""
   table = np.asarray(flat[POSITIONS])
   last = 1 + flat[_REGISTERS].shape[1]
-  if table[:, 1:last].any():
-    raise ValueError("position embeddings of registers")
-  return _there(flat) | {POSITIONS: np.delete(table, range(1, last), axis=1)}
+  return _there(flat) | {
+    _REGISTERS: flat[_REGISTERS] + table[:, 1:last],
+    POSITIONS: np.delete(table, range(1, last), axis=1),
+  }
 
 
 _SIZES = dict(
