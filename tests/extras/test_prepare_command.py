@@ -79,6 +79,17 @@ def test_a_split_that_the_data_lack_is_refused(tmp_path):
   assert len(splits.open_splits([f"val=csv:{tmp_path}/one.csv"])["val"]) == 3
 
 
+def test_columns_are_named_behind_the_source(tmp_path):
+  write_images(tmp_path, {"ant": 2})
+  rows = (f"here,ant/00{i}.jpg,{name},\n" for i, name in enumerate(("fly", "bee")))
+  (tmp_path / "list.csv").write_text("site,photo,species,\n" + "".join(rows))
+  table = f"train=csv:{tmp_path}/list.csv"
+  found = splits.open_splits([f"{table},label_key=species,image_key=photo"])["train"]
+  assert (len(found), found.class_names) == (2, ("bee", "fly"))
+  with pytest.raises(SourceError, match=r"DATA,label_key=NAME and .* name them\.$"):
+    splits.open_splits([table])
+
+
 @pytest.mark.parametrize(
   ("words", "message"),
   [

@@ -166,7 +166,7 @@ class Opener:
     try:
       self.opened.append(NamedDataset(key, dataset, self.source(dataset)))
     except sources.SourceError as error:
-      raise sources.SourceError(f"{key}: {error}") from error
+      raise type(error)(f"{key}: {error}") from error
     return self.opened[-1]
 
   def labelled(self, key: str, dataset: Dataset) -> NamedDataset:

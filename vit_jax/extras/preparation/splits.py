@@ -8,6 +8,7 @@ from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
 from vit_jax.data.sources.table import ordered
 from vit_jax.process.text import nfc
+from vit_jax.recipes.loading import columns_named, keys_of
 
 
 def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Source]:
@@ -34,7 +35,7 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
 
 
 def open_split(text: str) -> tuple[str, Source]:
-  """The split and the source that SPLIT=SOURCE names.
+  """The split and the source that SPLIT=SOURCE names, perhaps with the keys of its columns.
 
   If the data has splits of its own, takes the one of the same name, which must exist if there are
   several.
@@ -43,6 +44,7 @@ def open_split(text: str) -> tuple[str, Source]:
     SourceError: the text has another form, the data does not exist, or has other splits.
   """
   split, _, spec = text.partition("=")
+  spec, keys = keys_of(spec)
   spec = sources.recognised(spec)
   if not split.isidentifier() or not sources.is_named(spec):
     forms = sources.forms(spec.partition(":")[0])
@@ -58,7 +60,8 @@ def open_split(text: str) -> tuple[str, Source]:
       "new split the name of one of them."
     )
   spec, its_split = parts.get(split, (spec, ""))
-  return split, sources.open_source(spec, split=its_split)
+  with columns_named():
+    return split, sources.open_source(spec, split=its_split, **keys)
 
 
 class OfClasses(Renumbered):
