@@ -41,7 +41,8 @@ def test_planted_copies_are_listed_shown_and_left_out(tmp_path):
   broken = {"zz-broken.jpg": b"rubbish", "zz-bomb.jpg": encoded(np.zeros((600, 600, 3), np.uint8))}
   write(tmp_path / "train", planted | rest | broken)
   write(tmp_path / "test", {f"{i}.jpg": one for i, one in enumerate(known)})
-  write(tmp_path / "more", {"same.png": others[3]})
+  (tmp_path / "more").mkdir()  # without folders of classes
+  (tmp_path / "more/same.png").write_bytes(cv2.imencode(".png", others[3])[1].tobytes())
   command = [*TOOL, "--train", f"folder:{tmp_path}/train", "--output", tmp_path / "out"]
   command += ["--test", f"folder:{tmp_path}/test", "--test", f"folder:{tmp_path}/more"]
   done = programs.run([*command, "--format=json", "--max-pixels=300000"])

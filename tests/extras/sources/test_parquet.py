@@ -103,6 +103,24 @@ def test_vectors_of_zeros_and_ones_are_no_lists_of_classes(tmp_path, labels, fea
     open_source(spec)
 
 
+@pytest.mark.parametrize("labels", [["cat", "", " "], [["cat"], ["cat", ""], [" "]]])
+def test_empty_labels_are_no_class(tmp_path, labels):
+  spec = write(tmp_path / "a.parquet", {"image": images(3), "label": labels})
+  with pytest.raises(SourceError, match=r"a\.parquet.*: 2 labels are empty, the first in row 1;"):
+    open_source(spec)
+  assert len(open_source(spec, label_key="")) == 3
+
+
+def test_each_column_of_images_is_data_of_its_own(tmp_path):
+  """Else a cache of one would be taken for the other."""
+  columns = {"left": images(2), "right": images(2, 2), "img": images(2, 4), "label": ["a", "b"]}
+  spec = write(tmp_path / "a.parquet", columns)
+  keys = ("image", "img", "left", "right")
+  found = [open_source(spec, image_key=key).identity for key in keys]
+  assert found[0] == found[1]
+  assert len({*found}) == 3
+
+
 def test_images_may_be_paths(tmp_path):
   (tmp_path / "x").mkdir()
   for name in ("a", "b"):
@@ -254,7 +272,7 @@ def test_wrong_files(tmp_path, columns, message):
 def test_numbers_that_are_no_class_and_other_types(tmp_path):
   columns, features = {"image": images(3), "label": [0, -1, 1]}, {"label": CLASSES}
   spec = write(tmp_path / "a.parquet", columns, features=features)
-  with pytest.raises(SourceError, match=r"1 labels .* 2 classes, the first -1 in row 1"):
+  with pytest.raises(SourceError, match=r"1 labels .* 2 classes, such as -1, the first in row 1"):
     open_source(spec)
   write(tmp_path / "b.parquet", {"image": images(1), "label": ["x"]})
   with pytest.raises(SourceError, match=r"b\.parquet\" has other columns than"):

@@ -49,10 +49,11 @@ class Labels(NamedTuple):
       counts: the number of labels of each row; None: each row has one.
 
     Raises:
-      SourceError: they are vectors with a 0 or a 1 for each class (multi-hot).
+      SourceError: they are vectors with a 0 or a 1 for each class (multi-hot), or one is empty.
     """
     index = {}
     rows = np.fromiter((index.setdefault(name, len(index)) for name in names), np.int64)
+    _check_all(~np.isin(rows, [index[name] for name in index if not name.strip()]), counts, "empty")
     class_names = ordered(nfc(index))
     number = {name: i for i, name in enumerate(class_names)}
     numbers = np.array([number[name] for name in nfc(index)], np.int64)[rows]
@@ -73,20 +74,11 @@ class Labels(NamedTuple):
   @classmethod
   def _checked(cls, numbers, class_names, counts, *, words: Sequence[str]) -> Self:
     multi = counts is not None
-    if multi:
-      ends = np.cumsum(counts)
-    else:
-      ends = np.arange(1, len(numbers) + 1)
-    labels = cls(nfc(class_names), np.asarray(numbers, np.int64), ends.astype(np.int64), multi)
-    wrong = (labels.numbers < 0) | (labels.numbers >= len(labels.class_names))
-    if wrong.any():
-      first = np.flatnonzero(wrong)[0]
-      row = np.searchsorted(labels.ends, first, side="right")
-      raise SourceError(
-        f"{wrong.sum():,} labels are none of the {len(class_names)} classes, the first "
-        f"{labels.numbers[first]} in row {row}; leave such rows out, or read without labels "
-        '(label_key="").'
-      )
+    ends = _ends(len(numbers), counts)
+    labels = cls(nfc(class_names), np.asarray(numbers, np.int64), ends, multi)
+    known = (labels.numbers >= 0) & (labels.numbers < len(labels.class_names))
+    first = labels.numbers[np.argmin(known)] if len(known) else 0
+    _check_all(known, counts, f"none of the {len(class_names)} classes, such as {first}")
     if multi:
       several.check(words, labels.numbers, labels.ends)
     return labels
@@ -103,6 +95,24 @@ class Labels(NamedTuple):
     ends = np.cumsum(counts)
     inside = np.arange(counts.sum()) - np.repeat(ends - counts, counts)
     return self._replace(numbers=self.numbers[np.repeat(begins, counts) + inside], ends=ends)
+
+
+def _ends(labels: int, counts: Sequence[int] | None) -> np.ndarray:
+  """The end of each row's labels; `counts` is as for `Labels.of_names`."""
+  if counts is None:
+    return np.arange(1, labels + 1)
+  return np.cumsum(counts).astype(np.int64)
+
+
+def _check_all(right: np.ndarray, counts: Sequence[int] | None, fault: str):
+  """Raises SourceError if a label is not right; `fault` says what the wrong ones are."""
+  wrong = np.flatnonzero(~right)
+  if len(wrong):
+    row = np.searchsorted(_ends(len(right), counts), wrong[0], side="right")
+    raise SourceError(
+      f"{len(wrong):,} labels are {fault}, the first in row {row}; leave such rows out, or read "
+      'without labels (label_key="").'
+    )
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:

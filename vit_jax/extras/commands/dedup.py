@@ -21,6 +21,7 @@ flags to Beam: --direct_running_mode=multi_processing --direct_num_workers=0 use
 --runner=... chooses a runner, whose workers must see the data and DIR and need this package.
 """
 
+import dataclasses
 import json
 
 from vit_jax.config import ConfigError, Data, Dataset
@@ -68,7 +69,7 @@ def search(args, options: list[str]) -> dict:
   """Searches, writes the results, and returns the summary; raises as `find.search`."""
   from vit_jax.extras.duplicates import find
 
-  tests = [dataset(words, args) for words in args.test]
+  tests = [dataclasses.replace(dataset(words, args), label_key="") for words in args.test]
   sizes = dict(max_pixels=args.max_pixels, shown=args.shown)
   return find.search(dataset(args.train, args), tests, args.output, **sizes, options=options)
 

@@ -47,6 +47,16 @@ def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, st
   return image, label
 
 
+def in_identity(schema, image: str) -> str:
+  """The column of the images if a setting must name it, for the data's identity; "" if it is found.
+
+  The labels and the rows are the same whichever of several columns of images is chosen.
+  """
+  found = [Dataset().image_key, *_of_type(_features(schema), "Image"), *_IMAGES]
+  usual = next((name for other in found for name in schema.names if name.lower() == other), "")
+  return "" if image == usual else image
+
+
 def _column(where: str, names: list[str], setting: str, key: str, usual: list[str]) -> str:
   """The column for a setting with the value `key`; "" without a key."""
   if not key:

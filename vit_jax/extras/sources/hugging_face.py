@@ -59,7 +59,8 @@ class HuggingFace(table.Table):
     keys = np.array([b"%d" % row for row in range(len(examples))])
     self.notes = arrow.notes(where, image, label, schema.names)
     # The library's fingerprint distinguishes datasets with the same labels.
-    super().__init__(f"hf {examples._fingerprint} {name}".rstrip(), keys, labels, cut)
+    words = "hf", examples._fingerprint, name, arrow.in_identity(schema, image)
+    super().__init__(" ".join(filter(None, words)), keys, labels, cut)
     self._images = examples.select_columns([image]).with_format("arrow")
     if arrow.is_text(schema.field(image).type) and len(examples):
       arrow.check_paths(where, image, self._images[0].column(0).to_pylist())

@@ -80,7 +80,8 @@ class Parquet(table.Table):
     if label:
       chunks = self._values(label).take(chosen).chunks
     labels = arrow.labels(str(root), schema, label, chunks, len(chosen))
-    super().__init__("parquet", keys[chosen], labels, cut)
+    kind = f"parquet {arrow.in_identity(schema, self._image)}".rstrip()
+    super().__init__(kind, keys[chosen], labels, cut)
     if texts:
       texts = [texts[row] for row in self.rows]
     self.rows = chosen[self.rows]
