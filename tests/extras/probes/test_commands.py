@@ -218,7 +218,7 @@ def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   ],
 )
 def test_refusals(folder, tool, words, message, capsys):
-  output = f" --output {folder}/refused/x.html"
+  output = f" --output {folder}/refused/{tool.__name__}"
   code, said = refusal(tool, folder, words + output, capsys)
   assert code == 2
   assert message in said.splitlines()[-1]
