@@ -42,6 +42,18 @@ def test_identities_tell_what_is_mixed(folders):
   assert len({Mixed(pair).identity for pair in ([one, other], [other, one], [one, one])}) == 3
 
 
+def test_classes_in_another_order_are_numbered_as_in_the_first(folders):
+  one, two, _ = map(open_source, folders)
+  plain = Mixed([one, two])
+  turned = Renumbered(two, {0: 1, 1: 0}, ("b", "a"))
+  mixed = Mixed([one, turned])
+  assert (mixed.class_names, mixed.multi_label) == (("a", "b"), False)
+  assert [mixed.labels(i) for i in range(12)] == [plain.labels(i) for i in range(12)]
+  for found, wanted in zip(every(mixed), every(plain), strict=True):
+    assert_same(found, wanted)
+  assert mixed.identity != plain.identity  # a cache of it as it was has no labels
+
+
 def test_images_are_found_in_every_source(folders):
   one, two, other = map(open_source, folders)
   mixed = Mixed([one, Selected(two, Listed([5, 0]), "some")])

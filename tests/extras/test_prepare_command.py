@@ -79,6 +79,17 @@ def test_a_split_that_the_data_lack_is_refused(tmp_path):
   assert len(splits.open_splits([f"val=csv:{tmp_path}/one.csv"])["val"]) == 3
 
 
+def test_columns_are_named_behind_the_source(tmp_path):
+  write_images(tmp_path, {"ant": 2})
+  rows = (f"here,ant/00{i}.jpg,{name},\n" for i, name in enumerate(("fly", "bee")))
+  (tmp_path / "list.csv").write_text("site,photo,species,\n" + "".join(rows))
+  table = f"train=csv:{tmp_path}/list.csv"
+  found = splits.open_splits([f"{table},label_key=species,image_key=photo"])["train"]
+  assert (len(found), found.class_names) == (2, ("bee", "fly"))
+  with pytest.raises(SourceError, match=r"DATA,label_key=NAME and .* name them\.$"):
+    splits.open_splits([table])
+
+
 @pytest.mark.parametrize(
   ("words", "message"),
   [
@@ -105,9 +116,21 @@ def test_some_classes_of_another_data_set(tmp_path):
   assert len(expected) == 8
   assert contents(found) == expected
   assert [found.labels(row) for row in range(8)] == [found[row].labels for row in range(8)]
-  for names, message in [(["bat"], "has no class 'bat'; nearest: "), (["cat", "x"], "class 'x'")]:
+  for names, message in [(["bat"], "no split has a class 'bat'; nearest: "), (["cat", "x"], "'x'")]:
     with pytest.raises(SourceError, match=message):
       splits.open_splits(["train=tfds:mine"], names)
+
+
+def test_a_split_may_lack_some_of_the_classes(tmp_path):
+  write_images(tmp_path / "in", {"ant": 1, "bee": 2, "cat": 1})
+  write_images(tmp_path / "less", {"bee": 2, "cat": 1})
+  words = [f"train=folder:{tmp_path}/in", f"val=folder:{tmp_path}/less"]
+  found = splits.open_splits(words, ["bee", "ant"])
+  assert [one.class_names for one in found.values()] == [("ant", "bee"), ("bee",)]
+  assert [len(one) for one in found.values()] == [3, 2]
+  assert splits.checked_classes(found) == ("ant", "bee")
+  with pytest.raises(SourceError, match='--classes leaves no image of split "val"; '):
+    splits.open_splits(words, ["ant"])
 
 
 @pytest.mark.parametrize(

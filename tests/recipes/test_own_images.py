@@ -166,6 +166,10 @@ def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):
   assert ("model.num_classes", "the data: 'x', 'y'") in resolved.with_data(config).origins
   scored = recipes.load(f"configs/evaluate.py:w.npz,{table},label_key=site").evaluate["own"]
   assert (scored.source, scored.label_key) == (f"csv:{table}", "site")
+  probed = parts.open_parts(f"{table},label_key=the species,image_key=photo", (), SILENT)
+  assert (len(probed.labels), probed.class_names) == (10, ("x", "y"))
+  with pytest.raises(ConfigError, match=r"has the columns .* DATA,label_key=NAME .* name them\."):
+    parts.open_parts(str(table), (), SILENT)
   with pytest.raises(ConfigError, match=r"label_key='spcies': there is no such column.*name them"):
     recipes.load(f"configs/finetune.py:w.npz,{table},label_key=spcies")
 

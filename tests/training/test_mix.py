@@ -13,7 +13,7 @@ from tests.learning.hidden_channel import Hidden
 from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import launch, recipes
-from vit_jax.data.datasets import check_same_classes, opener_of
+from vit_jax.data.datasets import check_same_classes, class_shares, opener_of
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -143,6 +143,24 @@ def test_sources_of_other_classes_are_named(two, tmp_path):
   datasets[1].source.multi_label = True
   with pytest.raises(c.ConfigError, match=r"^Images of config\.data\.mix\.small .* any number of"):
     check_same_classes(datasets)
+
+
+def test_classes_in_another_order_are_numbered_as_in_the_first_source(tmp_path):
+  for label in ("9", "10"):  # a folder sorts them as text, a table as numbers
+    (tmp_path / "folder" / label).mkdir(parents=True)
+    (tmp_path / "folder" / label / "1.png").touch()
+  for name in "123":
+    (tmp_path / f"{name}.png").touch()
+  (tmp_path / "list.csv").write_text("1.png,9\n2.png,9\n3.png,10\n")
+  mix = {"a": c.Weighted(f"folder:{tmp_path}/folder"), "b": c.Weighted(f"csv:{tmp_path}/list.csv")}
+  data = run(mix).data
+  opened = opener_of(data).training(data, labelled=True)
+  assert [one.source.class_names for one in opened.datasets] == [("10", "9")] * 2
+  assert opened.source.class_names == ("10", "9")
+  assert [opened.source.labels(row) for row in range(5)] == [(0,), (1,), (1,), (1,), (0,)]
+  assert class_shares(opened, threads=1) == pytest.approx(
+    [(1 / 2 + 1 / 3) / 2, (1 / 2 + 2 / 3) / 2]
+  )
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class Training(NamedTuple):
   """The training data of a run.
 
   Attributes:
-    datasets: the datasets; several for a mix.
+    datasets: the datasets; several for a mix. The same classes have the order of the first.
     source: their examples, one dataset after the other.
     parts: the number of examples and the weight of each dataset.
   """
@@ -166,7 +166,7 @@ class Opener:
     try:
       self.opened.append(NamedDataset(key, dataset, self.source(dataset)))
     except sources.SourceError as error:
-      raise sources.SourceError(f"{key}: {error}") from error
+      raise type(error)(f"{key}: {error}") from error
     return self.opened[-1]
 
   def labelled(self, key: str, dataset: Dataset) -> NamedDataset:
@@ -215,9 +215,13 @@ class Opener:
     """
     open_one = self.labelled if labelled else self.open
     datasets = tuple(open_one(key, dataset) for key, dataset in data.training().items())
+    opened = [named.source for named in datasets]
+    datasets = tuple(
+      named._replace(source=source)
+      for named, source in zip(datasets, sources.in_one_order(opened), strict=True)
+    )
     if labelled:
       check_same_classes(datasets)
-    opened = [named.source for named in datasets]
     weights = [dataset.weight for dataset in data.mixed().values()] or [1.0]
     parts = tuple(map(MixedSource, map(len, opened), weights))
     if len(opened) == 1:

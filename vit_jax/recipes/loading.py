@@ -1,7 +1,8 @@
 """Recipes by the names used on the command line, configs/NAME.py[:ARG], and what ARG may say."""
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from vit_jax.config import Config, ConfigError, Model, recipe_file
 from vit_jax.config.recipe_file import load
@@ -10,6 +11,7 @@ from vit_jax.storage.paths import path_of
 
 __all__ = [
   "choice",
+  "columns_named",
   "data_and_model",
   "keys_of",
   "largest_side",
@@ -89,6 +91,28 @@ def keys_of(argument: str) -> tuple[str, dict[str, str]]:
   """The rest of a recipe's argument, and the columns of "...,image_key=NAME,label_key=NAME"."""
   rest, *words = re.split(",(image_key|label_key)=", argument)
   return rest, dict(zip(words[::2], words[1::2], strict=True))
+
+
+@contextlib.contextmanager
+def columns_named(where: str = "") -> Iterator[None]:
+  """Around opening data that `keys_of` read: errors of columns say how to name them.
+
+  Args:
+    where: what the data stands in, such as "In a recipe's argument, ".
+
+  Raises:
+    ColumnError: says it too.
+  """
+  from vit_jax.data import (
+    sources,  # imports JAX, which reading recipes by their names does not need
+  )
+
+  try:
+    yield
+  except sources.ColumnError as error:
+    raise sources.ColumnError(
+      f"{error} {where}DATA,label_key=NAME and DATA,image_key=NAME name them."
+    ) from error
 
 
 def data_and_model(argument: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from vit_jax.config import AUTO, Config, Data, Dataset, Model, recipe_file
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.recipes.loading import columns_named
 from vit_jax.recipes.suites import evaluation as suite
 
 TRAINING = ("train", "training")
@@ -52,12 +53,8 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
   train, held_out, words = parts_of(spec, sources.named_parts(spec))
   train = dataclasses.replace(train, **keys)
   held_out = dataclasses.replace(held_out, **keys)
-  try:
+  with columns_named("In a recipe's argument, "):
     source = sources.open_source(train.source, split=train.split, **keys)
-  except sources.ColumnError as error:
-    raise sources.ColumnError(
-      f"{error} In a recipe's argument, DATA,label_key=NAME and DATA,image_key=NAME name them."
-    ) from error
   if source.multi_label:  # cut without regard to classes
     words = words.replace(OF_EACH_CLASS, "")
   return dict(

@@ -10,6 +10,7 @@ from PIL import Image
 
 from tests.extras.probes import made
 from vit_jax.extras.commands import predict, probe, search
+from vit_jax.extras.inspection import gallery
 from vit_jax.extras.probes import cache, corrupted, corruptions, logistic
 from vit_jax.inference import load
 
@@ -169,6 +170,20 @@ def test_a_source_that_has_splits_can_be_searched(folder, capsys):
   assert "digits test (360 images)" in (folder / "s.html").read_text()
 
 
+def test_columns_are_named_behind_the_images(folder, capsys):
+  rows = (f"here,photos/blue/{i}.png,{'xy'[i % 2]},\n" for i in range(2))
+  (folder / "list.csv").write_text("site,photo,species,\n" + "".join(rows))
+  table = f"{folder}/list.csv,image_key=photo"
+  probe.check_images(table)
+  words = f"{{}}/w.npz {table} {{}}/photos/blue/0.png --count 1 --output {{}}/c.html"
+  found, _ = run(search, folder, words, capsys)
+  assert "photos/blue/0.png" in json.dumps(found)
+  shown = gallery.of_source(
+    f"csv:{table},label_key=species", "", 2, labelled=True, max_pixels=10**6
+  )
+  assert shown.labels == ["x", "y"]
+
+
 def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   words = f"--source {folder}/w.npz --images {folder}/photos --features --batch-size 7 --output"
   predict.main([*words.split(), str(tmp_path / "f.npz"), "--layers", "2", "--patches"])
@@ -203,7 +218,7 @@ def test_features_of_a_folder_as_a_file(folder, capsys, tmp_path):
   ],
 )
 def test_refusals(folder, tool, words, message, capsys):
-  output = f" --output {folder}/refused/x.html"
+  output = f" --output {folder}/refused/{tool.__name__}"
   code, said = refusal(tool, folder, words + output, capsys)
   assert code == 2
   assert message in said.splitlines()[-1]

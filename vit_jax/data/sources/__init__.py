@@ -22,6 +22,7 @@ from vit_jax.data.sources.base import (
   Source,
   SourceError,
   Unlabelled,
+  in_one_order,
 )
 from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.storage import files
@@ -41,6 +42,7 @@ __all__ = [
   "Unlabelled",
   "anywhere",
   "forms",
+  "in_one_order",
   "is_named",
   "is_prefixed",
   "member",

@@ -328,6 +328,19 @@ class Renumbered(SourceView):
     return tuple(self._numbers.get(label, -1) for label in labels)
 
 
+def in_one_order(sources: Sequence[Source]) -> list[Source]:
+  """The sources; those with the classes of the first in another order are renumbered to its own."""
+  names = tuple(sources[0].class_names)
+  numbers = {name: number for number, name in enumerate(names)}
+  ordered = []
+  for source in sources:
+    theirs = tuple(source.class_names)
+    if theirs != names and len(theirs) == len(names) == len(numbers) and {*theirs} == {*names}:
+      source = Renumbered(source, dict(enumerate(map(numbers.get, theirs))), names)
+    ordered.append(source)
+  return ordered
+
+
 class Rows(Protocol):
   """Some rows of a source, in a certain order."""
 
@@ -393,12 +406,15 @@ def _selected_index(inner: Callable, outer: Rows, rows: np.ndarray) -> np.ndarra
 class Mixed(Source):
   """The examples of several sources, one source after the other.
 
-  If the sources do not have the same classes and kind of labels, the examples have no labels. They
-  have the fields that all sources declare alike.
+  Classes have the order of the first source. If the sources do not have the same classes and kind
+  of labels, the examples have no labels. They have the fields that all sources declare alike.
   """
 
   def __init__(self, sources: Sequence[Source]):
     self.identity = f"mix of {'; '.join(source.identity for source in sources)}"
+    given, sources = sources, in_one_order(sources)
+    if sources != list(given):
+      self.identity += ", classes in the order of the first"
     kinds = {(tuple(source.class_names), source.multi_label) for source in sources}
     self.class_names = ()
     if len(kinds) == 1:

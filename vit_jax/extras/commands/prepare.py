@@ -5,6 +5,7 @@ vit-jax prepare images NAME --split train=folder:DIR --split val=csv:FILE
   leaves broken images out, and reports images with a wrong suffix and images that occur twice.
   It writes the examples in a random order, so that train[:98%] is a random part.
   SOURCE is as for config.data.train.source; for tfds:OTHER, the split of the same name is copied.
+  SOURCE,label_key=NAME and SOURCE,image_key=NAME name columns of a table that are not found.
   --classes NAME NAME ... keeps only the images of these classes.
 vit-jax prepare build NAME[/CONFIG][:VERSION]
   Lets TensorFlow Datasets download and build one of its datasets (pip install '.[prepare]').

@@ -3,7 +3,8 @@
   vit-jax probe ViT-B_16.npz photos
   vit-jax probe workdirs/mine photos --probes knn logistic --seeds 5
 
-photos: a folder with a folder of images for each class, or any other source of images with labels.
+photos: a folder with a folder of images for each class, or any other source of images with labels;
+,label_key=NAME and ,image_key=NAME behind it name columns of a table that are not found.
 Parts such as train and val are used as they are; otherwise a random tenth of each class is scored.
 
 knn              a vote of the 10, 20, 100 and 200 nearest training images
@@ -44,6 +45,7 @@ from vit_jax.extras.probes.request import (
 from vit_jax.process import console, text
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
+from vit_jax.recipes.loading import keys_of
 from vit_jax.registry import SOURCES
 from vit_jax.storage import files
 
@@ -98,6 +100,7 @@ def check_images(word: str, flag: str = "DIR"):
   Raises:
     ConfigError: it is neither a path, nor perhaps a source or a pattern.
   """
+  word, _ = keys_of(word)
   plain = word not in SOURCES and not {*":*?[{"} & {*word}
   if plain and not os.path.exists(os.path.expanduser(word)):
     raise ConfigError(f"{flag}: {word!r} does not exist; give images, or a source of them.")

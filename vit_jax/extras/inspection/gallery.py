@@ -14,6 +14,7 @@ from vit_jax.data.crops import Box
 from vit_jax.data.images import BadImage, as_rgb, evaluate_image
 from vit_jax.data.patterns import find_images
 from vit_jax.inference.predict import MAX_PIXELS, THREADS
+from vit_jax.recipes.loading import columns_named, keys_of
 from vit_jax.storage import files
 from vit_jax.weights.card import Card
 
@@ -114,8 +115,11 @@ def gallery(
 
 def of_source(spec: str, split: str, count: int, *, labelled: bool, max_pixels: int) -> Gallery:
   """Examples of a source; arguments as in `gallery`."""
-  label_key = "label" if labelled else ""
-  source = sources.open_source(spec, split=split, label_key=label_key, max_pixels=max_pixels)
+  spec, keys = keys_of(spec)
+  if not labelled:
+    keys["label_key"] = ""
+  with columns_named():
+    source = sources.open_source(spec, split=split, max_pixels=max_pixels, **keys)
   if not len(source):
     raise ConfigError(f"{spec} has no images in the split {split!r}.")
   places = spaced(range(len(source)), count)

@@ -8,6 +8,7 @@ from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
 from vit_jax.data.sources.table import ordered
 from vit_jax.process.text import nfc
+from vit_jax.recipes.loading import columns_named, keys_of
 
 
 def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Source]:
@@ -15,10 +16,11 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
 
   Args:
     texts: as for `open_split`.
-    classes: the classes to keep; (): all.
+    classes: the classes to keep; (): all. A split may lack some of them.
 
   Raises:
-    SourceError: as `open_split` and `OfClasses`, or a split is given twice.
+    SourceError: as `open_split`; a split is given twice, no split has one of the classes, or a
+      split has no image of them.
   """
   opened = [open_split(text) for text in texts]
   names = [name for name, _ in opened]
@@ -30,11 +32,24 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
       )
   if not classes:
     return dict(opened)
-  return {name: OfClasses(source, classes) for name, source in opened}
+  known = {name for _, source in opened for name in source.class_names}
+  for name in nfc(classes):
+    if name not in known:
+      raise SourceError(
+        f"--classes: no split has a class {name!r}; nearest: {similar(name, known)}."
+      )
+  kept = {name: OfClasses(source, classes) for name, source in opened}
+  for name, source in kept.items():
+    if not len(source):
+      raise SourceError(
+        f'--classes leaves no image of split "{name}"; name one of its classes, or leave the split '
+        "out."
+      )
+  return kept
 
 
 def open_split(text: str) -> tuple[str, Source]:
-  """The split and the source that SPLIT=SOURCE names.
+  """The split and the source that SPLIT=SOURCE names, perhaps with the keys of its columns.
 
   If the data has splits of its own, takes the one of the same name, which must exist if there are
   several.
@@ -43,6 +58,7 @@ def open_split(text: str) -> tuple[str, Source]:
     SourceError: the text has another form, the data does not exist, or has other splits.
   """
   split, _, spec = text.partition("=")
+  spec, keys = keys_of(spec)
   spec = sources.recognised(spec)
   if not split.isidentifier() or not sources.is_named(spec):
     forms = sources.forms(spec.partition(":")[0])
@@ -58,7 +74,8 @@ def open_split(text: str) -> tuple[str, Source]:
       "new split the name of one of them."
     )
   spec, its_split = parts.get(split, (spec, ""))
-  return split, sources.open_source(spec, split=its_split)
+  with columns_named():
+    return split, sources.open_source(spec, split=its_split, **keys)
 
 
 class OfClasses(Renumbered):
@@ -68,28 +85,17 @@ class OfClasses(Renumbered):
 
   Args:
     source: the examples.
-    names: the classes. They keep the source's order, and are numbered from 0.
-
-  Raises:
-    SourceError: the source has no such class, or no example of these classes.
+    names: the classes. Those that the source has keep its order, and are numbered from 0.
   """
 
   def __init__(self, source: Source, names: Sequence[str]):
     names = nfc(names)
-    for name in names:
-      if name not in source.class_names:
-        raise SourceError(
-          f"--classes: {source.identity} has no class {name!r}; nearest: "
-          f"{similar(name, source.class_names)}."
-        )
     kept = [name for name in source.class_names if name in names]
     numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
     rows = []
     for row in range(len(source)):
       if _may_be_of(source, row, numbers.keys()):
         rows.append(row)
-    if not rows:
-      raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
     chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
     super().__init__(chosen, numbers, kept)
 

@@ -1,5 +1,6 @@
 """The training images and the test images of a probe."""
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from vit_jax.data.datasets import History, NamedDataset
 from vit_jax.process.progress import NoProgress, Progress
 from vit_jax.process.text import listed
 from vit_jax.recipes import own_images
+from vit_jax.recipes.loading import columns_named, keys_of
 
 
 class Parts(NamedTuple):
@@ -37,7 +39,8 @@ def open_parts(spec: str, trained_on: History, progress: Progress | NoProgress) 
   """Opens images as `vit-jax finetune` does: their train and val parts, or a random tenth is test.
 
   Args:
-    spec: a folder with a folder of images for each class, or any other source.
+    spec: a folder with a folder of images for each class, or any other source; perhaps with the
+      keys of its columns.
     trained_on: what the weights were trained on.
     progress: shows what is opened.
 
@@ -45,11 +48,13 @@ def open_parts(spec: str, trained_on: History, progress: Progress | NoProgress) 
     ConfigError: the data is missing, an image may have several labels, there is only one class, or
       test images are trained on.
   """
+  spec, keys = keys_of(spec)
   spec = sources.recognised(spec)
   train, test, words = own_images.parts_of(spec, sources.named_parts(spec))
   opener = datasets.opener_of(Data(), progress)
-  train = opener.labelled("The training images", train)
-  test = opener.labelled("The test images", test)
+  with columns_named():
+    train = opener.labelled("The training images", dataclasses.replace(train, **keys))
+    test = opener.labelled("The test images", dataclasses.replace(test, **keys))
   test = classes.matched(test, train.source.class_names, "the training images")
   for named in (train, test):
     if named.source.multi_label:

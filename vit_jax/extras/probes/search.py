@@ -18,6 +18,7 @@ from vit_jax.extras.probes.cache import Cache
 from vit_jax.extras.report import document, thumbnails
 from vit_jax.extras.report.document import Picture, Section
 from vit_jax.inference.predict import MAX_PIXELS, encoded_or_pixels
+from vit_jax.recipes.loading import columns_named, keys_of
 from vit_jax.storage import paths
 
 SIDE = 160  # pixels of a picture on the page
@@ -57,8 +58,10 @@ def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], 
     ConfigError, ValueError, OSError: the images or a query cannot be read.
   """
   opener = datasets.opener_of(Data(), kept.progress)
-  spec = sources.recognised(images)
-  named = opener.open("The images", Dataset(source=spec, split=split, label_key=""))
+  spec, keys = keys_of(images)
+  keys["label_key"] = ""
+  with columns_named():
+    named = opener.open("The images", Dataset(sources.recognised(spec), split=split, **keys))
   features = kept.features(named, "the images", patches=False)["pre_logits"]
   wanted = kept.model.features(queries, batch_size=kept.batch_size)
   found = nearest_neighbours.nearest(unit(features), unit(wanted), min(count, len(features)))
