@@ -24,7 +24,7 @@ def test_every_subset_has_the_settings_and_the_steps_of_the_whole(model, subset)
   assert config.data == dataclasses.replace(whole.data, train=c.Dataset(subset=int(images)))
   planned = steps.durations_in_steps(config, int(images) or 303_000_000)
   assert planned.total == steps.durations_in_steps(whole, 303_000_000).total == 517_822
-  assert planned.warmup == 10_000
+  assert planned.course.warmup == 10_000
   # So dense that the best is seen: several evaluations in each epoch, or one an epoch of 9 M.
   assert planned.evaluate <= 1.2 * 9e6 / 4096
   assert f"{planned.total:,} steps" in docstring("jft_subsets")

@@ -97,6 +97,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("cost", "--modle R50x1", 2, "'--modle' is not a flag; nearest: --model,"),
     ("architecture", "--output /dev/null/x.svg", 2, "cannot be made"),
     ("models", "--output /dev/null/x.md", 2, "cannot be made"),
+    ("scale", "--output /dev/null/x.md", 2, "cannot be made"),
     ("settings", "", 2, "The following arguments are required: --output"),
     ("settings", "--output /dev/null/x.md", 2, "cannot be made"),
     ("cache", f"{DIGITS}.threads=1", 2, "config.data.cache is empty"),
