@@ -35,13 +35,7 @@ CONFIG = dataclasses.replace(
 def go_on(folder):
   """Trains, or goes on."""
   recorded = start.read_recorded(folder)
-  made = runs.make(
-    CONFIG,
-    runs.open_data(CONFIG),
-    jax.devices()[:1],
-    step=recorded.step,
-    images=recorded.images.images,
-  )
+  made = runs.make(CONFIG, runs.open_data(CONFIG), jax.devices()[:1], taken=recorded.images)
   assert launch.train(made, folder, StopRequest())
   return [line for line in metrics_log.read_lines(folder) if "loss" not in line]
 

@@ -193,11 +193,11 @@ def convert(args) -> str:
     ConfigError: torch is missing, or there is no such model.
     OSError, ValueError: the file cannot be read or written.
   """
+  file(args.output, "--output")
   try:
     from safetensors.torch import save_file
   except ImportError as error:
     raise ConfigError(f"This tool needs torch: pip install torch ({error}).") from error
-  file(args.output, "--output")
   found = models(read(args.source))
   name, taken = chosen(found, args.model)
   content = {key: x.detach().clone().contiguous() for key, x in taken.items()}
