@@ -146,6 +146,8 @@ def planned() -> Writes:
 
 def page(found: Writes) -> str:
   """The page as Markdown."""
+  from vit_jax.extras.experiments.studies.report import markdown
+
   between = CHIP_HOURS * 3600 / CHIPS
   lines = [
     BEGIN.format(
@@ -157,7 +159,7 @@ def page(found: Writes) -> str:
       memory=MEMORY,
       moved=MOVED,
     ),
-    *table(["images", "all", "a host"], input_rows()),
+    markdown([["images", "all", "a host"], *input_rows()]),
     CHECKPOINTS.format(
       total=found.total / 1e9,
       largest=found.largest / 1e6,
@@ -181,7 +183,7 @@ def page(found: Writes) -> str:
       alone=-math.expm1(-RESTART / between),
       best=best_interval(blocked=BLOCKED, between=between) / STEP,
     ),
-    *table(["steps between saves", "minutes", "goodput"], goodput_rows(between)),
+    markdown([["steps between saves", "minutes", "goodput"], *goodput_rows(between)]),
     "",
   ]
   return "\n".join(lines)
@@ -213,12 +215,6 @@ def goodput_rows(between: float) -> list[list[str]]:
     [f"{steps:,}", f"{steps * STEP / 60:.1f}", f"{goodput(steps * STEP, **options):.1%}"]
     for steps in INTERVALS
   ]
-
-
-def table(headings: list[str], rows: list[list[str]]) -> list[str]:
-  """The lines of a table in Markdown."""
-  lines = [headings, ["---"] * len(headings), *rows]
-  return [f"| {' | '.join(line)} |" for line in lines]
 
 
 BEGIN = """# ViT-g on 2,048 chips
