@@ -44,6 +44,15 @@ def test_a_workdir_and_its_checkpoint_have_the_average_unless_told_otherwise(tin
   assert model.card.class_names == tuple("0123456789")
 
 
+def test_parameters_that_replace_others_stay_at_another_size(tiny_run):
+  """Such as those that somebody has trained further."""
+  model = load(tiny_run)
+  mine = dataclasses.replace(model, params=jax.tree.map(lambda x: x + 1, model.params))
+  families.assert_same_bits(mine.at_size().params, mine.params)
+  kernel = mine.at_size(32).params["head"]["kernel"]
+  np.testing.assert_array_equal(kernel, mine.params["head"]["kernel"])
+
+
 def test_a_model_is_shown_in_four_lines(tiny_run):
   whole = load(tiny_run)
   counted = sum(array.size for array in jax.tree.leaves(whole.params))
