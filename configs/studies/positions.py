@@ -4,7 +4,7 @@
   vit-jax study --study=configs/studies/positions.py --scale=paper --plan
 
 small: a ViT of 4 blocks and 16 patches, 8 cells x 3 seeds of 5 epochs of 20,000 images of
-Fashion-MNIST (1,562 steps); top-1 of the test images.
+Fashion-MNIST (1,560 steps); top-1 of the test images.
 paper: ViT-B/16 on JFT-300M, 7 epochs; 5-shot ImageNet. Give the data, which is not public:
 --config.data.train.source=..., as for configs/vit_b16_jft.py.
 
@@ -31,10 +31,10 @@ SMALL = {
   "model.mlp_dim": 128,
   "model.heads": 2,
   "data.train.split": "train[:20000]",
-  "duration.epochs": 5,
+  "duration.steps": 1560,
   "schedule.warmup.steps": 150,
-  "evaluate_every.epochs": 5,
-  "checkpoint.every.epochs": 5,
+  "evaluate_every.steps": 1560,
+  "checkpoint.every.steps": 1560,
 }
 PROBE = {
   "evaluate.imagenet.train.source": "tfds:imagenet2012",
