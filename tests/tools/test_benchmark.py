@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from vit_jax.extras.benchmarks import accelerator, bucket, formats, input, processes, step
+from vit_jax.extras.benchmarks import (
+  accelerator,
+  bucket,
+  formats,
+  inference,
+  input,
+  processes,
+  step,
+)
 from vit_jax.extras.commands import benchmark
 from vit_jax.extras.experiments import timing
 from vit_jax.extras.sources import webdataset
@@ -95,6 +103,32 @@ def test_a_step_is_compared_with_torch_and_with_the_matmul_of_its_round(monkeypa
   monkeypatch.setattr(step, "in_process", lambda *_: {"error": "no torch"})
   with pytest.raises(SystemExit, match="XLA's matmul could not be measured: no torch"):
     step.measure()
+
+
+def test_predictions_are_compared_with_torch_by_model_and_batch(monkeypatch):
+  """Ours take a tenth of a second, and torch twice as long for each image of a batch."""
+
+  def run(_, function, model, batch, name):
+    assert (function, model) in {(inference.call_seconds, one) for one in inference.MODELS}
+    return dict(seconds=0.1 if name == step.OURS else 0.2 * batch)
+
+  monkeypatch.setattr(step, "in_process", run)
+  rows = {(row["name"], row["batch"]): row for row in inference.measure(rounds=2)}
+  assert len(rows) == 12
+  assert rows["ViT-B/16, vit_jax", 32]["images_per_second"] == pytest.approx(320)
+  assert rows["ViT-B/16, vit_jax", 32]["ratio"] == pytest.approx(64)
+  assert rows["ViT-S/16, vit_jax", 1]["ratio"] == pytest.approx(2)
+  assert rows["ViT-S/16, timm, torch.compile", 1]["ratio"] == 1
+
+
+def test_what_is_timed_classifies_all_images(monkeypatch):
+  monkeypatch.setattr(inference, "IMAGES", 3)
+  monkeypatch.setattr(inference, "MODELS", {"ViT-Ti/16": ""})
+  monkeypatch.setattr(step, "SIDE", 32)
+  found = []
+  monkeypatch.setattr(timing, "median_seconds", lambda call, **_: found.extend(call()))
+  inference.call_seconds("ViT-Ti/16", 2, step.OURS)
+  assert [len(one.classes) for one in found] == [inference.TOP] * 3
 
 
 def test_rates_are_those_of_a_product(monkeypatch):

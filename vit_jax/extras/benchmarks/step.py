@@ -133,11 +133,9 @@ def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, 
     half: compute in bfloat16, by autocast.
     depth: number of blocks; 0: the model's own.
   """
-  if importlib.util.find_spec("torchvision") is None:
-    stand_in_for_torchvision()
-  import timm
   import torch
 
+  timm = imported_timm()
   device = "cuda" if torch.cuda.is_available() else "cpu"
   fewer = {}
   if depth:
@@ -158,6 +156,15 @@ def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, 
     return loss.item()
 
   return step
+
+
+def imported_timm():
+  """timm, also where torchvision, which its ViT does not need, is not installed."""
+  if importlib.util.find_spec("torchvision") is None:
+    stand_in_for_torchvision()
+  import timm
+
+  return timm
 
 
 def stand_in_for_torchvision():

@@ -2,6 +2,8 @@
 
 step: images/s of the training step of ViT-S/16 on this CPU, compared with timm in torch, and MFU:
 its FLOPs beside those of XLA's own matmul in float32 in the same time.
+inference: images/s of predictions with ViT-S/16 and B/16, one image and 32 at a time, compared with
+timm in torch.
 data: images/s of the training input, from 500 x 375 JPEG files to 224 px, with threads
 and from a cache, compared with tf.data.
 augment: the same with the augmentation of each recipe, beside tf.data with the same operations.
@@ -24,6 +26,7 @@ from vit_jax.process.text import aligned, cells
 # The module of tools/benchmarks for each WHAT.
 MEASURES = {
   "step": "step",
+  "inference": "inference",
   "data": "input",
   "augment": "augmentation",
   "formats": "formats",
