@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from tests import programs
-from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage import metrics_log
 from vit_jax.training.facts import start_of
 
 RUN = pathlib.Path(__file__).parents[1] / "fixtures/runs/digits_0.2.0.tar.gz"
@@ -32,7 +32,6 @@ def test_a_run_of_0_2_0_goes_on_as_it_would_have_there(tmp_path):
   with tarfile.open(RUN) as packed:
     packed.extractall(tmp_path, filter="data")
   workdir = tmp_path / "run"
-  before = json.loads((workdir / "config.json").read_text())
   model = start_of(str(workdir)).card.model  # of a run that starts from it
   assert (model.family, model.width, model.norm_place) == ("vit", 8, "before")
   flags = [f"--config.{key}={value}" for key, value in SETTINGS.items()]
@@ -42,9 +41,6 @@ def test_a_run_of_0_2_0_goes_on_as_it_would_have_there(tmp_path):
   *_, start = map(json.loads, (workdir / "starts.jsonl").read_text().splitlines())
   changed = [line for line in start["changed"] if line.startswith("config.")]
   assert changed == ["config.model.attention: 'xla' -> 'heads_first'"]  # the devices decide
-  _, meta = checkpoint.described(workdir)
-  assert meta["config"]["derived"][:3] == before["derived"][:3]
-  assert meta["config"]["data"] | before["data"] == meta["config"]["data"]
   for expected in (LINE, SCORED):
     (line,) = [line for line in metrics_log.read_lines(workdir)[1:] if expected.keys() <= {*line}]
     assert [line[key] for key in expected] == pytest.approx([*expected.values()], rel=1e-5)
