@@ -1,6 +1,6 @@
 """The way of a newcomer: own photographs, training, evaluation, prediction, export, other programs.
 
-In real processes, from an empty folder; a wrong turn meets one sentence.
+Runs in real processes, from an empty folder; a wrong turn meets one sentence.
 """
 
 import csv
@@ -8,7 +8,6 @@ import importlib
 import io
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from tests import programs, walk_photos
 from vit_jax import launch, recipes
 from vit_jax.config import ConfigError
 from vit_jax.devices.hosts import Hosts
+from vit_jax.extras.commands import export, predict
 from vit_jax.training import start
 
 # Enough steps for the time to be reckoned.
@@ -29,10 +29,6 @@ def ran(*command):
   result = programs.run(command)
   assert result.returncode == 0, result.stderr
   return result.stdout
-
-
-def tool(name, *arguments):
-  return ran(sys.executable, f"tools/{name}.py", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +69,14 @@ def table_of(text):
   return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_evaluation_and_prediction(walk):
+def test_evaluation_and_prediction(walk, capsys):
   config = f"--config=configs/evaluate.py:{walk}/run,{walk}/more"
   printed = ran(*programs.MAIN, "--mode=evaluate", config, f"--workdir={walk}/scores")
   assert "own: top-1" in printed
   assert "on 9 images" in printed
-  images = ("--images", f"{walk}/more", "--top", "1", "--format", "csv")
-  predicted = table_of(tool("predict", "--source", walk / "run", *images))
+  images = ["--images", f"{walk}/more", "--top", "1", "--format", "csv"]
+  predict.main(["--source", f"{walk}/run", *images])
+  predicted = table_of(capsys.readouterr().out)
   rows = table_of((walk / "scores/evaluation/1/own/predictions.csv").read_text())
   scored = {row["name"]: row for row in rows}
   assert len(predicted) == len(scored) == 9
@@ -89,13 +86,14 @@ def test_evaluation_and_prediction(walk):
     assert float(row["probability"]) == pytest.approx(float(same["probability"]), abs=1e-5)
 
 
-def test_exports_agree_with_timm_and_transformers(walk, monkeypatch):
+def test_exports_agree_with_timm_and_transformers(walk, monkeypatch, capsys):
   peer = importlib.import_module("tests.agreement.timm_models")
   monkeypatch.setenv("HF_HUB_OFFLINE", "1")
   transformers = pytest.importorskip("transformers", reason="transformers is not installed")
   for name, form in (("w.safetensors", "safetensors"), ("hf", "huggingface")):
-    output = ("--output", walk / name, "--format", form, "--verify")
-    assert "largest difference" in tool("export", "--source", walk / "run", *output)
+    output = ["--output", f"{walk}/{name}", "--format", form, "--verify"]
+    export.main(["--source", f"{walk}/run", *output])
+    assert "largest difference" in capsys.readouterr().out
   model = vit_jax.load(walk / "run")
   side = model.card.image_size
   pixels = np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8)

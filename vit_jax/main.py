@@ -63,9 +63,7 @@ def folder_of(recipe: str) -> Path:
     ConfigError, CannotReadError: as `default_folder`; or no folder can have this name.
   """
   if not _WORKDIR.value:
-    folder, line = default_workdir.default_folder(recipe)
-    if line:
-      print(line, flush=True)
+    folder = default_workdir.default_folder(recipe)
   else:
     folder = path_of(_WORKDIR.value)
   if refusal := machine.refusal(folder):

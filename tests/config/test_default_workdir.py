@@ -59,7 +59,7 @@ RECIPES = [*(f"configs/train.py:{argument}" for argument in ARGUMENTS), *PATHS, 
 def test_no_two_recipes_have_one_folder():
   pathlib.Path("workdirs").mkdir()
   folders = [default(recipe) for recipe in RECIPES]
-  assert [default_folder(recipe) for recipe in RECIPES] == [(folder, "") for folder in folders]
+  assert [default_folder(recipe) for recipe in RECIPES] == folders
   assert len({*folders}) == len(RECIPES)
   assert all(folder.parent == default_workdir.FOLDER for folder in folders)
   assert all(folder.name.strip(".") and len(os.fsencode(folder.name)) <= 200 for folder in folders)
@@ -68,33 +68,12 @@ def test_no_two_recipes_have_one_folder():
     folder.mkdir(parents=True)
 
 
-def test_a_run_that_lies_under_an_earlier_name_goes_on_and_it_is_said():
-  begin("workdirs/train-a_b", "configs/train.py:a/b")
-  folder, said = default_folder("configs/train.py:a/b")
-  assert str(folder) == "workdirs/train-a_b"
-  assert "Goes on in workdirs/train-a_b, where this run was begun" in said
-  assert default_folder("./configs/train.py:a/b")[0] == folder
-  begin(default("configs/train.py:a/b"), "configs/train.py:a/b")
-  assert default_folder("configs/train.py:a/b") == (default("configs/train.py:a/b"), "")
-
-
-@pytest.mark.parametrize("known", [["configs/train.py:a_b"], []])
-def test_another_run_under_an_earlier_name_is_left_alone_and_it_is_said(known):
-  begin("workdirs/train-a_b", *known)
-  folder, said = default_folder("configs/train.py:a/b")
-  assert folder == default("configs/train.py:a/b")
-  assert said.startswith(
-    f"This run is in {folder}. workdirs/train-a_b, which earlier versions took"
-  )
-  assert (known[0] if known else "is not recorded") in said
-
-
 def test_the_folder_of_another_recipe_is_refused():
   begin("workdirs/train-a_b", "configs/train.py:a/b")
   with pytest.raises(ConfigError, match=r"holds a run of configs/train\.py:a/b; give this run"):
     default_folder("configs/train.py:a_b")
   begin("workdirs/my", "my.py", "configs/my.py")  # once with --workdir
-  assert default_folder("configs/my.py") == (pathlib.Path("workdirs/my"), "")
+  assert default_folder("configs/my.py") == pathlib.Path("workdirs/my")
 
 
 @pytest.mark.parametrize(
@@ -103,4 +82,4 @@ def test_the_folder_of_another_recipe_is_refused():
 def test_a_run_that_does_not_say_its_recipe_goes_on_in_its_plain_folder(content):
   begin("workdirs/vit_digits")
   pathlib.Path("workdirs/vit_digits/starts.jsonl").write_text(f"{content}\n")
-  assert default_folder("configs/vit_digits.py") == (pathlib.Path("workdirs/vit_digits"), "")
+  assert default_folder("configs/vit_digits.py") == pathlib.Path("workdirs/vit_digits")

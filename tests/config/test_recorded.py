@@ -26,28 +26,6 @@ def test_what_was_written_down_comes_back(tmp_path):
   assert recorded.read_config(tmp_path) == MINE
 
 
-def test_a_run_that_did_not_record_how_images_are_resized_keeps_it():
-  """It may have begun with weights whose card asks for something else today."""
-  values = json.loads(json.dumps(c.to_dict(MINE)))
-  for group, name in (("data", "resampling"), ("data", "evaluate_squeeze")):
-    del values[group][name]
-  del values["position_resizing"]
-  old = c.from_dict(recorded.updated(values))
-  assert (old.data.resampling, old.data.evaluate_squeeze) == ("bilinear", False)
-  assert old.position_resizing == "bilinear_aligned"
-  assert recorded.updated(c.to_dict(MINE))["data"]["resampling"] == c.AUTO  # that is recorded
-
-
-def test_what_evaluations_had_from_elsewhere_is_followed_again():
-  values = json.loads(json.dumps(c.to_dict(MINE)))
-  for earlier, now in ((-1.0, c.AUTO), (0.0, 0.0), (1.5, 1.5)):
-    values["evaluate"]["mine"]["resize"] = earlier
-    assert c.from_dict(recorded.updated(values)).evaluate["mine"].resize == now
-  for earlier, now in (("", c.AUTO), ("patches", "patches")):
-    values["evaluate"]["some"]["representation"] = earlier
-    assert c.from_dict(recorded.updated(values)).evaluate["some"].representation == now
-
-
 @pytest.mark.parametrize(
   ("content", "message"),
   [

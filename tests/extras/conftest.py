@@ -2,14 +2,8 @@
 
 import pytest
 
+from tests.data.conftest import at_once  # noqa: F401 - a fixture
 from vit_jax.extras.preparation import prepare
-from vit_jax.storage import base
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-  """What fails is read again without a pause."""
-  monkeypatch.setattr(base, "PAUSES", (0.0, 0.0, 0.0))
 
 
 @pytest.fixture

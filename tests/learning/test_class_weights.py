@@ -157,7 +157,7 @@ def test_balanced_weights_are_those_of_scikit_learn_and_are_recorded():
   made = config.objective.configured(config, Linear())
   assert made.class_weights == config.objective.class_weights
   assert dict(config.origins)["objective.class_weights"] == "the number of images of each class"
-  again = c.from_dict(recorded.updated(json.loads(json.dumps(c.to_dict(config)))))
+  again = recorded.from_record(json.loads(json.dumps(c.to_dict(config))))
   assert again.objective == config.objective
 
 

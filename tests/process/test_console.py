@@ -1,4 +1,4 @@
-"""Runs and tools whose stdout or stderr is closed, full or broken."""
+"""Runs and tools whose stdout or stderr is closed, full or broken; and signals that they hear."""
 
 import subprocess
 import sys
@@ -110,3 +110,43 @@ def test_what_is_printed_or_logged_does_not_control_the_terminal(tmp_path, kind)
   assert sum(line.startswith(("Warning: cat", "Warning: Broken image: cat")) for line in lines) == 2
   assert "Error from jax: no devices" in lines
   assert "not shown" not in errors
+
+
+HEARD = """
+import ctypes
+import os
+import signal
+import threading
+import time
+import jax
+from vit_jax.process import console
+
+stop = console.StopRequest()
+stop.listen()
+stop.hold()
+
+@jax.jit
+def step(x):
+  return jax.pure_callback(lambda x: os.kill(os.getpid(), signal.SIGINT) or x, x, x)
+
+print(float(step(jax.numpy.float32(3))))
+while not stop.agreed(1):
+  time.sleep(0.01)
+print("asked", flush=True)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+while True:
+  ctypes.CDLL(None).usleep(100_000)  # the main thread is hardly ever in Python
+"""
+
+
+@pytest.fixture(scope="module")
+def heard():
+  return programs.run([sys.executable, "-c", HEARD], timeout=60)
+
+
+def test_a_signal_inside_a_callback_of_jax_is_neither_raised_nor_lost(heard):
+  assert heard.stdout == "3.0\nasked\n", heard.stderr
+
+
+def test_a_second_ctrl_c_ends_the_process_at_once(heard):
+  assert (heard.returncode, heard.stderr) == (130, "vit_jax: Interrupted.\n")

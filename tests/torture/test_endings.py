@@ -9,7 +9,7 @@ from tests.ends import assert_equal_ends, metric_lines, wait_for
 from tests.faults import faulty
 from vit_jax.storage import checkpoint
 
-CASES = (0, 20)  # training/test_resume.py and faults/ do so in every test run
+CASES = (0, 20)  # tests/faults do so in every test run
 ENDINGS = 20
 STUCK = 300  # seconds
 STEPS = [

@@ -16,7 +16,7 @@ from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import launch, models, recipes, weights
-from vit_jax.config.resolve import GIVEN, check_known, left, resolve
+from vit_jax.config.resolve import check_known, left, resolve
 from vit_jax.data import datasets
 from vit_jax.data.identity import Identity
 from vit_jax.devices.hosts import Hosts
@@ -414,20 +414,6 @@ def test_a_run_goes_on_in_its_type_and_a_new_one_takes_the_quick_one(platform, q
   for kind, other in (("float32", "bfloat16"), ("bfloat16", "float32")):
     assert found(c.AUTO, of_type(kind)) == kind
     assert found(other, of_type(kind)) == other  # a type that is named is used
-
-
-@pytest.mark.parametrize(
-  "origin", [(), [["model.attention", GIVEN]], [["model.attention", "rule"]]]
-)
-@pytest.mark.parametrize("recorded", ["xla", "cudnn", "auto", None])
-@pytest.mark.parametrize("asked", ["auto", "cudnn"])
-def test_a_run_that_was_given_the_attention_of_xla_keeps_it(tmp_path, asked, recorded, origin):
-  """What the devices decided is decided anew; earlier versions had XLA's as the default."""
-  model = {"attention": recorded} if recorded else {}
-  before = start.Recorded(tmp_path, 9, {"model": model, "origins": origin})
-  found = start.as_begun(c.Config(model=c.Model(attention=asked)), before).model.attention
-  given = "rule" not in str(origin)
-  assert found == ("xla" if recorded == "xla" and asked == "auto" and given else asked)
 
 
 def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():

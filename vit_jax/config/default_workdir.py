@@ -8,9 +8,7 @@ import re
 from vit_jax.config.command_line import value_of
 from vit_jax.config.recipe_file import in_configs
 from vit_jax.process.errors import ConfigError
-from vit_jax.process.text import quoted
-from vit_jax.storage import files, workdir
-from vit_jax.storage.workdir import CHECKPOINTS, STARTS
+from vit_jax.storage import workdir
 
 FOLDER = pathlib.Path("workdirs")
 LONGEST = 200  # bytes of a name; file systems allow 255
@@ -18,36 +16,21 @@ _PLAIN = re.compile(r"configs/\w+\.py")
 _SUM = re.compile(r".*-[0-9a-f]{10}")
 
 
-def default_folder(recipe: str) -> tuple[pathlib.Path, str]:
-  """The folder for --config=RECIPE, and a sentence to show; "" if there is nothing to say.
-
-  A run in the folder that earlier versions chose goes on there.
+def default_folder(recipe: str) -> pathlib.Path:
+  """The folder for --config=RECIPE.
 
   Raises:
     ConfigError: the folder holds a run of another recipe.
     CannotReadError: the storage does not say which run a folder holds.
   """
   folder = default(recipe)
-  earlier = FOLDER / readable(recipe)
-  if _holds_run(folder):
-    known = _recipes_in(folder)
-    if known and _identity(recipe) not in map(_identity, known):
-      raise ConfigError(
-        f"{folder}, the folder for {recipe}, holds a run of {known[-1]}; give this run another "
-        "folder by --workdir."
-      )
-    return folder, ""
-  if earlier == folder or not _can_be_folder(earlier) or not _holds_run(earlier):
-    return folder, ""
-  known = _recipes_in(earlier)
-  if _identity(recipe) in map(_identity, known):
-    words = f"Goes on in {earlier}, where this run was begun; a new one would be in {folder}."
-    return earlier, words
-  other = f"a run of {known[-1]}" if known else "a run whose recipe is not recorded"
-  return folder, (
-    f"This run is in {folder}. {earlier}, which earlier versions took for {recipe}, holds {other}; "
-    f"to go on with that one, give {quoted(f'--workdir={earlier}')}."
-  )
+  known = _recipes_in(folder)
+  if known and _identity(recipe) not in map(_identity, known):
+    raise ConfigError(
+      f"{folder}, the folder for {recipe}, holds a run of {known[-1]}; give this run another "
+      "folder by --workdir."
+    )
+  return folder
 
 
 def default(recipe: str) -> pathlib.Path:
@@ -76,14 +59,6 @@ def _identity(recipe: str) -> tuple[str, str]:
   """The file of a recipe, as seen from the current folder, and its argument."""
   path, _, argument = recipe.partition(":")
   return os.path.relpath(in_configs(path) or "."), argument
-
-
-def _can_be_folder(path: pathlib.Path) -> bool:
-  return path.parent == FOLDER and path.name != ".." and len(os.fsencode(path.name)) <= 255
-
-
-def _holds_run(folder: pathlib.Path) -> bool:
-  return files.is_file(folder / STARTS) or files.is_folder(folder / CHECKPOINTS)
 
 
 def _recipes_in(folder: pathlib.Path) -> list[str]:

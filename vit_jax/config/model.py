@@ -206,8 +206,7 @@ class Model:
   attention: str = setting(
     AUTO,
     "how attention is computed: by cuDNN (`cudnn`), on NVIDIA GPUs in bfloat16, or by XLA; with "
-    "`heads_first` XLA stores the heads before the tokens, which is faster on CPUs; a resumed run "
-    "keeps `xla` if it was given",
+    "`heads_first` XLA stores the heads before the tokens, which is faster on CPUs",
     auto=Rule(
       (*OF_HEADS, "facts.attention"),
       "the devices: cuDNN where it can compute the model, `heads_first` on CPUs in float32, else "

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from vit_jax.config import plugins
 from vit_jax.config.fields import AUTO
 from vit_jax.config.parsing import from_dict, to_dict
-from vit_jax.config.resolve import GIVEN
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import files
@@ -16,82 +15,16 @@ from vit_jax.storage.base import UnreachableError
 
 MAX_BYTES = 2**24
 
-# (setting, what earlier versions recorded for "derive it", what is recorded for it now).
-EARLIER = (
-  ("accumulation", 0, AUTO),
-  ("position_resizing", "", "bilinear_aligned"),
-  ("data.resampling", "", "bilinear"),
-  ("data.image_size", 0, AUTO),
-  ("mesh.data", 0, AUTO),
-  ("model.name", "", AUTO),
-  ("model.num_classes", 0, AUTO),
-  *((f"model.{key}", 0, AUTO) for key in ("patch", "depth", "width", "mlp_dim", "heads")),
-  ("model.stages", [], AUTO),
-  ("model.pool", "", AUTO),
-)
 
-
-# The first two of these, for each group of config.evaluate.
-OF_EVALUATIONS = (("resize", -1), ("representation", ""))
-
-
-# The values that runs had before versions recorded these settings.
-LACKING = {
-  "position_resizing": "bilinear_aligned",
-  "data.resampling": "bilinear",
-  "data.evaluate_squeeze": False,
-}
-
-
-def updated(settings: Mapping) -> dict:
-  """Recorded settings, perhaps of an earlier version, as this version records them.
-
-  0 and empty become AUTO only where they meant "derive it"; evaluate_resize=0 is a real value.
+def from_record(recorded: Mapping, *groups: str) -> Config:
+  """The settings that a run recorded; of the groups alone, if any are named.
 
   Raises:
-    ConfigError: they need a plugin that this command has not imported.
+    ConfigError: they need a plugin that this command has not imported, or are no settings of this
+      version.
   """
-  plugins.check(settings.get("plugins", ""))
-  settings = json.loads(json.dumps(settings))
-  for key, earlier, now in EARLIER:
-    node, name = _place(settings, key)
-    if node.get(name) == earlier:
-      node[name] = now
-  for evaluation in _groups(settings.get("evaluate")):
-    for name, earlier in OF_EVALUATIONS:
-      if evaluation.get(name) == earlier:
-        evaluation[name] = AUTO
-  settings.setdefault("derived", _derived(settings.get("origins")))
-  for key, then in LACKING.items():
-    node, name = _place(settings, key)
-    node.setdefault(name, then)
-  return settings
-
-
-def _derived(origins) -> list[str]:
-  """The settings that rules gave, by the records of earlier versions: those with an origin."""
-  if not isinstance(origins, list):
-    return []
-  pairs = [pair for pair in origins if isinstance(pair, list) and len(pair) == 2]
-  return [key for key, words in pairs if words != GIVEN]
-
-
-def _groups(by_name) -> list[dict]:
-  """The groups of settings that a group holds by name; other values are refused later."""
-  if not isinstance(by_name, dict):
-    return []
-  return [value for value in by_name.values() if isinstance(value, dict)]
-
-
-def _place(settings: dict, key: str) -> tuple[dict, str]:
-  """The group that holds a setting, and its name there; an empty group if it is missing."""
-  group, _, name = key.rpartition(".")
-  node = settings
-  if group:
-    node = settings.get(group)
-  if not isinstance(node, dict):
-    node = {}
-  return node, name
+  plugins.check(recorded.get("plugins", ""))
+  return from_dict({key: recorded[key] for key in groups or recorded})
 
 
 def read_config(workdir: pathlib.Path) -> Config:
@@ -106,7 +39,7 @@ def read_config(workdir: pathlib.Path) -> Config:
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )
   try:
-    return from_dict(updated(files.read_json(path, most=MAX_BYTES)))
+    return from_record(files.read_json(path, most=MAX_BYTES))
   except ConfigError as error:
     raise ConfigError(f"{path}: {error}") from error
   except UnreachableError:
@@ -120,11 +53,11 @@ def read_config(workdir: pathlib.Path) -> Config:
 def changes(old: dict, new: dict) -> list[str]:
   """How the settings differ from the recorded settings of a run, as `differences` writes it.
 
-  A setting that `old` lacks has its default. Settings that are AUTO are not compared: an earlier
-  version left them to be derived, or the devices are not known yet.
+  A setting that `old` lacks has its default. Settings that are AUTO are not compared: what decides
+  them, such as the devices, is not known yet.
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
-    old = to_dict(from_dict(updated(old)))
+    old = to_dict(from_record(old))
   return [_line(*each) for each in _differing(old, new) if AUTO not in each[1:]]
 
 

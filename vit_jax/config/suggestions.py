@@ -40,20 +40,8 @@ SETTINGS = {
   "config.log_every": "logevery logsteps loggingsteps loginterval printfreq",
   "config.evaluate_every": "evalevery evalsteps evalinterval evaluationsteps",
   "config.checkpoint.every": "saveevery savesteps saveinterval checkpointevery",
-  "config.checkpoint.retry_seconds": "onfailure",
 }
 _OURS = {word: setting for setting, words in SETTINGS.items() for word in words.split()}
-
-# Settings that have moved, and what to give now.
-MOVED = {
-  "config.evaluate_average": "--raw-params, which scores the parameters themselves",
-  "config.data.mixup": "config.objective.mixup",
-  "config.data.evaluate": "--config.evaluate.NAME in place of --config.data.evaluate.NAME",
-  "config.few_shot": "--config.evaluate.NAME, with --config.evaluate.NAME.kind=few_shot",
-  "config.nearest": "--config.evaluate.NAME, with --config.evaluate.NAME.kind=nearest_neighbours",
-  "config.reconstruct": "--config.evaluate.NAME, with --config.evaluate.NAME.kind=reconstruction",
-  "config.masked": "config.objective.rate and config.objective.target",
-}
 
 
 def ours(key: str) -> str:
@@ -73,8 +61,6 @@ def unknown(path: str, key: str, known, group: Group | None = None) -> str:
   It suggests first the setting that other libraries call by this name, then the settings with the
   most similar names. Among equally similar names, those of this group come first.
   """
-  if now := MOVED.get(f"{path}.{key}"):
-    return f"{path}.{key} is not a setting; give {now}."
   of_kinds = []
   if group:
     of_kinds = [kind for kind, settings in group.classes() if has(settings, key)]

@@ -17,7 +17,7 @@ from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError, Size, scaled
 from vit_jax.config.fields import is_auto
 from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, FIXED_POSITIONS, USUAL
-from vit_jax.config.recorded import updated
+from vit_jax.config.recorded import from_record
 from vit_jax.config.resolve import Facts, derived, left_to_rule, resolve, value_of, with_value
 from vit_jax.data import classes, crops
 from vit_jax.data.datasets import NamedDataset
@@ -327,7 +327,7 @@ def as_trained(config: Config, named: frozenset[str], model: LoadedModel) -> Con
     "model.representation_layer": getattr(model.module, "representation_layer", False),
   }
   if read.settings is not None:
-    run = cfg.from_dict({key: updated(read.settings)[key] for key in ("model", "loss")})
+    run = from_record(read.settings, "model", "loss")
     keys = [*OF_RUN, *(f"loss.{field.name}" for field in dataclasses.fields(run.loss))]
     known |= {key: value_of(run, key) for key in keys}
     known["model.attention"] = cfg.AUTO  # the run may have used other devices

@@ -12,11 +12,10 @@ from vit_jax.config import (
   Config,
   ConfigError,
   EarlyStopping,
-  from_dict,
   to_dict,
 )
 from vit_jax.config.fields import of_added
-from vit_jax.config.recorded import changes, updated
+from vit_jax.config.recorded import changes, from_record
 from vit_jax.config.resolve import with_value
 from vit_jax.data import datasets, identity
 from vit_jax.data.datasets import History
@@ -87,12 +86,12 @@ class Recorded:
     """The settings, with all fields of the model; None for a new run.
 
     Raises:
-      ConfigError: they are not settings of this version, or of an earlier one.
+      ConfigError: they are not settings of this version.
     """
     if self.new:
       return None
     try:
-      config = from_dict(updated(self.settings))
+      config = from_record(self.settings)
       if config.model.name == AUTO:
         return config
       with models.named_as_settings():
@@ -171,9 +170,7 @@ def trained_on(config: Config, run: Recorded) -> History:
 def as_begun(config: Config, run: Recorded) -> Config:
   """The settings of a resumed run, with the paths of its start as they were recorded.
 
-  The same path may be spelled differently now, and weights may have been moved. AUTO attention
-  stays XLA's if the run recorded that as given: it was the default of earlier versions, and their
-  runs keep the same bits on GPUs.
+  The same path may be spelled differently now, and weights may have been moved.
 
   Raises:
     ConfigError: the run began with other weights.
@@ -184,9 +181,6 @@ def as_begun(config: Config, run: Recorded) -> Config:
   same = {key: old for key, old in kept.items() if files.same(old, getattr(config, key))}
   if _is_moved(run, config.init_from):
     same["init_from"] = kept["init_from"]
-  derived = "model.attention" in run.config.derived
-  if config.model.attention == AUTO and run.config.model.attention == "xla" and not derived:
-    same["model.attention"] = "xla"
   begun = config
   for key, old in same.items():
     begun = with_value(begun, key, old)

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Mapping
 
 from vit_jax import models
-from vit_jax.config import ConfigError, Model, from_dict
-from vit_jax.config.recorded import updated
+from vit_jax.config import ConfigError, Model
+from vit_jax.config.recorded import from_record
 from vit_jax.data import datasets
 from vit_jax.data.datasets import History
 from vit_jax.models.stacking import unstack_blocks
@@ -87,9 +87,9 @@ def card_of(meta: Mapping, *, average: bool) -> Card:
   return Card(
     image_size=data["image_size"],
     resize=data["evaluate_resize"],
-    squeeze=data.get("evaluate_squeeze", Card.squeeze),
-    resampling=data.get("resampling") or Card.resampling,
-    position_resizing=meta["config"].get("position_resizing") or Card.position_resizing,
+    squeeze=data["evaluate_squeeze"],
+    resampling=data["resampling"],
+    position_resizing=meta["config"]["position_resizing"],
     class_names=tuple(meta["class_names"]),
     loss=meta["config"]["loss"]["kind"],
     model=model_of(meta["config"]),
@@ -100,9 +100,9 @@ def card_of(meta: Mapping, *, average: bool) -> Card:
 
 
 def model_of(settings: Mapping) -> Model:
-  """The architecture that a run recorded, with all fields; older runs recorded only its name.
+  """The architecture that a run recorded, with all fields.
 
   Raises:
     ConfigError, ValueError: this version has no such architecture.
   """
-  return models.expanded(from_dict({"model": updated(settings)["model"]}).model)
+  return models.expanded(from_record(settings, "model").model)

@@ -70,7 +70,6 @@ def main(arguments: list[str] | None = None):
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
     from vit_jax.extras.experiments.facts import decided
-    from vit_jax.training.planning import before_devices
 
     asked = recipes.resolve(args.config, overrides)
-    prepare(decided(asked, before_devices(asked)))
+    prepare(decided(asked))

@@ -58,9 +58,8 @@ def main(arguments: list[str] | None = None):
     asked = recipes.resolve(args.config, overrides)
     from vit_jax.extras.compiled import report, words
     from vit_jax.extras.experiments.facts import decided
-    from vit_jax.training.planning import before_devices
 
-    config = decided(asked, before_devices(asked))
+    config = decided(asked)
     row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)
   if args.format == "json":
     print(text.json_text(row))

@@ -75,7 +75,6 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
   from vit_jax.extras.experiments.facts import decided
   from vit_jax.training import checks
   from vit_jax.training.facts import LATER
-  from vit_jax.training.planning import before_devices
 
   values = config.to_dict(run)
   if args.image_size is not None:
@@ -85,7 +84,7 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
   if args.epochs is not None:
     values["duration"] = config.to_dict(config.Duration(epochs=args.epochs))
   asked = config.from_dict(values)
-  run = decided(asked, before_devices(asked))
+  run = decided(asked)
   if run.data.image_size == config.AUTO:
     raise config.ConfigError(
       "The recipe leaves the image size to data; give --image-size=224, say."

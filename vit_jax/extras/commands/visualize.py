@@ -120,12 +120,11 @@ def shown(args, settings: list[str]):
   from vit_jax.extras.experiments.facts import OF_COST, decided
   from vit_jax.extras.inspection import augmentation, over_images, views
   from vit_jax.training.facts import LATER
-  from vit_jax.training.planning import before_devices
 
   try:
     if args.what == "augment":
       asked = recipes.resolve(args.config, settings)
-      config = decided(asked, before_devices(asked))
+      config = decided(asked)
       check_known(config, LATER | OF_COST - {"data.image_size"})
       return augmentation.augmented(config.data, images_of(args, args.count))
     if args.what == "mistakes":

@@ -131,14 +131,13 @@ def name_today(row: Row) -> str:
   from vit_jax import recipes
   from vit_jax.extras.compiled import compilation, platforms
   from vit_jax.extras.experiments.facts import decided
-  from vit_jax.training.planning import before_devices
 
   settings = str(row.get("settings", "")).split()
   if "global_batch" in row:
     settings.append(f"batch_size={row['global_batch']}")
   flags = [f"--config.{setting}" for setting in settings]
   asked = recipes.resolve(f"configs/{row['recipe']}", flags)
-  config = decided(asked, before_devices(asked))
+  config = decided(asked)
   return compilation.step_name(config, platforms.devices_of(row["topology"]))
 
 

@@ -93,10 +93,10 @@ def patch_colours(features: np.ndarray) -> PatchColours:
     )
   if not np.ptp(samples, axis=0).any():
     raise ValueError("all patches have the same features, so there is nothing to colour.")
-  components = principal_components(samples, CHANNELS)
-  scores = (samples - samples.mean(axis=0)) @ components.vectors.T
+  vectors, variance = principal_components(samples, CHANNELS)
+  scores = (samples - samples.mean(axis=0)) @ vectors.T
   colours = between_quantiles(scores).astype(np.float32)
-  return PatchColours(colours.reshape(*features.shape[:-1], CHANNELS), components.variance)
+  return PatchColours(colours.reshape(*features.shape[:-1], CHANNELS), variance)
 
 
 def between_quantiles(scores: np.ndarray) -> np.ndarray:

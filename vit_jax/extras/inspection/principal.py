@@ -1,33 +1,21 @@
-"""Principal component analysis with signs that do not depend on the library."""
-
-from typing import NamedTuple
+"""Principal component analysis."""
 
 import numpy as np
 
 
-class PrincipalComponents(NamedTuple):
-  """Principal components of samples.
-
-  Attributes:
-    vectors: (K, F) float64, each of length 1; its weight of the largest magnitude is positive.
-    variance: (K,) float64, the share of the samples' variance along each component, descending.
-  """
-
-  vectors: np.ndarray
-  variance: np.ndarray
-
-
-def principal_components(samples: np.ndarray, count: int) -> PrincipalComponents:
+def principal_components(samples: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
   """The first `count` principal components; fewer if there are fewer samples or features.
 
   Args:
     samples: (N, F) float64; their mean is subtracted.
     count: the most components.
+
+  Returns:
+    The components (K, F), each of length 1, its weight of the largest magnitude positive; and the
+    shares (K,) of the samples' variance along them, descending, 0 if the samples are all equal.
   """
-  # The triangle of a QR decomposition has the same components, and at most F rows.
-  triangle = np.linalg.qr(samples - samples.mean(axis=0), mode="r")
-  _, lengths, vectors = np.linalg.svd(triangle, full_matrices=False)
-  variance = lengths**2 / max((lengths**2).sum(), np.finfo(np.float64).tiny)
-  vectors = vectors[:count]
-  largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
-  return PrincipalComponents(vectors * np.sign(largest), variance[:count])
+  from sklearn.decomposition import PCA  # slow to import
+
+  with np.errstate(invalid="ignore"):
+    found = PCA(min(count, *samples.shape), svd_solver="full").fit(samples)
+  return found.components_, np.nan_to_num(found.explained_variance_ratio_)
