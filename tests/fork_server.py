@@ -171,8 +171,10 @@ def import_slow_ones():
     "sklearn.datasets",
     "sklearn.model_selection",
     "vit_jax.evaluation.evaluate",
-    "vit_jax.storage.metrics_log",
+    "vit_jax.extras.report.report",
     "vit_jax.launch",
+    "vit_jax.models.vit",
+    "vit_jax.storage.events",
   ):
     importlib.import_module(name)
   gc.freeze()  # so that no fork goes through all of these objects again

@@ -21,8 +21,8 @@ def without(*names: str) -> Iterator[None]:
       del sys.modules[name]
 
 
-# tensorboardX imports torch if it is installed, which takes seconds and is not needed.
-with without("torch"):
+# tensorboardX imports these if they are installed, which takes seconds and is not needed.
+with without("torch", "boto3"):
   from tensorboardX.proto.event_pb2 import Event, SessionLog
   from tensorboardX.record_writer import masked_crc32c
   from tensorboardX.summary import Summary
