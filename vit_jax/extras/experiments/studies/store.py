@@ -279,14 +279,30 @@ def fingerprint(
   finds the runs of an earlier one. For weights that a recipe names, their content counts.
   """
   config = recipes.resolve(recipe, flags)
-  computed = [differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config)), start]
+  lines = differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
+  for group in ("objective", "optimizer"):
+    lines += of_its_kind(config, group)
+  computed = [lines, start]
   if mode != "train":
     computed.append(mode)
   if not average:
     computed.append("--raw-params")
   if config.init_from:
     computed.append(sum_of_weights(config.init_from))
+  if teacher := getattr(config.objective, "teacher", ""):
+    computed.append(sum_of_weights(teacher))
   return hashlib.sha256(json.dumps(computed).encode()).hexdigest()[:10]
+
+
+def of_its_kind(config: cfg.Config, group: str) -> list[str]:
+  """The settings that a group has and the default kind lacks, if they differ from its kind's."""
+  known = cfg.to_dict(getattr(cfg.Config(), group))
+  here = getattr(config, group)
+  usual, own = (
+    {key: value for key, value in cfg.to_dict(each).items() if key not in known}
+    for each in (type(here)(), here)
+  )
+  return differences({group: usual}, {group: own})
 
 
 @functools.cache
