@@ -159,14 +159,7 @@ def test_a_neighbour_of_another_class_is_marked():
 def test_images_of_any_channels_are_drawn_as_rgb(channels):
   images = np.random.default_rng(0).integers(0, 256, (2, 96, 96, channels)).astype(np.uint8)
   expected = images[..., :3] if channels > 2 else images[..., [0, 0, 0]]
-  gap = examples.GAP
-  for drawn in (
-    captions.picture_table([images, images], []),
-    captions.rows(["a"], [images]),
-    captions.sheet([[("a", images[0])]], ""),
-  ):
-    drawn.draw_without_rendering()
-    picture = drawn.axes[0].images[0].get_array()
-    start = gap if len(picture) > 96 else 0
-    found = picture[start : start + 96, start : start + 96]
-    np.testing.assert_array_equal(found, expected[0])
+  drawn = captions.picture_table([images, images], [])
+  drawn.draw_without_rendering()
+  inside = slice(examples.GAP, examples.GAP + 96)
+  np.testing.assert_array_equal(drawn.axes[0].images[0].get_array()[inside, inside], expected[0])

@@ -52,7 +52,7 @@ def sheet(rows: Sequence[Sequence[tuple[str, np.ndarray]]], title: str):
   """A Matplotlib figure of squares in rows, each with its name above it.
 
   Args:
-    rows: (name, (S, S, C) uint8) of each square; () for a square that stays empty.
+    rows: (name, (S, S, 3) uint8) of each square; () for a square that stays empty.
     title: in lines above all.
   """
   from matplotlib.figure import Figure  # slow to import
@@ -71,7 +71,7 @@ def sheet(rows: Sequence[Sequence[tuple[str, np.ndarray]]], title: str):
         place = left / width, bottom / height, SQUARE / width, SQUARE / height
         axes = drawn.add_axes(place)
         axes.axis("off")
-        axes.imshow(examples.visible(cell[1]), interpolation="antialiased")
+        axes.imshow(cell[1], interpolation="antialiased")
         axes.set_title(cell[0][:SQUARE_LETTERS], size=7, pad=2)
   return drawn
 
@@ -114,7 +114,7 @@ def rows(names: Sequence[str], pictures: Sequence[np.ndarray]):
 
   Args:
     names: the names of the rows.
-    pictures: (N, S, S, C) uint8 for each row.
+    pictures: (N, S, S, 3) uint8 for each row.
   """
   from matplotlib.figure import Figure  # slow to import
 
