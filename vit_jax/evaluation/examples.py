@@ -66,11 +66,12 @@ def picture_table(*columns: np.ndarray) -> np.ndarray:
   """A picture with one row for each image.
 
   Args:
-    columns: (N, S, S, 3) uint8 each; image i of every column stands in row i.
+    columns: (N, S, S, C) uint8 each; image i of every column stands in row i.
 
   Returns:
-    (H, W, 3) uint8.
+    (H, W, 3 or 4) uint8, as `visible`.
   """
+  columns = [visible(column) for column in columns]
   factor = -(-LEAST // columns[0].shape[1])
   images = np.stack(columns, axis=1).repeat(factor, axis=2).repeat(factor, axis=3)
   framed = np.pad(images, ((0, 0), (0, 0), (GAP, GAP), (GAP, GAP), (0, 0)), constant_values=255)
@@ -82,24 +83,29 @@ def grid(images: np.ndarray, columns: int) -> np.ndarray:
   """A picture with the images in raster order.
 
   Args:
-    images: (N, S, S, 3) uint8.
+    images: (N, S, S, C) uint8.
     columns: images in a row; the last row is filled up with white.
 
   Returns:
-    (H, W, 3) uint8.
+    (H, W, 3 or 4) uint8, as `visible`.
   """
   white = np.full((-len(images) % columns, *images.shape[1:]), 255, np.uint8)
   rows = np.concatenate([images, white]).reshape(-1, columns, *images.shape[1:])
   return picture_table(*rows.swapaxes(0, 1))
 
 
-def png(picture: np.ndarray) -> bytes:
-  """A picture (H, W, C) uint8 as the bytes of a PNG file; of more than 4 channels, the first 3."""
-  stream = io.BytesIO()
-  channels = picture.shape[2]
+def visible(pixels: np.ndarray) -> np.ndarray:
+  """Pixels (..., C) as RGB or RGBA: one or two channels are grey by the first; of many, three."""
+  channels = pixels.shape[-1]
   if channels < 3:
-    picture = picture[..., 0]
-  elif channels > 4:
-    picture = picture[..., :3]
-  Image.fromarray(picture).save(stream, format="PNG")
+    return pixels[..., :1].repeat(3, axis=-1)
+  if channels > 4:
+    return pixels[..., :3]
+  return pixels
+
+
+def png(picture: np.ndarray) -> bytes:
+  """A picture (H, W, C) uint8 as the bytes of a PNG file, as `visible`."""
+  stream = io.BytesIO()
+  Image.fromarray(visible(picture)).save(stream, format="PNG")
   return stream.getvalue()

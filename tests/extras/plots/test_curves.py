@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vit_jax.evaluation import catalogue, results
+from vit_jax.evaluation import catalogue, examples, results
 from vit_jax.extras.plots import captions, charts, curves
 from vit_jax.storage import metrics_log
 
@@ -153,3 +153,13 @@ def test_a_neighbour_of_another_class_is_marked():
   texts = [(t.get_text(), t.get_bbox_patch().get_facecolor()[0] > 0) for t in figure.axes[0].texts]
   assert texts == [("cat", False), ("cat", False), ("dog", False), ("cat", True)]
   assert not captions.picture_table([images, images], []).axes[0].texts
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5])
+def test_images_of_any_channels_are_drawn_as_rgb(channels):
+  images = np.random.default_rng(0).integers(0, 256, (2, 96, 96, channels)).astype(np.uint8)
+  expected = images[..., :3] if channels > 2 else images[..., [0, 0, 0]]
+  drawn = captions.picture_table([images, images], [])
+  drawn.draw_without_rendering()
+  inside = slice(examples.GAP, examples.GAP + 96)
+  np.testing.assert_array_equal(drawn.axes[0].images[0].get_array()[inside, inside], expected[0])

@@ -23,9 +23,10 @@ def features(images, classes, width=12, layers=2, patches=5, seed=0, noise=1.2):
   return {name: np.float32(array) for name, array in arrays.items()}, labels
 
 
-def vit(path):
+def vit(path, trained_on=()):
   """Writes weights of a small ViT for images of 16 pixels."""
-  weights.write(path, Weights(families.params("vit"), Card(image_size=16, resize=20)))
+  card = Card(image_size=16, resize=20, trained_on=trained_on)
+  weights.write(path, Weights(families.params("vit"), card))
 
 
 def photos(folder, images=12, seed=0):

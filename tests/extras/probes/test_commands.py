@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.extras.probes import made
+from vit_jax.config import Dataset
 from vit_jax.extras.commands import predict, probe, search
 from vit_jax.extras.inspection import gallery
 from vit_jax.extras.probes import cache, corrupted, corruptions, logistic
@@ -76,8 +77,23 @@ def test_all_probes(folder, capsys, monkeypatch):
     "Fine-tuning": f"vit-jax finetune {folder}/w.npz {folder}/photos",
     "From scratch": f"vit-jax train {folder}/photos",
   }
+  assert "overlap" not in found
   assert json.loads((folder / "out" / "probe.json").read_text()) == found
   assert "<td" in (folder / "out" / "probe.html").read_text()
+
+
+def test_images_that_pre_training_saw_without_labels(tmp_path, capsys):
+  made.photos(tmp_path / "photos")
+  seen = Dataset(f"folder:{tmp_path / 'photos'}", label_key="")
+  made.vit(tmp_path / "w.npz", trained_on=((seen, ""),))
+  words = f"{WORDS} --probes knn"
+  code, said = refusal(probe, tmp_path, words, capsys)
+  assert (code, "or allow it with --allow-overlap." in said) == (2, True)
+  found, said = run(probe, tmp_path, f"{words} --allow-overlap", capsys)
+  assert "have 3 images (such as" in found["overlap"]
+  assert found["overlap"] in said
+  assert found["compare_with"]["Fine-tuning"].endswith(" --config.data.allow_overlap=True")
+  assert not found["compare_with"]["From scratch"].endswith("=True")
 
 
 def test_segmentation_of_made_masks(folder, capsys, monkeypatch):

@@ -6,6 +6,7 @@ from sklearn import metrics
 
 from tests.extras.probes import made
 from vit_jax.extras.probes import scores
+from vit_jax.extras.probes.probe import Outcome
 
 
 def example(images=400, classes=7, sharpness=3.0):
@@ -72,3 +73,11 @@ def test_no_temperature_if_all_predictions_are_right():
   assert scores.temperature(np.eye(5), np.arange(5)) is None
   found = scores.of_logits(np.eye(5), np.arange(5), None)
   assert list(found) == ["accuracy", "nll", "brier", "ece"]
+
+
+def test_a_mean_is_of_all_seeds_or_of_none():
+  seeds = [{"nll": 0.5, "nll_scaled": 0.4}, {"nll": 0.1}]  # the second has no temperature
+  one = Outcome("logistic", seeds, ["", ""])
+  assert one.names() == ["nll"]
+  assert (one.mean("nll"), one.deviation("nll")) == (pytest.approx(0.3), pytest.approx(0.2))
+  assert (one.mean("nll_scaled"), one.deviation("nll_scaled")) == (None, None)

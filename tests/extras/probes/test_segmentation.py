@@ -9,7 +9,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix, jaccard_score
 
 from tests.data.pictures import png
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, Dataset
 from vit_jax.data.crops import resized
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.sources import Example, Source
@@ -195,14 +195,31 @@ def test_masks_of_a_folder(tmp_path):
   mask[3:] = 2
   mask[0] = 255
   made(tmp_path / "a", mask)
-  parts = masks.open_masked(str(tmp_path / "a"), SILENT)
+  parts = masks.open_masked(str(tmp_path / "a"), (), SILENT)
   assert (len(parts.masks), len(parts.test_masks), parts.classes) == (9, 1, 3)
   assert np.array_equal(parts.masks[0], mask)
   for split in ("train", "val"):
     made(tmp_path / "b" / split, mask, mode="L")
-  parts = masks.open_masked(str(tmp_path / "b"), SILENT)
+  parts = masks.open_masked(str(tmp_path / "b"), (), SILENT)
   assert (len(parts.masks), len(parts.test_masks)) == (10, 10)
   assert parts.words == "the folders train and val"
+
+
+def test_images_that_were_trained_on_are_not_scored(tmp_path):
+  mask = np.zeros((12, 10), np.uint8)
+  mask[3:] = 2
+  for split in ("train", "val"):
+    made(tmp_path / split, mask)
+  known = [(Dataset(f"folder:{tmp_path / 'val'}", label_key=""), "")]
+  with pytest.raises(ConfigError, match=r"weights were trained on .*10 images .*--allow-overlap"):
+    masks.open_masked(str(tmp_path), known, SILENT)
+  parts = masks.open_masked(str(tmp_path), known, SILENT, allow_overlap=True)
+  assert "have 10 images (such as" in parts.overlap
+  scored = tmp_path / "val" / "images" / "0.jpg"
+  scored.unlink()
+  scored.symlink_to(tmp_path / "train" / "images" / "0.jpg")
+  with pytest.raises(ConfigError, match=r"The training images .*1 image .*that are not trained on"):
+    masks.open_masked(str(tmp_path), (), SILENT, allow_overlap=True)
 
 
 def test_images_of_other_channels_have_masks(tmp_path):
@@ -212,7 +229,7 @@ def test_images_of_other_channels_have_masks(tmp_path):
   for path in (tmp_path / "images").iterdir():
     path.unlink()
     np.save(path.with_suffix(".npy"), np.zeros((12, 10, 5), np.uint8))
-  parts = masks.open_masked(str(tmp_path), SILENT)
+  parts = masks.open_masked(str(tmp_path), (), SILENT)
   assert (len(parts.masks), parts.classes) == (9, 3)
 
 
@@ -235,12 +252,12 @@ def test_a_mask_that_does_not_fit(tmp_path, change, message):
   made(tmp_path, mask)
   change(tmp_path / "masks" / "3.png")
   with pytest.raises(ConfigError, match=message):
-    masks.open_masked(str(tmp_path), SILENT)
+    masks.open_masked(str(tmp_path), (), SILENT)
 
 
 def test_folders_without_masks_are_refused(tmp_path):
   with pytest.raises(ConfigError, match="neither the folders images and masks"):
-    masks.open_masked(str(tmp_path), SILENT)
+    masks.open_masked(str(tmp_path), (), SILENT)
   made(tmp_path, np.ones((12, 10), np.uint8))
   with pytest.raises(ConfigError, match="have one class"):
-    masks.open_masked(str(tmp_path), SILENT)
+    masks.open_masked(str(tmp_path), (), SILENT)

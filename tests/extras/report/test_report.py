@@ -67,6 +67,13 @@ def test_the_first_screen(whole):
   assert 0 < sum(right) < examples.KEPT
 
 
+def test_predictions_of_another_step_than_the_headline_say_so(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder, step=50, average=True, dataset="digits test")
+  whose = "test: digits test, step 50, moving average of the parameters; "
+  assert f"16 images of {whose}" in page(folder).text
+
+
 @pytest.mark.parametrize(
   ("seconds", "words"),
   [

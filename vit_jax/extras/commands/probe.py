@@ -50,6 +50,7 @@ from vit_jax.registry import SOURCES
 from vit_jax.storage import files
 
 STEPS_HELP = f"default: {STEPS:,} of linear, {SEGMENTATION_STEPS:,} of segmentation"
+OVERLAP_HELP = "score test images even if the weights were trained on them, as without labels"
 
 
 def flags() -> ToolFlags:
@@ -69,6 +70,7 @@ def flags() -> ToolFlags:
   add("--seeds", type=whole(1, 1000), default=3, help="seeds 0, 1, ... (default: 3)")
   add("--steps", type=whole(1, 10**9), default=0, help=STEPS_HELP)
   add("--corruptions", action="store_true", help="score corrupted test images, as of ImageNet-C")
+  add("--allow-overlap", action="store_true", help=OVERLAP_HELP)
   add("--output", type=path, help="folder for the results (default: probes/WEIGHTS-DIR)")
   add_of_features(result)
   result.add_format("text", "json")

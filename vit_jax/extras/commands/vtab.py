@@ -46,7 +46,7 @@ def flags() -> ToolFlags:
     "--pretraining",
     choices=("JFT-300M", "ImageNet-21k"),
     default="",
-    help="the data of the weights: shows the numbers of Table 9 for this model and this data too",
+    help="the data of the weights, ViT-H/14 or ViT-L/16: shows their numbers in Table 9 too",
   )
   add("--tasks", default="", metavar="A,B,...", help="default: all 19")
   add("--seeds", type=whole(1, 1000), help="runs of each task (default: 3; with --fast 1)")

@@ -88,7 +88,7 @@ def study(
     pretraining: of the model in Table 9 whose numbers are shown for comparison; "": none.
 
   Raises:
-    ConfigError: an override sets what the benchmark itself sets.
+    ConfigError: an override sets what the benchmark itself sets, or Table 9 lacks the model.
   """
   instead = ", and give --source, --seeds, or --learning-rates and --steps"
   own = OWN if candidates else OWN[:2]
@@ -105,7 +105,8 @@ def study(
   if smoke:
     suffix = ",smoke"
     scored = "val200"
-  rows = {row["task"].lower(): row for row in results.table_of(TABLE_9)}
+  table = results.table_of(TABLE_9)
+  rows = {row["task"].lower(): row for row in table}
   cells = []
   for task in tasks:
     label = rows[task]["task"]
@@ -113,6 +114,12 @@ def study(
     cells.append(Cell(label, stage, {"task": label, "group": rows[task]["group"]}))
   paper = None
   if pretraining:
+    published = dict.fromkeys((row["model"], row["pretraining"]) for row in table)
+    if (model, pretraining) not in published:
+      raise ConfigError(
+        f"Table 9 has no {model} pre-trained on {pretraining}, but "
+        f"{', '.join(map(' on '.join, published))}; leave --pretraining out."
+      )
     caption = f"Table 9, {model} pre-trained on {pretraining}; {BIT}"
     paper = Paper(TABLE_9, "accuracy", caption, {"model": model, "pretraining": pretraining})
   means = ()

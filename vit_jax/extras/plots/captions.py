@@ -80,7 +80,7 @@ def picture_table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]
   """A Matplotlib figure: a row for each image, with its nearest neighbours and their classes.
 
   Args:
-    columns: (N, S, S, 3) uint8 each, as in `examples.picture_table`: images, then their neighbours.
+    columns: (N, S, S, C) uint8 each, as in `examples.picture_table`: images, then their neighbours.
     classes: for each row, the class of each image in it; () if they are not known. Classes that
       differ from the first image's are red.
   """

@@ -1,8 +1,8 @@
 """Features on disk, so that the next probe or search does not compute them again.
 
-A file belongs to weights, to settings, and to the source that the user named. It holds a
-fingerprint of the images: if they have changed since, or the file is damaged, the features are
-computed again, and the user is told.
+A file belongs to weights, to settings, and to the source that the user named. It holds the identity
+of the images, by names, labels, file sizes and the content of some: if it differs now, or the file
+is damaged, the features are computed again, and the user is told.
 """
 
 import dataclasses

@@ -14,8 +14,9 @@ from PIL import Image
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import datasets, pillow
 from vit_jax.data import images as pictures
-from vit_jax.data.datasets import NamedDataset
+from vit_jax.data.datasets import History, NamedDataset
 from vit_jax.data.images import BadImage
+from vit_jax.extras.probes.parts import overlap
 from vit_jax.inference.predict import MAX_PIXELS
 from vit_jax.process.progress import NoProgress, Progress
 from vit_jax.storage import files, paths
@@ -37,6 +38,7 @@ class MaskedParts(NamedTuple):
     masks, test_masks: for each image a mask (H, W) uint8.
     classes: one more than the largest value of a training mask.
     words: how the two parts were found.
+    overlap: the test images that the weights were trained on, as `parts.overlap`.
   """
 
   train: NamedDataset
@@ -45,13 +47,25 @@ class MaskedParts(NamedTuple):
   test_masks: list[np.ndarray]
   classes: int
   words: str
+  overlap: str
 
 
-def open_masked(folder: str, progress: Progress | NoProgress) -> MaskedParts:
+def open_masked(
+  folder: str,
+  trained_on: History,
+  progress: Progress | NoProgress,
+  *,
+  allow_overlap: bool = False,
+) -> MaskedParts:
   """Opens the parts train and val (or test); without parts, a random tenth is scored.
 
+  Args:
+    folder: as above.
+    trained_on, progress, allow_overlap: as for `parts.open_parts`.
+
   Raises:
-    ConfigError: a folder, an image or a mask is missing, or they do not fit together.
+    ConfigError: a folder, an image or a mask is missing, they do not fit together, or test images
+      are trained on.
     OSError: a file cannot be read.
   """
   root = path_of(paths.absolute(folder))  # as `Folder` names its images
@@ -59,6 +73,7 @@ def open_masked(folder: str, progress: Progress | NoProgress) -> MaskedParts:
   opener = datasets.opener_of(Data(), progress)
   train = opener.open("The training images", train)
   test = opener.open("The test images", test)
+  common = overlap(train, test, opener.earlier(trained_on), allow=allow_overlap)
   masks = masks_of(train)
   test_masks = masks_of(test)
   values = values_of(masks)
@@ -69,7 +84,7 @@ def open_masked(folder: str, progress: Progress | NoProgress) -> MaskedParts:
       f"Test masks of {folder} have the classes {sorted(more)}, which no training mask has; "
       f"make them {IGNORED}, or add training images."
     )
-  return MaskedParts(train, test, masks, test_masks, max(values) + 1, words)
+  return MaskedParts(train, test, masks, test_masks, max(values) + 1, words, common)
 
 
 def values_of(masks: list[np.ndarray]) -> set[int]:

@@ -1,6 +1,7 @@
 """The training images and the test images of a probe."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ class Parts(NamedTuple):
     train, test: the images; their classes are the same, in the same order.
     labels, test_labels: the class of each image, (N,) int64.
     words: how the two parts were found.
+    overlap: the test images that the weights were trained on, as `overlap`.
   """
 
   train: NamedDataset
@@ -28,6 +30,7 @@ class Parts(NamedTuple):
   labels: np.ndarray
   test_labels: np.ndarray
   words: str
+  overlap: str
 
   @property
   def class_names(self) -> tuple[str, ...]:
@@ -35,7 +38,13 @@ class Parts(NamedTuple):
     return tuple(self.train.source.class_names)
 
 
-def open_parts(spec: str, trained_on: History, progress: Progress | NoProgress) -> Parts:
+def open_parts(
+  spec: str,
+  trained_on: History,
+  progress: Progress | NoProgress,
+  *,
+  allow_overlap: bool = False,
+) -> Parts:
   """Opens images as `vit-jax finetune` does: their train and val parts, or a random tenth is test.
 
   Args:
@@ -43,6 +52,7 @@ def open_parts(spec: str, trained_on: History, progress: Progress | NoProgress) 
       keys of its columns.
     trained_on: what the weights were trained on.
     progress: shows what is opened.
+    allow_overlap: whether the weights may have been trained on test images.
 
   Raises:
     ConfigError: the data is missing, an image may have several labels, there is only one class, or
@@ -59,15 +69,41 @@ def open_parts(spec: str, trained_on: History, progress: Progress | NoProgress) 
   for named in (train, test):
     if named.source.multi_label:
       raise ConfigError(f"{named} may have several labels each; a probe needs exactly one.")
-  for named in (train, *opener.earlier(trained_on)):
-    if common := datasets.shared_images(named.source, test.source):
-      raise ConfigError(
-        f"{named} and {test} have {common.in_words()} in common; give test images that were not "
-        "trained on."
-      )
+  common = overlap(train, test, opener.earlier(trained_on), allow=allow_overlap)
   labels = labels_of(train)
   check_classes(train, labels)
-  return Parts(train, test, labels, labels_of(test), words)
+  return Parts(train, test, labels, labels_of(test), words, common)
+
+
+def overlap(
+  train: NamedDataset, test: NamedDataset, earlier: Sequence[NamedDataset], *, allow: bool
+) -> str:
+  """The test images that the weights were trained on, in words; "" of none.
+
+  Args:
+    train, test: the images of a probe.
+    earlier: what its weights were trained on.
+    allow: whether there may be such images.
+
+  Raises:
+    ConfigError: there are some, and `allow` is False; or training images are scored.
+  """
+  if common := datasets.shared_images(train.source, test.source):
+    raise ConfigError(
+      f"{train} and {test} have {common.in_words()} in common; give test images that are not "
+      "trained on."
+    )
+  said = [
+    f"{named} and {test} have {common.in_words()} in common"
+    for named in earlier
+    if (common := datasets.shared_images(named.source, test.source))
+  ]
+  if said and not allow:
+    raise ConfigError(
+      f"{'; '.join(said)}; give test images that the weights were not trained on, or allow it with "
+      "--allow-overlap."
+    )
+  return "; ".join(said)
 
 
 def check_classes(named: NamedDataset, labels: np.ndarray):

@@ -33,25 +33,27 @@ class Outcome:
   first: Fitted | None = None
 
   def mean(self, key: str) -> float | None:
-    """The mean of a score over the seeds that have it; None if no seed has it."""
+    """The mean of a score over the seeds; None if one of them lacks it."""
     values = self._values(key)
     if not values:
       return None
     return float(np.mean(values))
 
   def deviation(self, key: str) -> float | None:
-    """The standard deviation (divided by n) over the seeds; None of fewer than two."""
+    """The standard deviation (divided by n) over the seeds; None as `mean`, and of one seed."""
     values = self._values(key)
     if len(values) < 2:
       return None
     return float(np.std(values))
 
   def names(self) -> list[str]:
-    """The scores that some seed has."""
-    return list(dict.fromkeys(key for each in self.scores for key in each))
+    """The scores that every seed has."""
+    return [key for key in self.scores[0] if all(key in each for each in self.scores)]
 
   def _values(self, key):
-    return [each[key] for each in self.scores if key in each]
+    if key not in self.names():
+      return []
+    return [each[key] for each in self.scores]
 
 
 def outcomes(

@@ -26,6 +26,7 @@ class Request:
     seeds: number of seeds.
     steps: of the linear and the segmentation probe; 0: 12,500 and 40,000.
     corruptions: whether corrupted test images are scored too.
+    allow_overlap: whether the weights may have been trained on test images.
     image_size: of the images, pixels; 0: the weights' own.
     batch_size: images at a time, at most.
     average: whether a moving average of the parameters is taken, if there is one.
@@ -38,6 +39,7 @@ class Request:
   seeds: int = 3
   steps: int = 0
   corruptions: bool = False
+  allow_overlap: bool = False
   image_size: Size = 0
   batch_size: int = 32
   average: bool = True

@@ -31,8 +31,8 @@ MEANINGS = (
   "The accuracy is the mean over seeds and its standard deviation (divided by n); a seed draws the "
   "held-out tenth, or the shots, and the initial weights. NLL is the negative log-likelihood in "
   "nats, Brier the Brier score (0 to 2), ECE the expected calibration error in 15 bins. T is the "
-  "temperature that suits the held-out tenth, and none if every image of it is predicted rightly; "
-  "NLL/T and ECE/T are the scores after a division by it."
+  "temperature that suits the held-out tenth, and none if a seed predicts every image of it "
+  "rightly; NLL/T and ECE/T are the scores after a division by it."
 )
 OF_MASKS = (
   "The accuracy is that of pixels, and mIoU the mean intersection over union of the classes: means "

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from vit_jax.config import ConfigError, in_pixels
 from vit_jax.data.images import RGB
 from vit_jax.extras.probes import cache, corrupted, extraction, few_shot, neighbours, probe, scores
+from vit_jax.extras.probes.masks import MaskedParts
 from vit_jax.extras.probes.parts import Parts, open_parts
 from vit_jax.extras.probes.request import STEPS, Request
 from vit_jax.extras.probes.results import Result
@@ -38,7 +39,9 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
       "--corruptions are of square images, and those of these weights are "
       f"{in_pixels(model.card.image_size)} pixels; leave it out."
     )
-  parts = open_parts(request.images, model.card.trained_on, progress)
+  allowed = dict(allow_overlap=request.allow_overlap)
+  parts = open_parts(request.images, model.card.trained_on, progress, **allowed)
+  tell_overlap(parts, say)
   say(text.one_line(f"{request.images}: {parts.words}."))
   patches = bool({*request.probes} & {*probe.WITH_PATCHES})
   kept = cache.Cache(model, request.cache, request.batch_size, progress, say)
@@ -52,7 +55,7 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
     outcomes=found,
     rank=scores.rank_me(train["pre_logits"]),
     left_out=left_out(request, parts),
-    commands=commands(request),
+    commands=commands(request, parts),
     corrupted=corruptions(request, kept, parts, found, patches),
   )
 
@@ -75,9 +78,15 @@ def opened(request, progress: Progress | NoProgress, say: Callable[[str], None])
   return model
 
 
+def tell_overlap(parts: Parts | MaskedParts, say: Callable[[str], None]):
+  """Warns of test images that the weights were trained on."""
+  if parts.overlap:
+    say(text.one_line(f"Warning: {parts.overlap}; --allow-overlap allows it."))
+
+
 def facts(request: Request, model: LoadedModel, parts: Parts) -> dict[str, str | int]:
   """What is probed."""
-  return described(request, model) | {
+  return described(request, model, parts) | {
     "training images": len(parts.labels),
     "test images": len(parts.test_labels),
     "parts": parts.words,
@@ -87,14 +96,17 @@ def facts(request: Request, model: LoadedModel, parts: Parts) -> dict[str, str |
   }
 
 
-def described(request: Request, model: LoadedModel) -> dict[str, str]:
-  """The weights, the images and how these are prepared."""
-  return {
+def described(request: Request, model: LoadedModel, parts: Parts | MaskedParts) -> dict[str, str]:
+  """The weights, the images and how these are prepared, and which of them overlap."""
+  found = {
     "weights": request.weights,
     "images": request.images,
     "model": repr(model).splitlines()[0].partition(":")[2].strip(),
     "preparation": preparation_in_words(model.card).removeprefix("resize: "),
   }
+  if parts.overlap:
+    found["overlap"] = parts.overlap
+  return found
 
 
 def left_out(request: Request, parts: Parts) -> list[str]:
@@ -116,12 +128,14 @@ def corruptions(request: Request, kept: cache.Cache, parts: Parts, found, patche
   return corrupted.accuracies(kept, parts, found, patches=patches)
 
 
-def commands(request) -> dict[str, str]:
+def commands(request: Request, parts: Parts) -> dict[str, str]:
   """The commands that fine-tune, and that train from scratch, on the same parts."""
-  size = []
+  own = []
   if request.image_size:
-    size = [f"--config.data.image_size={in_pixels(request.image_size, 'x')}"]
+    own.append(f"--config.data.image_size={in_pixels(request.image_size, 'x')}")
+  if parts.overlap:
+    own.append("--config.data.allow_overlap=True")
   return {
-    "Fine-tuning": text.command(["vit-jax", "finetune", request.weights, request.images, *size]),
+    "Fine-tuning": text.command(["vit-jax", "finetune", request.weights, request.images, *own]),
     "From scratch": text.command(["vit-jax", "train", request.images]),
   }

@@ -9,7 +9,7 @@ from vit_jax.extras.probes.masks import MaskedParts
 from vit_jax.extras.probes.probe import Outcome
 from vit_jax.extras.probes.request import SEGMENTATION, SEGMENTATION_STEPS, Request
 from vit_jax.extras.probes.results import Result
-from vit_jax.extras.probes.whole_probe import described, opened
+from vit_jax.extras.probes.whole_probe import described, opened, tell_overlap
 from vit_jax.process.progress import NoProgress, Progress
 
 
@@ -27,9 +27,11 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
       f"{SEGMENTATION} needs images with masks, so it goes with no other probe and without "
       "--corruptions; give it alone."
     )
-  progress.doing("reading masks")
-  parts = masks.open_masked(request.images, progress)
   model = opened(request, progress, say)
+  progress.doing("reading masks")
+  allowed = dict(allow_overlap=request.allow_overlap)
+  parts = masks.open_masked(request.images, model.card.trained_on, progress, **allowed)
+  tell_overlap(parts, say)
   card = dataclasses.replace(model.card, resize=0)  # a window is not cropped again
   model = dataclasses.replace(model, card=card)
   kept = cache.Cache(model, request.cache, request.batch_size, progress, say)
@@ -60,7 +62,7 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
 
 def facts(request: Request, model, parts: MaskedParts, steps: int) -> dict[str, str | int]:
   """What is probed."""
-  return described(request, model) | {
+  return described(request, model, parts) | {
     "training images": len(parts.masks),
     "test images": len(parts.test_masks),
     "parts": parts.words,

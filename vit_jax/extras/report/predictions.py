@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from vit_jax.evaluation import examples
+from vit_jax.evaluation import examples, results
 from vit_jax.extras.report import headline
 from vit_jax.extras.report.document import Picture
 from vit_jax.extras.report.run import RecordedRun
@@ -51,10 +51,10 @@ def picture(scored: ScoredSet, row: int, overlay: bytes) -> Picture:
 
 
 def note(scored: ScoredSet, shown: Sequence[Picture], colours: str) -> str:
-  """Says which images are shown, and what their `colours` mean."""
+  """Says which images are shown, what predicted them, and what their `colours` mean."""
   wrong = sum(one.mark == "wrong" for one in shown)
   worst = len(examples.worst(scored.labels, scored.predictions, scored.probabilities))
-  words = f"{len(shown)} images of {scored.images_in_words}"
+  words = f"{len(shown)} images of {results.whose(scored.name, scored.metrics)}"
   if wrong:
     words += f"; {min(wrong, worst)} of them are the worst mistakes"
   return f"{words}. {colours}".strip()

@@ -1,13 +1,17 @@
 """What counts as a change of a study, and what tells its cells and its weights apart."""
 
 import dataclasses
+import hashlib
+import json
 import math
 import os
 
 import pytest
 
 from tests.extras.experiments.studies import stub
+from vit_jax import config as c
 from vit_jax.config import RunError
+from vit_jax.config.recorded import differences
 from vit_jax.extras.experiments.studies import (
   Cell,
   Drawing,
@@ -17,6 +21,8 @@ from vit_jax.extras.experiments.studies import (
   report,
   store,
 )
+from vit_jax.extras.experiments.studies.jobs import Job
+from vit_jax.storage.paths import path_of
 
 
 def clear():
@@ -92,3 +98,45 @@ def test_cells_have_their_labels_where_factors_do_not_tell_them_apart():
   assert ([row[0] for row in alike.rows], alike.texts) == (["cell", "adam", "sgd"], 1)
   apart = report.cell_table("", [result("a", {"x": "1"}), result("b", {"x": "2"})])
   assert [row[0] for row in apart.rows] == ["x", "1", "2"]
+
+
+MAE = {"objective.kind": "mae"}
+SGD = {"optimizer.kind": "sgd", "schedule.learning_rate": 0.1}
+
+
+def name_of(settings):
+  """The workdir of a run with these settings."""
+  clear()
+  stage = Stage(stub.DIGITS, settings)
+  return store.RunStore(path_of("s")).run(Job(stage, 0)).folder.name
+
+
+def shared_name(settings):
+  """The same, of a run whose settings all kinds have."""
+  flags = tuple(f"--config.{key}={value}" for key, value in settings.items())
+  config = stub.recipes.resolve(stub.DIGITS, flags)
+  lines = differences(c.to_dict(c.Config()), c.to_dict(config))
+  sum_ = hashlib.sha256(json.dumps([lines, ""]).encode()).hexdigest()
+  return f"training-seed0-{sum_[:10]}"
+
+
+@pytest.mark.parametrize(
+  ("kind", "usual", "other"),
+  [
+    (MAE, {"objective.decoder_depth": 8}, {"objective.decoder_depth": 2}),
+    (SGD, {"optimizer.momentum": 0.9}, {"optimizer.momentum": 0.95}),
+  ],
+)
+def test_settings_that_only_one_kind_has_tell_runs_apart(kind, usual, other):
+  assert name_of(kind) == name_of(kind | usual) == shared_name(kind)
+  assert name_of(kind | other) != name_of(kind)
+
+
+def test_another_teacher_at_the_same_path_is_another_run(tmp_path):
+  path = tmp_path / "teacher.npz"
+  settings = {"objective.kind": "distillation", "objective.teacher": path}
+  names = []
+  for text in ("1", "2", "1"):
+    path.write_text(text)
+    names.append(name_of(settings))
+  assert names[0] == names[2] != names[1]

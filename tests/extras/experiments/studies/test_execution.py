@@ -65,13 +65,16 @@ def test_order_sharing_and_choice(tmp_path, monkeypatch):
   assert [line.seeds for line in lines] == [2, 2]
 
 
-def test_scores_of_runs_on_changed_images_are_not_compared(tmp_path, monkeypatch):
+@pytest.mark.parametrize("key", ["data.train", "evaluate.test"])
+def test_scores_of_runs_on_changed_images_are_not_compared(tmp_path, monkeypatch, key):
   stub.Runs(monkeypatch)
-  settings = {"data": {"train": {"source": "folder:photos"}}}
+  group, name = key.split(".")
 
   def read(folder):
-    images = Identity(9, "none", "n", "s", str("seed1" in folder.name))
-    return start.Recorded(folder, settings=settings, data={"config.data.train": images})
+    changed = "seed1" in folder.name
+    images = Identity(9, "none", "n", "s", str(changed))
+    dataset = {"source": "folder:photos", "split": "val", "resize": float(changed)}
+    return start.Recorded(folder, settings={group: {name: dataset}}, data={f"config.{key}": images})
 
   monkeypatch.setattr(start, "read_recorded", read)
   with pytest.raises(RunError, match=r"images of folder:photos .* the runs pre.*other content"):

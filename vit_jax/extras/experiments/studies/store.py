@@ -9,6 +9,7 @@ import functools
 import hashlib
 import json
 import math
+import operator
 import statistics
 from collections.abc import Callable
 
@@ -35,15 +36,15 @@ class RunStore:
     overrides: --config.KEY=VALUE of every run.
     choices: the chosen candidates, by their trials; a choice is final.
     metrics: the metrics of the runs that are done, by name; they are final too.
-    trained_on: the identity of the images of a dataset, and the first run that was trained on them,
-      by the settings of the dataset.
+    images: the identity of the images of a dataset, and the first run that was trained or scored
+      on them, by the settings that choose them.
   """
 
   folder: Path
   overrides: tuple[str, ...] = ()
   choices: dict[str, Option] = dataclasses.field(default_factory=dict, repr=False, compare=False)
   metrics: dict[str, dict] = dataclasses.field(default_factory=dict, repr=False, compare=False)
-  trained_on: dict[str, tuple[tuple, str]] = dataclasses.field(
+  images: dict[str, tuple[tuple, str]] = dataclasses.field(
     default_factory=dict, repr=False, compare=False
   )
 
@@ -141,11 +142,11 @@ class RunStore:
 
     recorded = start.read_recorded(folder)
     for key, images in recorded.data.items():
-      if not key.startswith("config.data."):
-        continue
-      names = key.split(".")[1:]
-      dataset = functools.reduce(lambda group, name: group[name], names, recorded.settings)
-      other, earlier = self.trained_on.setdefault(json.dumps(dataset), (images, folder.name))
+      path = key.split(".")[1:]
+      dataset = functools.reduce(operator.getitem, path, recorded.settings)
+      # Sources of a mix share one order of classes, so they are compared with those of mixes only.
+      chosen = [path[:-1], *(dataset.get(name) for name in ("source", *start.OF_IMAGES))]
+      other, earlier = self.images.setdefault(json.dumps(chosen), (images, folder.name))
       if how := identity.changes(other, images):
         raise cfg.RunError(
           f"The images of {dataset['source']} have changed between the runs {earlier} and "
@@ -279,14 +280,30 @@ def fingerprint(
   finds the runs of an earlier one. For weights that a recipe names, their content counts.
   """
   config = recipes.resolve(recipe, flags)
-  computed = [differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config)), start]
+  lines = differences(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
+  for group in ("objective", "optimizer"):
+    lines += of_its_kind(config, group)
+  computed = [lines, start]
   if mode != "train":
     computed.append(mode)
   if not average:
     computed.append("--raw-params")
   if config.init_from:
     computed.append(sum_of_weights(config.init_from))
+  if teacher := getattr(config.objective, "teacher", ""):
+    computed.append(sum_of_weights(teacher))
   return hashlib.sha256(json.dumps(computed).encode()).hexdigest()[:10]
+
+
+def of_its_kind(config: cfg.Config, group: str) -> list[str]:
+  """The settings that a group has and the default kind lacks, if they differ from its kind's."""
+  known = cfg.to_dict(getattr(cfg.Config(), group))
+  here = getattr(config, group)
+  usual, own = (
+    {key: value for key, value in cfg.to_dict(each).items() if key not in known}
+    for each in (type(here)(), here)
+  )
+  return differences({group: usual}, {group: own})
 
 
 @functools.cache
