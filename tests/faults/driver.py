@@ -6,6 +6,7 @@ user runs.
 """
 
 import functools
+import inspect
 import os
 import resource
 import signal
@@ -78,6 +79,37 @@ def witnessed(step):
     return save(saver, state, **options)
 
   Checkpointing.save = witness
+
+
+def calls(_):
+  """No harm: ends once the first step was dispatched, with the files whose functions were called.
+
+  Calls while a module is imported do not count.
+  """
+  import vit_jax
+
+  package, found, watch = f"{vit_jax.__path__[0]}/", set(), sys.monitoring
+
+  def begun(code, _):
+    if not code.co_filename.startswith(package):
+      return watch.DISABLE
+    if code.co_name == "hold":
+      print(*sorted(found), sep="\n", flush=True)
+      os._exit(0)
+    above = sys._getframe(1)
+    while above and above.f_code.co_name != "<module>":
+      above = above.f_back
+    if code.co_flags & inspect.CO_OPTIMIZED and not (above and in_package(above)):
+      found.add(code.co_filename)
+      return watch.DISABLE
+    return None
+
+  def in_package(frame):
+    return frame.f_code.co_filename.startswith(package)
+
+  watch.use_tool_id(watch.PROFILER_ID, "calls")
+  watch.register_callback(watch.PROFILER_ID, watch.events.PY_START, begun)
+  watch.set_events(watch.PROFILER_ID, watch.events.PY_START)
 
 
 def signal_in(place):
@@ -162,6 +194,7 @@ FAULTS = dict(
   full=full,
   gone=gone,
   witnessed=witnessed,
+  calls=calls,
   signal_in=signal_in,
   halted_input=halted_input,
   endless_compilation=endless_compilation,

@@ -26,7 +26,7 @@ from vit_jax.config import (
   scaled,
   sides,
 )
-from vit_jax.config.model import ARCHITECTURE, CONFIG_ONLY_FIELDS, USUAL
+from vit_jax.config.model import ARCHITECTURE, USUAL
 from vit_jax.config.parsing import build
 from vit_jax.data import crops
 from vit_jax.data import datasets as opened
@@ -262,8 +262,7 @@ RULES = {
   "position_resizing": one_of(*POSITION_RESIZING),
   "class_names": TEXTS,
 }
-# Keys that older cards lack.
-LATER = ("squeeze", "resampling", "position_resizing", "projection", "guessed")
+LATER = ("projection", "guessed")  # keys that cards of 0.2.0 lack
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
@@ -314,22 +313,23 @@ def of_values(values, path: pathlib.Path) -> Card:
       wrong.append(f"resize is {values['resize']}, below its image_size")
     if wrong:
       raise ValueError("; ".join(wrong))
-    known = {"trained_on": opened.read_history(values["trained_on"]), "model": _model_of(values)}
+    known = {
+      "trained_on": opened.read_history(values["trained_on"]),
+      "model": _model_of(values["model"]),
+    }
     checked = [field.name for field in dataclasses.fields(Card) if field.name in RULES]
     return Card(**{name: values[name] for name in checked}, **known)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error
 
 
-def _model_of(values: dict) -> Model:
-  """The architecture in a card; older cards hold only the fields that parameters do not show.
+def _model_of(given: dict) -> Model:
+  """The architecture in a card.
 
   Raises:
     ConfigError: a field has a wrong value.
     ValueError: a field does not belong to the architecture.
   """
-  older = {key: values[key] for key in CONFIG_ONLY_FIELDS if key in values}
-  given = values.get("model", older)
   model = build(Model(), given, "model")
   for key in given:
     if key not in ARCHITECTURE:
