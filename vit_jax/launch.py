@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import signal
 from collections.abc import Sequence
 
@@ -160,7 +161,8 @@ def make_run(
   progress.doing("starting the devices")
   with joining.told("weights", seconds=asked.stall_seconds):
     facts = {**facts, **run_facts.of_devices()}
-    config = resolve(asked, facts, recorded.config)
+    known = start.suiting_devices(recorded.config, resolve(asked, facts, recorded.config))
+    config = resolve(asked, facts, known)
     run = make(config)
     for kind in switched_on(CALLBACKS, config):
       kind.check(config, run.mesh.devices.flat[0])
@@ -181,7 +183,7 @@ def make_run(
   if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them
     progress.doing("compiling a step, to see how much memory it needs")
     facts["parts"] = lambda _: pace.fewest_parts(config, make)
-    run = make(resolve(asked, facts, recorded.config))
+    run = make(resolve(asked, facts, known))
   if is_auto(asked.duration) or asked.batch_size == AUTO:
     progress.doing("timing a few steps")
     run = dataclasses.replace(run, seconds=pace.expected_seconds(run))
@@ -347,9 +349,13 @@ def launch_evaluation(
 def reader_of(config: Config) -> Reader:
   """The reader that feeds an evaluation on all devices.
 
+  It reads parts as small as those of the training, which fit into memory, or larger ones, if those
+  cannot be split over the devices.
+
   Raises:
     ConfigError: the batch or the mesh does not suit the devices.
   """
-  split = dict(batch_size=config.batch_size, accumulation=config.parts)
-  mesh = meshes.make(config.mesh, **split)
-  return Reader(config.data, mesh, channels=config.model.channels, **split)
+  size = config.batch_size
+  mesh = meshes.make(config.mesh, batch_size=size, accumulation=1)
+  parts = math.gcd(config.parts, size // meshes.groups(mesh))
+  return Reader(config.data, mesh, size, parts, channels=config.model.channels)

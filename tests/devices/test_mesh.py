@@ -47,7 +47,10 @@ def test_a_batch_is_split_evenly_and_in_order(fsdp, model):
     (dict(fsdp=16), r"fsdp=16"),
     (dict(batch_size=20), r"batch_size=20.*8 devices.*nearest: 16, 24"),
     (dict(batch_size=4), r"batch_size=4 .*nearest: 8\."),
-    (dict(batch_size=24, accumulation=2), r"accumulation=2; nearest: 16, 32"),
+    (
+      dict(batch_size=24, accumulation=2),
+      r"accumulation=2; nearest: 16, 32; with 24, config\.accumulation must be one of \[1, 3\]\.",
+    ),
   ],
 )
 def test_impossible_meshes(arguments, message):

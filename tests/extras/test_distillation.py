@@ -21,6 +21,7 @@ from vit_jax import models, recipes, weights
 from vit_jax.config.fields import Labels
 from vit_jax.data import batches
 from vit_jax.extras import lora
+from vit_jax.extras.distillation import teacher as teachers
 from vit_jax.extras.distillation.objective import DIFFERENCE, TARGETS, Distillation, Given, Settings
 from vit_jax.extras.settings import LoRA
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
@@ -343,6 +344,47 @@ def test_what_does_not_suit_is_refused(folder, teacher, changes, message):
   known = dict(images=1437, side=8, labels=Labels(NAMES))
   with pytest.raises(c.ConfigError, match=message):
     resolved.checks.check(config, resolved.without_data(config, **known))
+
+
+def test_a_teacher_is_read_again_when_other_weights_are_in_its_place(folder, tmp_path, monkeypatch):
+  """As by a second run in one Python process; also a name that another folder's weights have."""
+  first, second = (teachers.read(str(folder / name)) for name in ("w.npz", "changed.npz"))
+  assert first.digest != second.digest
+  assert teachers.read(str(folder / "changed.npz")) is second
+  (tmp_path / "other").mkdir()
+  for name, place in (("w.npz", tmp_path), ("changed.npz", tmp_path / "other")):
+    shutil.copy(folder / name, place / "w.npz")
+    shutil.copy(folder / "w.npz.json", place)
+  monkeypatch.chdir(tmp_path)
+  assert teachers.read("w.npz").digest == first.digest
+  monkeypatch.chdir(tmp_path / "other")
+  assert teachers.read("w.npz").digest == second.digest
+  place = str(tmp_path / "w.npz")
+  assert teachers.read(place).digest == first.digest
+  shutil.copy(tmp_path / "other" / "w.npz", place)
+  assert teachers.read(place).digest == second.digest
+  save(tmp_path / "w.npz", names=tuple("abcdefghij"))
+  assert teachers.read(place).loaded.card.class_names == tuple("abcdefghij")
+
+
+def test_a_run_that_teaches_is_read_again_when_it_has_gone_on(tiny_run, tmp_path):
+  place = shutil.copytree(tiny_run, tmp_path / "run")
+  first = teachers.read(str(place))
+  assert teachers.read(str(place)) is first
+  checkpoints = place / "checkpoints"
+  shutil.copytree(checkpoints / "5", checkpoints / "6")
+  again = teachers.read(str(place))
+  assert (again is first, again.digest) == (False, first.digest)
+
+
+def test_a_teacher_that_changes_at_the_start_of_a_run_is_refused(folder):
+  config = c.Config(
+    objective=Settings(teacher=str(folder / "changed.npz"), digest="0"),
+    model=c.Model(name="ViT-Ti/4", num_classes=10),
+    data=c.Data(train=c.Dataset("digits", "train"), image_size=16),
+  )
+  with pytest.raises(c.ConfigError, match=r"is not the teacher that the run began with"):
+    config.objective.configured(config, models.create("ViT-Ti/4", num_classes=10))
 
 
 def test_images_with_several_labels_are_refused():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vit_jax
-from tests import ends, modules, resolved
+from tests import ends, modules, programs, resolved
 from tests.golden import weights as golden
 from tests.learning import steps
 from tests.seams import program
@@ -222,6 +222,26 @@ def test_settings_that_do_not_suit_the_kernels(changes, message):
   asked = dataclasses.replace(settings.LoRA(rank=2), **changes)
   with pytest.raises(c.ConfigError, match=message):
     checks.check_parametrizations(dataclasses.replace(TUNED, lora=asked))
+
+
+def test_kernels_of_relative_positions_stay_as_they_are():
+  """Those of their MLP have few inputs, so that no usual rank would suit the model."""
+  of_model = dict(positions="relative_mlp", relative_dim=8, mlp="gated")
+  config = steps.changed(TUNED, model=of_model, lora=dict(rank=8))
+  checks.check_parametrizations(config)
+  names = flatten(objectives.shapes(config))
+  assert any("/relative_bias/Dense_0/kernel" in name for name in names)
+  changed = [name.split("/")[-3] for name in names if name.endswith("/a/kernel")]
+  assert sorted(changed) == ["Dense_0", "Dense_1", "key", "out", "query", "value"]
+
+
+def test_a_page_names_the_kernels_that_change_and_how_a_gated_mlp_gets_all_of_them():
+  page = (programs.ROOT / "docs/fine-tuning.md").read_text(encoding="utf-8")
+  (pattern,) = re.findall(r"Dense_gate.*--config\.lora\.kernels='([^']+)'", page)
+  names = [name.replace("Dense_0", "Dense_gate") for name in SHAPES] + [*SHAPES]
+  of_blocks = {name for name in names if "encoderblock" in name}
+  assert {*lora.chosen(names, pattern)} == of_blocks
+  assert {*lora.chosen(names, settings.LoRA().kernels)} == {n for n in of_blocks if "gate" not in n}
 
 
 def test_settings_that_do_not_suit_the_run():

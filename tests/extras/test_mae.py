@@ -193,6 +193,21 @@ def test_flops_against_the_compiler():
   assert 2 * formula == pytest.approx(counted, rel=0.04)
 
 
+@pytest.mark.parametrize(
+  ("width", "attention", "expected"),
+  [
+    (512, "cudnn", "cudnn"),
+    (64, "cudnn", "xla"),  # 4 channels a head
+    (4096, "cudnn", "xla"),  # 256, too many for some GPUs
+    (64, "heads_first", "heads_first"),
+  ],
+)
+def test_heads_of_a_decoder_that_cudnn_cannot_compute_are_left_to_xla(width, attention, expected):
+  """Whatever those of the encoder are; 16 heads."""
+  model = models.create("ViT-B/8", attention=attention)
+  assert Settings(decoder_width=width).decoder(model).attention == expected
+
+
 def settings(name="ViT-B/8", side=SIDE, model=None, **objective):
   model = c.Model(name=name, num_classes=1, **model or {})
   return resolved.config(objective=Settings(**objective), model=model, data=c.Data(image_size=side))

@@ -14,10 +14,11 @@ from vit_jax import launch
 from vit_jax.config import AUTO, Duration, Mesh, Schedule
 from vit_jax.config.resolve import resolve
 from vit_jax.devices.hosts import Hosts
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.console import StopRequest
 from vit_jax.storage import checkpoint
-from vit_jax.training import pace
+from vit_jax.training import pace, start
 from vit_jax.training import run as runs
 
 # Little to compile. The rate of a step does not depend on the length of a run.
@@ -111,3 +112,25 @@ def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
   train("chosen", AUTO, steps=2, limit=1)
   chosen = train("chosen", AUTO, steps=3, limit=10**9)
   chex.assert_trees_all_equal(chosen, train("given", 2, steps=3))
+
+
+def test_parts_that_other_devices_cannot_compute_are_chosen_anew(monkeypatch, tmp_path):
+  """Parts of two images are none for four devices; scoring does not depend on parts."""
+  devices = jax.devices()
+  monkeypatch.setattr(pace, "memory_of", lambda device: 1)
+  monkeypatch.setattr(pace, "step_bytes", lambda run: 8 / run.config.accumulation / run.mesh.size)
+
+  def recorded(steps, count):
+    changes = dict(batch_size=16, evaluate={}, accumulation=AUTO, duration=Duration(steps=steps))
+    monkeypatch.setattr(jax, "devices", lambda *_: devices[:count])
+    config = dataclasses.replace(CONFIG, **changes)
+    launch.launch(config, tmp_path, StopRequest(), mode="train", hosts=Hosts())
+    return start.read_recorded(tmp_path).config
+
+  begun = recorded(steps=1, count=1)
+  assert begun.accumulation == 8
+  monkeypatch.setattr(jax, "devices", lambda *_: devices[:4])
+  scored = dataclasses.replace(begun, evaluate={"test": Classification("digits", "test")})
+  launch.launch(scored, tmp_path, StopRequest(), mode="evaluate", hosts=Hosts())
+  again = recorded(steps=2, count=4)
+  assert (again.accumulation, again.derived.count("accumulation")) == (2, 1)

@@ -164,7 +164,7 @@ class Profile:
 
 
 # The settings that decide the memory of a step. The devices do not count: a run that goes on with
-# other devices keeps its `accumulation`.
+# other devices keeps its `accumulation`, if they can split its parts (training/start.py).
 OF_MEMORY = (
   *("batch_size", "data.image_size", "optimizer.kind"),
   *of_added("run", "of_memory"),

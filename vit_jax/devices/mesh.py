@@ -48,13 +48,17 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
       f"config.mesh.model={model}: devices that compute the same images must be of one process, "
       f"and each has {each} of them; give a divisor of {each}, or start one process a machine."
     )
-  unit = data * fsdp * accumulation
+  groups = data * fsdp
+  unit = groups * accumulation
   if batch_size % unit:
     below = batch_size - batch_size % unit
     nearest = ", ".join(str(size) for size in (below, below + unit) if size)
     over = f"{count} devices"
     if model > 1:
       over += f" in groups of config.mesh.model={model}"
+    if batch_size % groups == 0:
+      of_this = divisors(batch_size // groups)
+      nearest += f"; with {batch_size}, config.accumulation must be one of {of_this}"
     raise cfg.ConfigError(
       f"config.batch_size={batch_size} cannot be split over {over} and "
       f"config.accumulation={accumulation}; nearest: {nearest}."

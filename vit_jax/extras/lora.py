@@ -56,8 +56,12 @@ def matrix_of(name: str, shape: tuple[int, ...]) -> Matrix:
 
 
 def kernels_of_blocks(names: Iterable[str]) -> list[str]:
-  """The names of the kernels that can be changed: those of the blocks of a Transformer, sorted."""
-  return sorted(name for name in names if STACKED in name and name.endswith("/kernel"))
+  """The names of the kernels that can be changed: those of the blocks of a Transformer, sorted.
+
+  The MLP of relative positions is none of them: it computes a table, and has two inputs.
+  """
+  kernels = (name for name in names if STACKED in name and name.endswith("/kernel"))
+  return sorted(name for name in kernels if "/relative_bias/" not in name)
 
 
 def chosen(names: Iterable[str], pattern: str) -> list[str]:

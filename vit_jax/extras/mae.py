@@ -19,7 +19,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
   from vit_jax import models
   from vit_jax.data import batches
   from vit_jax.extras.masked_patches import corruption, targets
-  from vit_jax.models import Network, layers, vit_costs
+  from vit_jax.models import Network, family, layers, vit_costs
   from vit_jax.models import positions as position_embeddings
 
 POSITIONS = "sincos2d_mae"  # of the decoder
@@ -68,6 +68,10 @@ class Settings(ObjectiveSettings):
   def decoder(self, model: "Network") -> "Network":
     """The decoder: a ViT on the encoder's tokens, whose head gives the pixels of a patch."""
     outputs = model.channels * model.stride() ** 2
+    attention = model.attention
+    channels = self.decoder_width // self.decoder_heads
+    if attention == "cudnn" and not family.fits_cudnn(channels):
+      attention = "xla"
     return models.create(
       "ViT-B/1",
       depth=self.decoder_depth,
@@ -79,7 +83,7 @@ class Settings(ObjectiveSettings):
       positions=POSITIONS,
       head_std=math.sqrt(2 / (self.decoder_width + outputs)),
       dtype=model.dtype,
-      attention=model.attention,
+      attention=attention,
       scan=model.scan,
       remat=model.remat,
       activation=model.activation,

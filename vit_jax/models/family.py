@@ -273,6 +273,7 @@ def check_heads(model: Network, name: str):
 
 AMPERE = 8  # compute capability 8.x
 HOPPER = 9  # compute capability 9.0
+MOST_CHANNELS = 128  # of a head that cuDNN computes before HOPPER; from there on twice as many
 USE_XLA = "use --config.model.attention=xla"
 NOT_IN_FLOAT32 = (
   "config.model.attention='cudnn' computes in bfloat16 only; set "
@@ -390,15 +391,20 @@ def why_not_cudnn(module: Network, size: Size, device: jax.Device) -> str:
       "config.model.attention='cudnn' computes neither differential attention nor attention in "
       f"windows; {USE_XLA}."
     )
-  most = 256 if int(generation) >= HOPPER else 128
+  most = 2 * MOST_CHANNELS if int(generation) >= HOPPER else MOST_CHANNELS
   for channels in sorted(head_channels(module, size)):
-    if channels > most or channels % 8:
+    if not fits_cudnn(channels, most):
       return (
         "config.model.attention='cudnn' needs heads with a multiple of 8 channels, on this GPU at "
         f"most {most}, and a head of this model has {channels}; {USE_XLA}, or another number of "
         "heads."
       )
   return ""
+
+
+def fits_cudnn(channels: int, most: int = MOST_CHANNELS) -> bool:
+  """Whether cuDNN computes attention with heads of so many channels, by default on all its GPUs."""
+  return channels <= most and channels % 8 == 0
 
 
 def check_type(attention: str, compute_dtype: str):

@@ -16,7 +16,7 @@ from vit_jax.config import (
 )
 from vit_jax.config.fields import of_added
 from vit_jax.config.recorded import changes, from_record
-from vit_jax.config.resolve import with_value
+from vit_jax.config.resolve import left_to_rule, with_value
 from vit_jax.data import datasets, identity
 from vit_jax.data.datasets import History
 from vit_jax.data.identity import Identity
@@ -186,6 +186,19 @@ def as_begun(config: Config, run: Recorded) -> Config:
     begun = with_value(begun, key, old)
   check_start(begun, run, ("init_from",))  # before rules read these weights
   return begun
+
+
+def suiting_devices(recorded: Config | None, config: Config) -> Config | None:
+  """The settings of a run so far, without parts that a rule chose and these devices cannot compute.
+
+  Args:
+    recorded: the settings; None: it is a new run.
+    config: the settings now, by these and by the devices.
+  """
+  split = config.mesh.data * config.mesh.fsdp * config.parts
+  if "accumulation" in config.derived and config.batch_size % split:
+    return left_to_rule(recorded, "accumulation")
+  return recorded
 
 
 def _is_moved(run: Recorded, now: str) -> bool:

@@ -9,7 +9,7 @@ from vit_jax.storage.paths import local_path
 from vit_jax.weights.card import Card, inferred, path_beside
 from vit_jax.weights.fit import fit, table
 from vit_jax.weights.format import WeightFormat, Weights
-from vit_jax.weights.source import format_to_write, read, trained_on, write
+from vit_jax.weights.source import format_to_write, read, trained_on, versions, write
 from vit_jax.weights.workdir import of_run
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
   "save",
   "table",
   "trained_on",
+  "versions",
   "write",
 ]
 

@@ -9,7 +9,8 @@ from vit_jax import registry
 from vit_jax.config import ConfigError
 from vit_jax.data.datasets import History
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.storage import files
+from vit_jax.storage import checkpoint, files
+from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, inside, path_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, workdir
@@ -43,9 +44,30 @@ def read(path: Path | str, *, step: int = 0, average: bool = True) -> Weights:
     raise ConfigError(
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
     )
-  beside = {path.parent / name for form in _formats().values() for name in form.beside}
-  with _here(path, *beside) as place:
+  with _here(path, *_beside(path)) as place:
     return _read(_format_of(place, path), place, path)
+
+
+def versions(path: Path | str) -> tuple[tuple[str, FileVersion], ...]:
+  """The files that decide what `read` returns for `path`, each with its version.
+
+  Of a run they are those of its newest checkpoint. They are () if nothing is there.
+
+  Raises:
+    ConfigError: as `path_of`.
+    OSError: a folder cannot be read.
+  """
+  path = path_of(path).absolute()
+  folder, steps = checkpoint.named_by(path)
+  if steps:
+    path = folder / checkpoint.FOLDER / str(steps[-1])
+  candidates = files.matching(path) or [path, card.path_beside(path), *_beside(path)]
+  return tuple((str(file), files.stamp(file)) for file in candidates if files.is_file(file))
+
+
+def _beside(path: Path) -> list[Path]:
+  """Files in the folder of a file that tell more of it, in the formats that have such files."""
+  return sorted({path.parent / name for form in _formats().values() for name in form.beside})
 
 
 @contextlib.contextmanager

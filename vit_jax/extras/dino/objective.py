@@ -196,7 +196,8 @@ class DINO(Objective):
 
     Metrics: teacher_entropy, the mean entropy of the teacher's softmax, nats; feature_std, the
     standard deviation of the teacher's features of the first crops, each divided by its norm: 0 if
-    all are the same, 1 if their mean is 0; of a batch in parts the mean over the parts.
+    all are the same, 1 if their mean is 0; of a batch in parts the mean over those of two images
+    or more.
     """
     settings = self.settings
     mask = batch["mask"]
@@ -213,9 +214,10 @@ class DINO(Objective):
     losses = cross_entropy(targets, [x / temperatures.student for x in students])
     entropy = jax.scipy.special.entr(targets).sum(axis=-1).mean(axis=-1)
     count = mask.sum()
+    spread = deviation(features[:, 0], mask) * count, count
     metrics = {
       "teacher_entropy": (jnp.sum(entropy * mask), count),
-      "feature_std": (deviation(features[:, 0], mask) * count, count),
+      "feature_std": tuple(jnp.where(count > 1, x, 0) for x in spread),
     }
     statistics = jnp.einsum("b,bk->k", mask, taught.mean(axis=1), precision="highest"), count
     return Sums(jnp.sum(losses * mask), count, metrics, statistics)

@@ -99,8 +99,7 @@ class Settings(classification.Settings):
         f"config.objective.kind={KIND} is for images with one label each, whose loss is a softmax; "
         "give --config.loss.kind=softmax."
       )
-    self._check_digest()
-    known = teachers.read(self.teacher)
+    known = self._known()
     known.for_images(config.data.image_size)
     channels = known.loaded.module.channels
     if channels != model.channels:
@@ -128,20 +127,21 @@ class Settings(classification.Settings):
         "any number; give --config.objective.kind=classification."
       )
 
-  def _check_digest(self):
-    """Refuses another teacher than the one whose checksum is recorded."""
-    found = teachers.read(self.teacher).digest
-    if self.digest not in (AUTO, found):
+  def _known(self) -> "teachers.Teacher":
+    """The teacher; refuses another one than that whose checksum is recorded."""
+    known = teachers.read(self.teacher)
+    if self.digest not in (AUTO, known.digest):
       raise ConfigError(
         f"config.objective.teacher={self.teacher} is not the teacher that the run began with: its "
-        f"parameters have the checksum {found}, not {self.digest}. Give that teacher, or begin a "
-        "run with another --workdir."
+        f"parameters have the checksum {known.digest}, not {self.digest}. Give that teacher, or "
+        "begin a run with another --workdir."
       )
+    return known
 
   def configured(self, config: Config, model) -> "Distillation":
     """The objective of a run."""
     base = super().configured(config, model)
-    loaded = teachers.read(self.teacher).for_images(config.data.image_size)
+    loaded = self._known().for_images(config.data.image_size)
     outputs = () if self.outputs == AUTO else self.outputs  # without data
     return Distillation(
       **{field.name: getattr(base, field.name) for field in dataclasses.fields(base)},

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
+from vit_jax import weights
 from vit_jax.config import ConfigError, RunError, Size, in_pixels
 from vit_jax.data import classes
 from vit_jax.inference import model as inference
@@ -75,23 +76,28 @@ class Teacher:
       ) from error
 
 
-@functools.lru_cache(maxsize=1)  # settings, checks and the run ask for the same teacher
 def read(place: str) -> Teacher:
-  """Reads the weights at `place`, as config.init_from names them.
+  """Reads the weights at `place`, as config.init_from names them, again only if they have changed.
 
   Raises:
     ConfigError: they cannot be read, are not of a model of this project, or have no head of
       classes.
   """
   try:
-    loaded = inference.read_model(place)
+    known = _read(place, weights.versions(place))
   except UnreachableError:
     raise
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.objective.teacher={place}: {error}") from error
-  if not loaded.classifies:
+  if not known.loaded.classifies:
     raise ConfigError(
-      f"config.objective.teacher={place}: these weights {loaded.card.no_classes()}; fine-tune them "
-      "first."
+      f"config.objective.teacher={place}: these weights {known.loaded.card.no_classes()}; "
+      "fine-tune them first."
     )
-  return Teacher(place, loaded)
+  return known
+
+
+@functools.lru_cache(maxsize=1)  # settings, checks and the run ask for the same teacher
+def _read(place: str, versions: tuple) -> Teacher:
+  del versions  # a part of the key
+  return Teacher(place, inference.read_model(place))
