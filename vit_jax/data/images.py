@@ -264,12 +264,13 @@ def as_channels(image: bytes | np.ndarray, channels: int, *, max_pixels: int) ->
 
 
 def size_of(image: bytes | np.ndarray, *, max_pixels: int) -> tuple[int, int]:
-  """Rows and columns of an upright image of any channels."""
+  """Rows and columns of an upright image of any channels, which is decoded."""
   if isinstance(image, bytes) and image.startswith(_NPY):
     image = _array_in(image)
-  if isinstance(image, bytes):
-    image = as_rgb(image, max_pixels=max_pixels)
-  return image.shape[:2]
+  channels = RGB
+  if isinstance(image, np.ndarray):
+    channels = image.shape[2] if image.ndim == 3 else 1
+  return as_channels(image, channels, max_pixels=max_pixels).shape[:2]
 
 
 def _decoded(data: bytes, channels: int, *, max_pixels: int) -> np.ndarray:
