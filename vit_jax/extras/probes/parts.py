@@ -59,7 +59,7 @@ def open_parts(spec: str, trained_on: History, progress: Progress | NoProgress) 
   for named in (train, test):
     if named.source.multi_label:
       raise ConfigError(f"{named} may have several labels each; a probe needs exactly one.")
-  for named in (train, *opener.earlier(trained_on)):
+  for named in (train, *opener.earlier(trained_on, [train])):
     if common := datasets.shared_images(named.source, test.source):
       raise ConfigError(
         f"{named} and {test} have {common.in_words()} in common; give test images that were not "
