@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import logging
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from tests.data.numbered import (
   CLASSES,
   SIZE,
+  TRAIN,
   Listed,
   assert_equal,
   evaluate,
@@ -26,6 +28,7 @@ from tests.data.numbered import (
   train,
   whole,
 )
+from tests.data.pictures import saved
 from vit_jax.data import images, pipeline
 from vit_jax.data.layout import FieldError
 from vit_jax.data.order import MixedSource
@@ -77,6 +80,22 @@ def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
   assert len(first) == there.sum() == 29
   np.testing.assert_array_equal([item.row["image"] for item in first], batch["image"][there])
   np.testing.assert_array_equal([item.labels[0] for item in first], batch["labels"][there])
+
+
+@pytest.mark.parametrize("side", [64, 128, 512])
+def test_first_examples_of_the_size_of_the_model_have_pixels_of_their_own(side):
+  """The decoder has one buffer, and a crop that is the whole image is not resized."""
+  rng = np.random.default_rng(0)
+  colours = rng.integers(0, 256, (8, 1, 1, 3), np.uint8)
+  files = [saved(np.broadcast_to(colour, (side, side, 3)), "JPEG") for colour in colours]
+  source = Listed([Example(data, (0,), str(i)) for i, data in enumerate(files)])
+  cut = functools.partial(TRAIN, size=64, area=(1, 1), aspect=(1, 1), flip=False)
+  parts = [MixedSource(8, 1.0)]
+  made = layout(source, cut, 64)
+  first = pipeline.first_training(source, layout=made, seed=0, parts=parts, count=8)
+  (batch,) = train(source, steps=1, seed=0, batch_size=8, cut=cut, side=64)
+  np.testing.assert_array_equal([item.row["image"] for item in first], batch["image"])
+  assert len(np.unique([item.row["image"] for item in first], axis=0)) == 8
 
 
 def test_multi_label_is_multi_hot_and_padded_with_no_labels():

@@ -172,6 +172,42 @@ def test_refusals(tmp_path):
       made(tmp_path, {"train": source}, name=name)
 
 
+def test_a_split_whose_images_are_repaired_can_be_made(tmp_path):
+  """What was found in the files of the other split is kept."""
+  write_images(tmp_path / "train", {"ant": 20, "bee": 20})
+  paths = write_images(tmp_path / "val", {"ant": 2})
+  splits = {"train": folder(tmp_path / "train"), "val": folder(tmp_path / "val")}
+  whole = [path.read_bytes() for path in paths]
+  for path in paths:
+    path.write_bytes(b"rubbish")
+  for _ in range(2):
+    with pytest.raises(SourceError, match='Split "val" has no image that can be decoded'):
+      made(tmp_path, splits)
+  for path, data in zip(paths, whole, strict=True):
+    path.write_bytes(data)
+  report, (start, *_) = made(tmp_path, splits)
+  assert (start, report["splits"]["val"]["examples"], len(opened("train"))) == (2, 2, 40)
+  assert contents(opened("val")) == contents(splits["val"])
+
+
+def test_arrays_of_any_number_of_channels_are_kept(tmp_path):
+  rng = np.random.default_rng(0)
+  (tmp_path / "in/ant").mkdir(parents=True)
+  for number, shape in enumerate([(9, 8, 13), (8, 9, 13), (8, 8), (400, 400, 13), (0, 8, 13)]):
+    np.save(tmp_path / f"in/ant/{number}.npy", rng.integers(0, 256, shape, np.uint8))
+  np.save(tmp_path / "in/ant/floats.npy", np.zeros((8, 8, 13)))
+  source = folder(tmp_path / "in")
+  report, _ = made(tmp_path, {"train": source})
+  broken = report["splits"]["train"]["names"]["broken"]
+  assert sorted(name.split(": ")[0].rpartition("/")[2] for name in broken) == [
+    "3.npy",
+    "4.npy",
+    "floats.npy",
+  ]
+  found = contents(opened("train"))
+  assert found == collections.Counter((source[i].image, source[i].labels) for i in range(3))
+
+
 def test_pixels_become_png_files(tmp_path):
   digits = sources.Subset(sources.open_source("digits", split="test"), 50)
   made(tmp_path, {"test": digits})
@@ -238,4 +274,12 @@ def test_splits_with_different_kinds_of_labels_are_refused(tmp_path):
   for order in (splits, splits[::-1]):
     with pytest.raises(SourceError, match=r'split "several" have any .* split "one" exactly one'):
       made(tmp_path, dict(order))
+  assert not (tmp_path / "tfds").exists()
+
+
+def test_a_split_without_labels_is_refused(tmp_path):
+  unlabelled = sources.Unlabelled(of_classes("a", "b"))
+  message = 'Split "val" has no labels, .* CSV file with the same label in every row'
+  with pytest.raises(SourceError, match=message):
+    made(tmp_path, {"train": of_classes("a", "b"), "val": unlabelled})
   assert not (tmp_path / "tfds").exists()

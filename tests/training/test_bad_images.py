@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from tests import programs
+from tests.seams import program
 from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training import start
+from vit_jax.training.callbacks import TrainingError
+from vit_jax.training.steps import ImageCount
 
 
 @pytest.fixture
@@ -92,3 +96,53 @@ def test_an_evaluation_names_the_file_and_does_not_cost_the_run(folder, tmp_path
   assert "'test' cannot be scored" in programs.message(again)
   assert "bee/0.png" in again.stderr
   assert "Traceback" not in result.stderr + again.stderr
+
+
+class TakesAway(program.StopAfter):
+  """Renames a folder after a step, as if its disk were no longer mounted."""
+
+  def __init__(self, step, folder):
+    super().__init__()
+    self._last, self._folder = step, folder
+
+  def agreed(self, step):
+    if step == self._last:
+      self._folder.rename(self._folder.with_name("away"))
+    return super().agreed(step)
+
+
+@pytest.mark.parametrize("batch_size", [8, 32])
+def test_a_lost_disk_ends_a_long_run_before_its_empty_batches_are_saved(
+  tmp_path, monkeypatch, batch_size
+):
+  """However many images it has seen. The two that were broken all the time do not end it."""
+  monkeypatch.setattr(start, "taken", lambda meta, step: ImageCount(step, 10**7))
+  photos, run = tmp_path / "photos", tmp_path / "run"
+  rng = np.random.default_rng(0)
+  for name in ("bee", "cat"):
+    (photos / name).mkdir(parents=True)
+    for i in range(40):  # JPEG, as decoded small PNGs are kept in memory
+      image = rng.integers(0, 256, (20, 24, 3), np.uint8)
+      assert cv2.imwrite(str(photos / name / f"{i}.jpg"), image)
+  for name in ("bee/0.jpg", "cat/3.jpg"):
+    (photos / name).write_bytes(b"")
+  words = (
+    f"--config.data.train.source=folder:{photos}",
+    "--config.data.train.split=",
+    "--config.model.num_classes=2",
+    "--config.evaluate.test.source=",
+    f"--config.batch_size={batch_size}",
+    "--config.checkpoint.every.steps=1",
+    "--config.duration.steps=90",
+    "--config.data.bad_limit=0.03",
+  )
+  assert not program.run(run, *words, stop=program.StopAfter(2))
+  with pytest.raises(TrainingError, match="is their disk mounted") as caught:
+    program.run(run, *words, stop=TakesAway(20, photos))
+  broken, taken, step = map(
+    int, re.search(r"(\d+) of the last (\d+) .* step (\d+)", str(caught.value)).groups()
+  )
+  assert (taken, 20 < step < 90, broken > taken / 2) == (32, True, True)
+  assert checkpoint.available(run)[-1] == step - 1
+  *_, last = metrics_log.read_lines(run)
+  assert last["data/bad_examples"] <= 0.03 * 10**7

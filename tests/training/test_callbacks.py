@@ -157,6 +157,18 @@ FINITE = dict(
 )
 @pytest.mark.parametrize("attention", ["cudnn", "xla"])
 def test_an_update_that_is_not_finite(changes, settings, said, raised, attention):
+  metrics, lines = metrics_of(settings, attention=attention)
+  metrics.dispatched(7, FINITE | dict(skipped=0) | changes)
+  with pytest.raises(TrainingError, match=raised) if raised else contextlib.nullcontext() as caught:
+    metrics.dispatched(8, None)
+  suggested = "config.model.attention=xla" in str(caught and caught.value)
+  assert suggested == bool(raised and attention == "cudnn")
+  assert len(lines) == bool(said)
+  assert all(re.search(said, line) for line in lines)
+
+
+def metrics_of(settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.01):
+  """The callback of a made-up run that goes on after step 6, and the list of what it says."""
   lines = []
   session = types.SimpleNamespace(
     since=MetricAccumulator(),
@@ -165,19 +177,44 @@ def test_an_update_that_is_not_finite(changes, settings, said, raised, attention
     writer=types.SimpleNamespace(say=lines.append),
   )
   run = types.SimpleNamespace(
-    config=types.SimpleNamespace(non_finite=settings, data=types.SimpleNamespace(bad_limit=0.01)),
-    steps=types.SimpleNamespace(log=10, total=20),
-    resume_point=ImageCount(0, 0, 8),
+    config=types.SimpleNamespace(
+      non_finite=settings, data=types.SimpleNamespace(bad_limit=bad_limit)
+    ),
+    steps=types.SimpleNamespace(log=10**6, total=10**6),
+    resume_point=ImageCount(6, taken, batch_size),
     attention=attention,
   )
   metrics = Metrics(run, session)
-  metrics.dispatched(7, FINITE | dict(skipped=0) | changes)
-  with pytest.raises(TrainingError, match=raised) if raised else contextlib.nullcontext() as caught:
-    metrics.dispatched(8, None)
-  suggested = "config.model.attention=xla" in str(caught and caught.value)
-  assert suggested == bool(raised and attention == "cudnn")
-  assert len(lines) == bool(said)
-  assert all(re.search(said, line) for line in lines)
+  metrics.start(types.SimpleNamespace(state=types.SimpleNamespace(bad_examples=np.int32(3))))
+  return metrics, lines
+
+
+@pytest.mark.parametrize(
+  ("batch_size", "broken", "limit", "ends"),
+  [
+    (64, [32, 32, 32], 0.01, None),  # half
+    (64, [0, 33], 0.01, 8),
+    (64, [0, 40, 64], 0.7, 9),  # more than half is allowed
+    (64, [64, 64], 1.0, None),
+    (4, [4] * 4, 0.01, None),  # half of the last 32, the others before this start
+    (4, [4] * 4 + [0] * 4 + [4] * 9, 0.01, 19),
+    (1, [1] * 16 + [0] * 16, 0.01, None),
+    (2, [0] * 20 + [2] * 30, 0.01, 35),
+  ],
+)
+def test_a_long_run_ends_if_most_of_its_last_images_are_broken(batch_size, broken, limit, ends):
+  metrics, _ = metrics_of(NonFinite(), taken=10**7, batch_size=batch_size, bad_limit=limit)
+
+  def go_on():
+    for step, count in enumerate(np.cumsum(broken), 7):
+      metrics.dispatched(step, FINITE | dict(skipped=0, bad_examples=np.int32(3 + count)))
+    metrics.read_metrics()
+
+  if ends is None:
+    go_on()
+    return
+  with pytest.raises(TrainingError, match=f"images up to step {ends} .*is their disk mounted"):
+    go_on()
 
 
 # --- checkpoints ---

@@ -70,6 +70,10 @@ def test_the_start_tells_how_often_images_of_the_rarest_class_come(folder):
     "Every class is drawn equally often: config.data.train: 3 classes from 'eel' (1 image(s), each "
     "seen 40.00 times) to 'cat' (15 image(s), each seen 2.67 times)\n"
   )
+  later = messages.class_balance(made.after(ImageCount(15, 60), ()))
+  assert (
+    "'eel' (1 image(s), each seen 20.00 more times) to 'cat' (15 image(s), each seen 1.33" in later
+  )
   mix = {"a": c.Weighted(folder, weight=3.0), "b": c.Weighted(folder, "[80%:]")}
   told = messages.class_balance(resolved.run(run(mix=mix), jax.devices()[:1]))
   seen = 6 * (20 + 4) * 3 / 4 / 3

@@ -76,6 +76,17 @@ def test_an_epoch_is_as_long_as_all_sources_together(two):
   )
 
 
+def test_a_run_that_goes_on_tells_how_often_images_of_a_mix_still_come(two):
+  """By the weights of now, whatever they were before."""
+  config = run(two)
+  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
+  later = made.after(steps.ImageCount(3, 24), ())
+  assert messages.mix(later) == (
+    "The training images are a mix: large 40.00% (20 images, each seen 0.80 more times), "
+    "small 60.00% (10 images, each seen 2.40 more times)\n"
+  )
+
+
 def test_batches_have_the_shares_of_the_weights(two):
   config = run(two, data=dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)))
   made = resolved.run(config, jax.devices()[:1])

@@ -140,6 +140,21 @@ def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
   assert not caplog.messages
 
 
+def test_what_was_moved_is_not_lost(tmp_path, folder, caplog):
+  """Its images are those of another folder that was trained on, which are compared."""
+  known = trained(c.Dataset(folder, "[:50%]"))
+  (tmp_path / "images").rename(tmp_path / "moved")
+  moved = f"folder:{tmp_path / 'moved'}"
+  there, rest = c.Dataset(moved, "[:50%]"), c.Dataset(moved, "[50%:]")
+  data = runs.open_data(run(there, rest), known)
+  open_alone(run(c.Dataset(), rest), (*data.earlier, *data.current))
+  assert "in common" in refused(open_alone, run(c.Dataset(), there), (*known, *data.current))
+  assert not caplog.messages
+  open_alone(run(c.Dataset(), there), known)  # what is scored does not stand for it
+  runs.open_data(run(c.Dataset(moved, "[:40%]"), rest), known)  # nor do fewer images
+  assert [said.startswith("It cannot be checked") for said in caplog.messages] == [True, True]
+
+
 def test_without_a_history_there_is_nothing_to_compare(tmp_path, folder):
   (tmp_path / "w.npz").touch()
   (tmp_path / "empty").mkdir()

@@ -183,22 +183,30 @@ class Opener:
       )
     return self.open(key, dataset)
 
-  def earlier(self, history: History) -> tuple[NamedDataset, ...]:
-    """Opens the datasets that weights were trained on before; a warning names missing ones."""
+  def earlier(
+    self, history: History, trained: Iterable[NamedDataset] = ()
+  ) -> tuple[NamedDataset, ...]:
+    """Opens the datasets that weights were trained on before; a warning names missing ones.
+
+    Images that were moved are not missing: another dataset, in `history` or in `trained`, those to
+    train on now, has them.
+    """
     there = []
     lost = []
     for dataset, identity in history:
       try:
         source = self.source(dataset)
       except (ConfigError, OSError) as error:
-        lost.append(f"{in_words(dataset)} ({error})")
+        lost.append((f"{in_words(dataset)} ({error})", identity))
         continue
       changed = source.identity != identity
       there.append(NamedDataset("What the weights were trained on", dataset, source, changed))
-    if lost:
+    known = {named.source.identity for named in (*trained, *there)}
+    missing = [said for said, identity in lost if identity not in known]
+    if missing:
       _log.warning(
         "It cannot be checked whether images are scored that the weights were trained on: %s",
-        "; ".join(lost),
+        "; ".join(missing),
       )
     return tuple(there)
 

@@ -86,14 +86,14 @@ def train_image(
   if fast_size and _orientation(image) == 1:  # decode only what the crop needs
     height, width = fast_size
     box = draw(rng, height=height, width=width, area=area, aspect=aspect)
-    pixels, box_in_pixels = _decode_for(image, box=box, height=height, width=width, size=size)
+    pixels = _decode_for(image, box=box, height=height, width=width, size=size)
   else:
-    pixels = as_channels(image, channels, max_pixels=max_pixels)
-    height, width = pixels.shape[:2]
+    whole = as_channels(image, channels, max_pixels=max_pixels)
+    height, width = whole.shape[:2]
     box = draw(rng, height=height, width=width, area=area, aspect=aspect)
-    box_in_pixels = box
+    pixels = _cut(whole, box)
   rows, columns = sides(size)
-  out = resized(_cut(pixels, box_in_pixels), height=rows, width=columns, resampling=resampling)
+  out = resized(pixels, height=rows, width=columns, resampling=resampling)
   flipped = flip and _heads(rng)
   return Cut(_turned(out, flipped), (height, width), (height, width), box, flipped)
 
@@ -264,12 +264,13 @@ def as_channels(image: bytes | np.ndarray, channels: int, *, max_pixels: int) ->
 
 
 def size_of(image: bytes | np.ndarray, *, max_pixels: int) -> tuple[int, int]:
-  """Rows and columns of an upright image of any channels."""
+  """Rows and columns of an upright image of any channels, which is decoded."""
   if isinstance(image, bytes) and image.startswith(_NPY):
     image = _array_in(image)
-  if isinstance(image, bytes):
-    image = as_rgb(image, max_pixels=max_pixels)
-  return image.shape[:2]
+  channels = RGB
+  if isinstance(image, np.ndarray):
+    channels = image.shape[2] if image.ndim == 3 else 1
+  return as_channels(image, channels, max_pixels=max_pixels).shape[:2]
 
 
 def _decoded(data: bytes, channels: int, *, max_pixels: int) -> np.ndarray:
@@ -331,13 +332,12 @@ def _orientation(data: bytes) -> int:
   return orientation.of(jpeg.exif(data), jpeg.xmp(data))
 
 
-def _decode_for(
-  data: bytes, *, box: Box, height: int, width: int, size: Size
-) -> tuple[np.ndarray, Box]:
+def _decode_for(data: bytes, *, box: Box, height: int, width: int, size: Size) -> np.ndarray:
   """Decodes only the rows that a crop needs, at the lowest resolution that it needs.
 
   Returns:
-    The pixels, and the box of the crop in them.
+    The crop. If it has another size than `size`, and so must be resized, it is a view of memory
+    that the next call in this thread overwrites.
   """
   rows, columns = sides(size)
   most = min(box.height / rows, box.width / columns)
@@ -348,7 +348,8 @@ def _decode_for(
   left = round(box.left / factor)
   bottom = round(end / factor)
   right = round((box.left + box.width) / factor)
-  return pixels, Box(top, left, bottom - top, right - left)
+  crop = _cut(pixels, Box(top, left, bottom - top, right - left))
+  return crop.copy() if crop.shape[:2] == (rows, columns) else crop
 
 
 def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:

@@ -360,7 +360,7 @@ def _load(
       example = item(position, row, read)
     finally:
       watchdog.end_image()
-    for name, value in example.row.items():  # copied here, because the next image reuses the memory
+    for name, value in example.row.items():
       batch[name][place] = value
     batch["mask"][place] = example.counts
   return batch

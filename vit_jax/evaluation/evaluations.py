@@ -91,7 +91,7 @@ def open_all(
   """
   specs = catalogue.asked_for(config)
   if specs:
-    trained = (*trained, *opener.earlier(earlier))
+    trained = (*trained, *opener.earlier(earlier, trained))
   before = len(opener.opened)
   data = RunData(config, opener, trained, classes)
   evaluators = [(name, spec.open(f"config.evaluate.{name}", data)) for name, spec in specs.items()]

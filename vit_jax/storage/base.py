@@ -310,6 +310,7 @@ MAY_PASS = frozenset(
     errno.ECONNRESET,
     errno.ECONNREFUSED,
     errno.ECONNABORTED,
+    errno.ENOTCONN,  # of a folder of sshfs or gcsfuse
   }
 )
 

@@ -1,6 +1,8 @@
 """The callbacks of the core: metrics, checkpoints, evaluations, a profile."""
 
 import dataclasses
+import math
+from collections import deque
 
 import jax
 import numpy as np
@@ -58,6 +60,9 @@ class Session:
   since: MetricAccumulator
 
 
+LATEST = 32  # images, or those of the last step if more; most of them must be good
+
+
 class Metrics(Callback):
   """Reads the metrics of each step, ends the run if a limit is passed, and logs the metrics.
 
@@ -69,6 +74,12 @@ class Metrics(Callback):
     super().__init__(run, session)
     self._pending: tuple[int, dict] | None = None
     self._warning = ""
+    steps = math.ceil(LATEST / run.resume_point.batch_size)
+    self._bad: deque[int] = deque(maxlen=steps + 1)  # broken images so far, after each last step
+
+  def start(self, moment):
+    """Reads the number of broken images so far."""
+    self._bad.append(int(moment.state.bad_examples))
 
   def dispatched(self, step, metrics):
     """Reads the metrics of the step before."""
@@ -156,7 +167,9 @@ class Metrics(Callback):
     return advice
 
   def _check_examples(self, step, bad):
-    """Refuses too many broken images among those taken so far, or among 1,000 if fewer."""
+    """Refuses too many broken images, among the latest ones and among those taken so far."""
+    self._bad.append(bad)
+    self._check_latest(step)
     seen = self._run.resume_point.up_to(step)
     share = self._run.config.data.bad_limit
     if bad > share * max(seen, 1000):
@@ -164,6 +177,23 @@ class Metrics(Callback):
         f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or "
         f"decoded), more than config.data.bad_limit={share}; the log above names them. Repair or "
         "remove them, or raise the limit."
+      )
+
+  def _check_latest(self, step):
+    """Refuses to go on, and so to save, if most of the latest images are broken.
+
+    In a long run the limit for all images so far would let it train on empty batches for days.
+    """
+    steps = len(self._bad) - 1
+    if steps < self._bad.maxlen - 1:  # of this start
+      return
+    broken = self._bad[-1] - self._bad[0]
+    taken = steps * self._run.resume_point.batch_size
+    if broken > max(0.5, self._run.config.data.bad_limit) * taken:
+      raise TrainingError(
+        f"{broken} of the last {taken} training images up to step {step} cannot be read or decoded;"
+        " the log above names them. Are they still there, and is their disk mounted? Bring them "
+        "back and start the same command again."
       )
 
 

@@ -19,7 +19,7 @@ from vit_jax.data.datasets import Training, class_shares
 from vit_jax.data.sources import Source
 from vit_jax.inference import model as inference
 from vit_jax.models import Network, family
-from vit_jax.storage import checkpoint
+from vit_jax.storage import base, checkpoint
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
 from vit_jax.weights import Weights, workdir
@@ -194,13 +194,23 @@ def attention_on(config: Config, device: jax.Device) -> str:
 
 
 def median_side(source: Source, *, max_pixels: int) -> int:
-  """The median smaller side of a sample of images, in pixels; SIDE if none can be decoded."""
+  """The median smaller side of a sample of images, in pixels; SIDE if all of them are broken.
+
+  Raises:
+    ConfigError: reading is not allowed, which concerns all images.
+  """
+
+  def side(index: int) -> int:
+    example = base.retried(lambda: source[index], lambda: source.name(index))
+    return min(images.size_of(example.image, max_pixels=max_pixels))
 
   def sides() -> Iterator[int]:
     for index in range(0, len(source), max(1, len(source) // SAMPLE)):
       try:
-        yield min(images.size_of(source[index].image, max_pixels=max_pixels))
-      except images.BadImage:
+        yield side(index)
+      except ConfigError:
+        raise
+      except (images.BadImage, OSError):  # training leaves it out too
         continue
 
   return round(statistics.median([*sides()] or [SIDE]))

@@ -7,7 +7,7 @@ from PIL import Image
 from vit_jax.config import ConfigError
 from vit_jax.data.crops import Box
 from vit_jax.data.sources.digits import Digits
-from vit_jax.extras.inspection.gallery import gallery, is_source, seen_box, spaced
+from vit_jax.extras.inspection.gallery import gallery, seen_box, source_in, spaced
 from vit_jax.weights.card import Card
 
 
@@ -55,6 +55,20 @@ def test_a_source_has_labels_where_they_are_wanted():
   assert found.in_words() == "12 of 360 images"
 
 
+def test_a_table_is_recognised_and_its_columns_can_be_named(folder):
+  table = folder / "list.csv"
+  table.write_text("path,species,size\na.png,heron,2\nb.png,gull,1\n")
+  found = gallery([f"{table},label_key=species"], "", 10, labelled=True)
+  assert (list(found.labels), found.squares(Card(image_size=16)).shape[0]) == (["heron", "gull"], 2)
+  assert len(gallery([f"{table},label_key=size"], "[:50%]", 10)) == 1
+  table.write_text("path,label\na.png,heron\nb.png,gull\n")
+  assert gallery([str(table)], "", 10, labelled=True).labels == ["heron", "gull"]
+  (folder / "birds" / "gull").mkdir(parents=True)
+  (folder / "a.png").rename(folder / "birds" / "gull" / "a.png")
+  assert gallery([f"{folder / 'birds'},label_key="], "", 10, labelled=True).labels == []
+  assert len(gallery([str(folder / "birds")], "", 10)) == 1
+
+
 @pytest.mark.parametrize("label", [-1, 10])
 def test_labels_of_no_class_are_not_shown(monkeypatch, label):
   """TFDS gives -1 for the images of a test set whose labels are kept secret."""
@@ -87,12 +101,12 @@ def test_what_is_not_there(folder, words, split, message):
 
 
 def test_a_file_is_a_file_also_if_a_source_has_its_name(folder, monkeypatch):
-  assert is_source("digits")
-  assert not is_source("digits:x")
-  assert not is_source("C:photos")
+  assert source_in("digits", named=False) == "digits"
+  assert not source_in("digits:x", named=False)
+  assert not source_in("C:photos", named=False)
   (folder / "digits").mkdir()
   monkeypatch.chdir(folder)
-  assert not is_source("digits")
+  assert not source_in("digits", named=False)
 
 
 @pytest.mark.parametrize(("length", "count"), [(3, 5), (5, 5), (300, 16), (17, 16)])

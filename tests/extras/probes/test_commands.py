@@ -194,9 +194,7 @@ def test_columns_are_named_behind_the_images(folder, capsys):
   words = f"{{}}/w.npz {table} {{}}/photos/blue/0.png --count 1 --output {{}}/c.html"
   found, _ = run(search, folder, words, capsys)
   assert "photos/blue/0.png" in json.dumps(found)
-  shown = gallery.of_source(
-    f"csv:{table},label_key=species", "", 2, labelled=True, max_pixels=10**6
-  )
+  shown = gallery.gallery([f"{table},label_key=species"], "", 2, labelled=True)
   assert shown.labels == ["x", "y"]
 
 

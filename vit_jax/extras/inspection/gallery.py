@@ -3,8 +3,9 @@
 import concurrent.futures
 import dataclasses
 import functools
+import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -87,7 +88,8 @@ def gallery(
   """The images that the command line names.
 
   Args:
-    words: files, folders and globs; or one source, as config.data.train.source names it.
+    words: files, folders and globs; or one source, as config.data.train.source names it or
+      recognised by its content, perhaps with the keys of its columns.
     split: of the source.
     count: the most images; larger sets are sampled evenly.
     labelled: whether the labels of a source are wanted.
@@ -96,8 +98,11 @@ def gallery(
   Raises:
     ConfigError: nothing is there, or the source or its split does not exist.
   """
-  if len(words) == 1 and is_source(words[0]):
-    return of_source(words[0], split, count, labelled=labelled, max_pixels=max_pixels)
+  if len(words) == 1:
+    spec, keys = keys_of(words[0])
+    if spec := source_in(spec, named=bool(keys)):
+      how = dict(labelled=labelled, max_pixels=max_pixels)
+      return of_source(spec, keys, split, count, **how)
   if split:
     raise ConfigError(f"--split={split} is for one source, and files have no splits.")
   try:
@@ -113,11 +118,18 @@ def gallery(
   )
 
 
-def of_source(spec: str, split: str, count: int, *, labelled: bool, max_pixels: int) -> Gallery:
-  """Examples of a source; arguments as in `gallery`."""
-  spec, keys = keys_of(spec)
+def of_source(
+  spec: str,
+  keys: Mapping[str, str],
+  split: str,
+  count: int,
+  *,
+  labelled: bool,
+  max_pixels: int,
+) -> Gallery:
+  """Examples of a source, with these keys of its columns; other arguments as in `gallery`."""
   if not labelled:
-    keys["label_key"] = ""
+    keys = {**keys, "label_key": ""}
   with columns_named():
     source = sources.open_source(spec, split=split, max_pixels=max_pixels, **keys)
   if not len(source):
@@ -143,9 +155,22 @@ def _class_names(source: sources.Source, places: Sequence[int]) -> list[str]:
   return [" and ".join(names[label] for label in each) for each in labels]
 
 
-def is_source(word: str) -> bool:
-  """Whether a word of the command line names a source, not a file or folder."""
-  return sources.is_named(word) and not pathlib.Path(word).exists()
+def source_in(word: str, *, named: bool) -> str:
+  """The source that a word of the command line means; "" if it means files.
+
+  A folder means the files in it, which need no classes.
+
+  Args:
+    word: without the keys of columns.
+    named: whether keys were given, which only a source has.
+  """
+  path = pathlib.Path(os.path.expanduser(word))
+  if sources.is_named(word):
+    return "" if path.exists() else word
+  if not named and path.is_dir():
+    return ""
+  spec = sources.recognised(word)
+  return spec if sources.is_named(spec) else ""
 
 
 def spaced(items: Sequence, count: int) -> list:

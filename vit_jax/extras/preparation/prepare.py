@@ -210,6 +210,9 @@ class _NewDataset:
     by_split = {split: [] for split in self.splits}
     for file in files:
       by_split[file.split].append(quality.Checked(**json.loads(file.checked.read_text())))
+    for split, findings in by_split.items():
+      if not any(file.examples for file in findings):
+        self._refuse(split, files)
     orders = {split: _order(source) for split, source in self.splits.items()}
     report = quality.report(by_split, orders)
     for split, source in self.splits.items():
@@ -221,14 +224,25 @@ class _NewDataset:
       leftover.unlink()
     return report
 
+  def _refuse(self, split: str, files: list[_File]):
+    """Refuses a split without images; its files are made again at the next start.
+
+    Raises:
+      SourceError: always.
+    """
+    for file in files:
+      if file.split == split:
+        file.checked.unlink()
+    raise SourceError(
+      f'Split "{split}" has no image that can be decoded; repair its files and start again.'
+    )
+
   def _write_metadata(self, by_split: dict[str, list[quality.Checked]]) -> None:
     import tensorflow_datasets as tfds
 
     infos = []
     for split, files in by_split.items():
       lengths = [file.examples for file in files]
-      if not sum(lengths):
-        raise SourceError(f'Split "{split}" has no image that can be decoded; check its files.')
       size = sum(file.bytes for file in files)
       infos.append(tfds.core.SplitInfo(name=split, shard_lengths=lengths, num_bytes=size))
     tfds.folder_dataset.write_metadata(

@@ -116,9 +116,15 @@ def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:
   empty ones. A name that TFDS changes could shift all labels.
 
   Raises:
-    SourceError: TFDS cannot store a class name, a split has two classes of the same name, or the
-      splits have different kinds of labels.
+    SourceError: TFDS cannot store a class name, a split has no labels or two classes of the same
+      name, or the splits have different kinds of labels.
   """
+  for split, source in splits.items():
+    if not source.class_names:
+      raise SourceError(
+        f'Split "{split}" has no labels, and each image of a dataset has one; give a CSV file with '
+        "the same label in every row."
+      )
   kinds = {source.multi_label: split for split, source in splits.items()}
   if len(kinds) > 1:
     raise SourceError(

@@ -73,7 +73,7 @@ def open_masked(
   opener = datasets.opener_of(Data(), progress)
   train = opener.open("The training images", train)
   test = opener.open("The test images", test)
-  common = overlap(train, test, opener.earlier(trained_on), allow=allow_overlap)
+  common = overlap(train, test, opener.earlier(trained_on, [train]), allow=allow_overlap)
   masks = masks_of(train)
   test_masks = masks_of(test)
   values = values_of(masks)

@@ -69,7 +69,7 @@ def open_parts(
   for named in (train, test):
     if named.source.multi_label:
       raise ConfigError(f"{named} may have several labels each; a probe needs exactly one.")
-  common = overlap(train, test, opener.earlier(trained_on), allow=allow_overlap)
+  common = overlap(train, test, opener.earlier(trained_on, [train]), allow=allow_overlap)
   labels = labels_of(train)
   check_classes(train, labels)
   return Parts(train, test, labels, labels_of(test), words, common)

@@ -139,35 +139,46 @@ def slow_type(compute_dtype: str, platform: str) -> str:
 
 
 def mix(run: Run) -> str:
-  """Gives the share of each source of a mix, and how often it is seen; "" without a mix."""
+  """Gives the share of each source of a mix, and how often its images come; "" without a mix."""
   names = run.config.data.mixed()
   if not names:
     return ""
   sources = run.data.parts
   weights = sum(source.weight for source in sources)
-  seen = run.resume_point.up_to(run.steps.total)
+  seen = images_left(run)
   shares = [
     f"{name} {source.weight / weights:.2%} ({source.examples:,} images, each seen "
-    f"{seen * source.weight / weights / source.examples:.2f} times)"
+    f"{times(run, seen * source.weight / weights / source.examples)})"
     for name, source in zip(names, sources, strict=True)
   ]
   return one_line(f"The training images are a mix: {', '.join(shares)}") + "\n"
 
 
+def images_left(run: Run) -> int:
+  """The images of the steps that are left; those before may have had other weights or data."""
+  return max(0, run.resume_point.up_to(run.steps.total) - run.resume_point.images)
+
+
+def times(run: Run, number: float) -> str:
+  """A number of times, as text; of a run that goes on, from there."""
+  more = " more" if run.resume_point.step else ""
+  return f"{number:.2f}{more} times"
+
+
 def class_balance(run: Run) -> str:
-  """How often images of the rarest and of the largest class are seen; "" without balance."""
+  """How often images of the rarest and of the largest class come; "" without balance."""
   if not run.config.data.class_balanced:
     return ""
   sources = run.data.parts
   weights = sum(source.weight for source in sources)
-  seen = run.resume_point.up_to(run.steps.total)
+  seen = images_left(run)
   said = []
   for named, source in zip(run.data.datasets, sources, strict=False):  # evaluations come after them
     of_class = seen * source.weight / weights / len(source.classes)
     ordered = sorted(source.classes, key=len)
     rarest, largest = (
       f"{named.source.class_names[named.source.labels(int(rows[0]))[0]]!r} "
-      f"({len(rows):,} image(s), each seen {of_class / len(rows):.2f} times)"
+      f"({len(rows):,} image(s), each seen {times(run, of_class / len(rows))})"
       for rows in (ordered[0], ordered[-1])
     )
     said.append(f"{named.key}: {len(ordered):,} classes from {rarest} to {largest}")
