@@ -144,7 +144,7 @@ DIFFERENT = {
 def test_processes_that_are_not_alike_end_before_the_first_step(tmp_path, other, devices, words):
   begin = time.monotonic()
   own = (), [f"--config.{word}".replace(".=", "=") for word in other]
-  (text, status), second = outputs(group(tmp_path, devices=devices, own=own))
+  (text, status), second = outputs(group(tmp_path, devices=devices, own=own), timeout=60)
   assert (status, second[1]) == (2, 2), text + second[0]
   (said,) = [line for line in text.splitlines() if line.startswith("vit_jax: ")]
   for word in words:
