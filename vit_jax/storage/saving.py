@@ -393,7 +393,7 @@ class Checkpoints:
     if steps:
       raise CheckpointError(
         f"All checkpoints in {self._directory} are damaged (steps {steps}; now renamed to "
-        f"STEP{DAMAGED}). Start again to train from the beginning."
+        f"STEP{DAMAGED}). To begin anew, give another --workdir."
       )
     return None
 
