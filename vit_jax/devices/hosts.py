@@ -76,9 +76,7 @@ def connect(
 ):
   """Joins the processes of a run, if they are not joined yet; every launch calls it once.
 
-  Call it before anything uses a device.
-
-  The other processes may begin up to `seconds` later.
+  Call it before anything uses a device. The other processes may begin up to `seconds` later.
 
   On a Cloud TPU, and under SLURM with more than one task, the environment tells which processes
   there are. JAX ends all processes when one of them sends no heartbeat for the time of `heartbeat`.
@@ -96,6 +94,7 @@ def connect(
   check(hosts)
   _launches.append(hosts)
   if jax.distributed.is_initialized():
+    before_abort(aborted)
     return
   known = {}
   if has_whole_node():
