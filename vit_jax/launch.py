@@ -89,7 +89,7 @@ def launch(
       "the parameters of a run and not from their average, export them: vit-jax export "
       "--raw-params --source=RUN --output=FILE."
     )
-  with fingerprint.refusal_told(config, hosts):
+  with fingerprint.refusal_told(hosts):
     program.check_jax()
     recorded = start.read_recorded(folder)
     start.check_saved(recorded)
@@ -306,7 +306,7 @@ def launch_evaluation(
   Args and raises: as `launch`.
   """
   workdir.check_links(folder)
-  with fingerprint.refusal_told(config, hosts):
+  with fingerprint.refusal_told(hosts):
     program.check_jax()
     place = evaluated_model.place_of(config, folder, given)
     config = resolve(config, run_facts.of_evaluation(place))

@@ -19,6 +19,7 @@ if __name__ == "__main__":  # before the imports below, which are slow
   console.set_up()
   _STOP.listen()
 
+import contextlib
 import pathlib
 import sys
 import time
@@ -71,6 +72,20 @@ def folder_of(recipe: str) -> Path:
   return folder
 
 
+def tell_others(refusal: Exception):
+  """Tells the other processes of a run, if there are any, why this one does not start."""
+  names = ("coordinator", "processes", "process")
+  coordinator, processes, process = (command_line.value_of(name, sys.argv) for name in names)
+  if not (coordinator or machine.under_slurm() or machine.on_tpu()):
+    return
+  from vit_jax.devices.hosts import Hosts
+  from vit_jax.training import fingerprint
+
+  with contextlib.suppress(ValueError):  # not numbers
+    hosts = Hosts(coordinator or "", int(processes or 0), int(process or -1))
+    fingerprint.tell_refusal(hosts, ConfigError(str(refusal)))
+
+
 def check_init_from(init_from: str, folder: Path):
   """Checks that the weights of a new run on this machine exist, before slow imports.
 
@@ -117,8 +132,12 @@ def main(command: command_line.CommandLine):
     if _WRITE_RECIPE.value:
       write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
-    folder = folder_of(command.recipe)
-    check_init_from(command.config.init_from, folder)
+    try:
+      folder = folder_of(command.recipe)
+      check_init_from(command.config.init_from, folder)
+    except ConfigError as error:
+      tell_others(error)
+      raise
     shown = progress.of_process(progress.is_first(_PROCESS.value))
     with program.said_of_devices(), shown:
       shown.doing("loading libraries")
@@ -160,7 +179,7 @@ def main(command: command_line.CommandLine):
 def parse(argv: list[str]) -> command_line.CommandLine:
   """Parses the command line; before that, undoes how absl's `app.run` shows the log."""
   console.show_warnings()
-  return command_line.parse(argv)
+  return command_line.parse(argv, tell_others)
 
 
 def run():

@@ -45,6 +45,13 @@ def test_what_is_no_settings_of_a_run(tmp_path, content, message):
   assert len(str(caught.value).splitlines()) == 1
 
 
+def test_a_checkpoint_has_no_settings_and_its_run_is_named(tmp_path):
+  place = tmp_path / "a run" / workdir.CHECKPOINTS / "500"
+  place.mkdir(parents=True)
+  with pytest.raises(c.ConfigError, match=r"a checkpoint.*/a run' --config\.evaluate_step=500"):
+    recorded.read_config(place)
+
+
 def test_settings_that_were_not_recorded_have_their_defaults():
   values = json.loads(json.dumps(c.to_dict(MINE)))
   del values["data"]["crop_area"], values["evaluate"]["some"]["seeds"]

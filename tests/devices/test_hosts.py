@@ -17,18 +17,20 @@ BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # of a 
 
 
 @pytest.mark.parametrize(
-  ("variables", "device", "joins"),
+  ("variables", "device", "used", "joins"),
   [
-    ({}, False, False),
-    ({}, True, True),
-    ({**BATCH, "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, False, False),  # srun -n1
-    (BATCH, False, False),  # sbatch without srun
-    ({**BATCH, "SLURM_STEP_NUM_TASKS": "1"}, False, False),  # the shell of salloc
-    ({**BATCH, "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"}, False, True),
+    ({}, False, False, False),
+    ({}, True, False, True),
+    ({}, True, True, False),  # of one host, by a program that calls vit_jax.train
+    ({**BATCH, "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, False, False, False),  # srun -n1
+    (BATCH, False, False, False),  # sbatch without srun
+    ({**BATCH, "SLURM_STEP_NUM_TASKS": "1"}, False, False, False),  # the shell of salloc
+    ({**BATCH, "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"}, False, False, True),
+    ({**BATCH, "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"}, False, True, True),  # refused
   ],
 )
 def test_processes_are_joined_where_the_machine_knows_of_others(
-  monkeypatch, tmp_path, variables, device, joins
+  monkeypatch, tmp_path, variables, device, used, joins
 ):
   for name in [name for name in os.environ if name.startswith("SLURM_")]:
     monkeypatch.delenv(name)
@@ -37,6 +39,7 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   (tmp_path / "accel0").touch()
   monkeypatch.setattr(machine, "TPU_DEVICES", (str(tmp_path / ("accel0" if device else "none")),))
   monkeypatch.setattr(machine.importlib.util, "find_spec", {"libtpu": "found"}.get)
+  monkeypatch.setattr(hosts.xla_bridge, "backends_are_initialized", lambda: used)
   calls = []
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
   hosts.connect(Hosts(), stall_seconds=30)
@@ -67,6 +70,25 @@ def test_a_task_that_has_a_node_has_all_of_its_devices(variables, visible):
   alone = BATCH | step | {"SLURM_NTASKS": "1", "SLURM_JOB_ID": str(os.getpid())}
   result = programs.run([sys.executable, "-c", TASK], timeout=60, **alone, **variables)
   assert result.stdout == f"{visible}\n", result.stderr
+
+
+TWICE = """
+import signal
+from vit_jax.devices import hosts
+
+signal.signal(signal.SIGTERM, lambda *_: print("heard"))
+for _ in range(2):
+  hosts.connect(hosts.Hosts("127.0.0.1:{port}", 1, 0), stall_seconds=30)
+  signal.raise_signal(signal.SIGTERM)
+  hosts.compare_processes("start", {{"a": "1"}}, seconds=9)
+"""
+
+
+def test_a_process_connects_again_and_if_it_is_alone_still_hears_sigterm():
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+  result = programs.run([sys.executable, "-c", TWICE.format(port=port)], timeout=60)
+  assert (result.returncode, result.stdout) == (0, "heard\nheard\n"), result.stderr
 
 
 ABORTED = """

@@ -32,15 +32,19 @@ def group(workdir, *overrides, devices=1, first=programs.MAIN, others=programs.M
   """
   devices = devices if isinstance(devices, tuple) else (devices, devices)
   own = own or ((), ())
-  with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
   flags = [*programs.digits(workdir, *overrides)[len(programs.MAIN) :], "--processes=2"]
-  flags.append(f"--coordinator=127.0.0.1:{port}")
+  flags.append(coordinator())
   return [
     programs.start([*program, *flags, *own[i], f"--process={i}"], devices=devices[i])
     for i, program in enumerate((first, others))
   ]
+
+
+def coordinator():
+  """The flag, with a port that is free."""
+  with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    return f"--coordinator=127.0.0.1:{free.getsockname()[1]}"
 
 
 def with_fault(fault):
@@ -132,13 +136,15 @@ DIFFERENT = {
     (DIFFERENT, 1, sum(DIFFERENT.values(), ())),
     ([], (1, 2), ("the number and kind of devices is 1 x cpu in process 0", "and 2 x cpu in")),
     (["data.train.source=folder:/no"], 1, ("Process 1 on host", "no folder")),
+    (["init_from=/no.npz"], 1, ("Process 1 on host", "/no.npz does not exist")),
+    (["=/no.py"], 1, ("Process 1 on host", "/no.py")),
   ],
-  ids=["settings", "devices", "a refusal"],
+  ids=["settings", "devices", "a refusal", "a refusal before", "a refused command"],
 )
 def test_processes_that_are_not_alike_end_before_the_first_step(tmp_path, other, devices, words):
   begin = time.monotonic()
-  own = (), [f"--config.{word}" for word in other]
-  (text, status), second = outputs(group(tmp_path, devices=devices, own=own))
+  own = (), [f"--config.{word}".replace(".=", "=") for word in other]
+  (text, status), second = outputs(group(tmp_path, devices=devices, own=own), timeout=60)
   assert (status, second[1]) == (2, 2), text + second[0]
   (said,) = [line for line in text.splitlines() if line.startswith("vit_jax: ")]
   for word in words:
@@ -238,6 +244,20 @@ def test_sigterm_ends_an_evaluation_of_several_processes(alone):
   results = outputs(group(alone, *SETTINGS, "--mode=evaluate", **options))
   assert results[0][1] == -signal.SIGTERM, results[0][0][-3000:]
   assert results[1][1] != 0
+
+
+def test_sigterm_stops_the_only_process_of_a_group_and_its_evaluation(tmp_path):
+  """As on a TPU VM of one host."""
+  flags = coordinator(), "--processes=1", "--process=0", "--config.duration.steps=1000"
+  running = programs.start(programs.digits(tmp_path, *flags))
+  wait_for_step(running, 4)
+  running.send_signal(signal.SIGTERM)
+  ((text, status),) = outputs([running], timeout=100)
+  assert status == 75, text[-3000:]
+  assert f"Stopped by a signal after step {checkpoint.available(tmp_path)[-1]}" in text
+  evaluation = programs.digits(tmp_path, *flags, "--mode=evaluate")[len(programs.MAIN) :]
+  result = programs.run([*with_fault("signal_in:evaluation"), *evaluation], timeout=100)
+  assert result.returncode == 75, result.stdout + result.stderr
 
 
 def test_under_slurm_the_processes_find_one_another(tmp_path):

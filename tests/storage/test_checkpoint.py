@@ -73,6 +73,26 @@ def test_the_last_ones_and_each_kth_are_kept(tmp_path):
   assert checkpoint.available(tmp_path) == [3, 5]
 
 
+def test_what_was_saved_to_be_kept_is_kept_also_if_others_are_now(tmp_path):
+  saved(tmp_path, 3, 6, keep_last=1, keep_every=3)
+  saved(tmp_path, 7, 8, keep_last=1, keep_every=4)
+  saved(tmp_path, 9, keep_last=1)
+  assert checkpoint.available(tmp_path) == [3, 6, 8, 9]
+
+
+@pytest.mark.parametrize("meta", ["{}", "not JSON", None])
+def test_of_checkpoints_that_do_not_say_it_each_kth_is_kept(tmp_path, meta):
+  """Those of earlier versions, and damaged ones."""
+  saved(tmp_path, 2, 3, 4)
+  for step in (2, 3, 4):
+    path = tmp_path / "checkpoints" / str(step) / checkpoint.META
+    path.unlink()
+    if meta is not None:
+      path.write_text(meta)
+  saved(tmp_path, 5, keep_last=1, keep_every=3)
+  assert checkpoint.available(tmp_path) == [3, 5]
+
+
 def test_the_best_is_kept_and_of_best_ones_that_were_not_saved_the_one_before(tmp_path):
   checkpoints = opened(tmp_path, keep_last=1)
   for step, best in ((1, 0), (2, 2), (3, 2), (5, 4), (6, 4)):

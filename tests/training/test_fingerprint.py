@@ -1,10 +1,13 @@
 """What processes of a run, and starts of it, must have in common."""
 
 import dataclasses
+import socket
+import sys
 
 import numpy as np
 import pytest
 
+from tests import programs
 from tests.tiny_run import CONFIG
 from vit_jax import config as c
 from vit_jax.data.identity import Identity
@@ -53,6 +56,25 @@ def test_data_checkpoints_and_program_are_compared(monkeypatch):
   assert differing() == {"JAX_DEFAULT_MATMUL_PRECISION"}
   monkeypatch.setattr(program, "code", lambda: "other")
   assert differing() == {"JAX_DEFAULT_MATMUL_PRECISION", "the code"}
+
+
+UNHEARD = """
+from vit_jax.config import ConfigError
+from vit_jax.devices.hosts import Hosts
+from vit_jax.training import fingerprint
+
+fingerprint.TELLING = 1
+with fingerprint.refusal_told(Hosts("127.0.0.1:{port}", 2, 1)):
+  raise ConfigError("There is no folder.")
+"""
+
+
+def test_a_refusal_is_printed_also_if_no_other_process_hears_it():
+  """JAX aborts a process that cannot connect."""
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+  result = programs.run([sys.executable, "-c", UNHEARD.format(port=port)], timeout=60)
+  assert (result.returncode, programs.message(result)) == (2, "vit_jax: There is no folder.")
 
 
 def test_weights_and_heads_are_told_apart_by_names_types_values_and_order():

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 from absl import flags
@@ -36,8 +37,11 @@ class CommandLine(NamedTuple):
   given: frozenset[str]
 
 
-def parse(argv: list[str]) -> CommandLine:
-  """Parses the command line; if it is wrong, prints one message and exits with status 2."""
+def parse(argv: list[str], refused: Callable[[Exception], None] = lambda _: None) -> CommandLine:
+  """Parses the command line; if it is wrong, prints one message and exits with status 2.
+
+  Before that, `refused` is called with the error.
+  """
   try:
     texts, others = recipe_file.split_settings(argv[1:])
     plugins.load(texts.get("plugins", ""))
@@ -56,6 +60,7 @@ def parse(argv: list[str]) -> CommandLine:
       sys.exit(end.code)
     sys.exit(console.DONE)
   except (ConfigError, flags.Error) as error:
+    refused(error)
     console.leave(str(error), console.WRONG_USAGE)
 
 

@@ -10,8 +10,10 @@ from vit_jax.config.fields import AUTO
 from vit_jax.config.parsing import from_dict, to_dict
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
+from vit_jax.process.text import quoted
 from vit_jax.storage import files
 from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.workdir import CHECKPOINTS
 
 MAX_BYTES = 2**24
 
@@ -34,7 +36,14 @@ def read_config(workdir: pathlib.Path) -> Config:
     ConfigError: the file does not exist or cannot be read.
   """
   path = workdir / "config.json"
-  if not files.exists(path):
+  there = files.exists(path)
+  if not there and workdir.absolute().parent.name == CHECKPOINTS:
+    run = workdir.absolute().parent.parent
+    raise ConfigError(
+      f"{workdir} is a checkpoint, and the settings are those of its run, {run}; to score it: "
+      f"vit-jax evaluate {quoted(run)} --config.evaluate_step={workdir.name}"
+    )
+  if not there:
     raise ConfigError(
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )

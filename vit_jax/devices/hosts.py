@@ -17,11 +17,12 @@ import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
-from jax._src import distributed  # JAX has no public API for its coordinator's store
+from jax._src import distributed, xla_bridge  # no public API: the store, whether devices are used
 
 from vit_jax.process import machine
 from vit_jax.process.errors import ConfigError, RunError
@@ -33,6 +34,7 @@ JOINING = 300  # seconds
 MAX_SILENCE = 300  # seconds; above the watchdog's limit, because the watchdog's message says more
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _handlers = []  # the C library holds only their addresses: they must never be freed
+_launches = []  # one entry for each, because a key of the store can be set only once
 
 # If a computation across hosts fails, JAX's message begins with one of these codes. The class of
 # the error varies.
@@ -55,19 +57,45 @@ class Hosts:
   process: int = -1
 
 
-def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
-  """Joins the processes of a run. Call it before anything uses a device.
+def say_that_others_are_gone():
+  """Prints why this process ends, if JAX aborts it before the watchdog has begun to watch."""
+  print(
+    "vit_jax: This process was aborted while it started, for the reason above. Another process, "
+    "most likely process 0, is gone. Start the same command again on all hosts.",
+    file=sys.stderr,
+    flush=True,
+  )
 
-  The other processes may begin up to `seconds` later.
+
+def connect(
+  hosts: Hosts,
+  *,
+  stall_seconds: float,
+  seconds: int = JOINING,
+  aborted: Callable[[], None] = say_that_others_are_gone,
+):
+  """Joins the processes of a run, if they are not joined yet; every launch calls it once.
+
+  Call it before anything uses a device. The other processes may begin up to `seconds` later.
 
   On a Cloud TPU, and under SLURM with more than one task, the environment tells which processes
   there are. JAX ends all processes when one of them sends no heartbeat for the time of `heartbeat`.
+
+  Args:
+    hosts: how this process finds the others.
+    stall_seconds: the watchdog's limit.
+    seconds: how long to wait for the others; then JAX aborts this process.
+    aborted: called if JAX aborts this process before the watchdog watches.
 
   Raises:
     ConfigError: the flags do not describe a group of processes.
     RunError: the other processes cannot be reached.
   """
   check(hosts)
+  _launches.append(hosts)
+  if jax.distributed.is_initialized():
+    before_abort(aborted)
+    return
   known = {}
   if has_whole_node():
     known["local_device_ids"] = []  # JAX would take one device: that of SLURM_LOCALID
@@ -82,9 +110,10 @@ def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
       process_id=hosts.process,
       coordinator_bind_address=address,
     )
-  elif not (machine.on_tpu() or under_slurm()):
+  elif not (machine.under_slurm() or (machine.on_tpu() and not _is_alone())):
     return
-  before_abort(say_that_others_are_gone)
+  before_abort(aborted)
+  handler = signal.getsignal(signal.SIGTERM)
   try:
     jax.distributed.initialize(
       **known,
@@ -96,6 +125,14 @@ def connect(hosts: Hosts, *, stall_seconds: float, seconds: int = JOINING):
       f"The processes of this run could not be joined: {error}. Every host must run the same "
       "command, with --process counting from 0, and reach the coordinator's port."
     ) from error
+  in_main = threading.current_thread() is threading.main_thread()
+  if distributed.global_state.num_processes == 1 and in_main:
+    signal.signal(signal.SIGTERM, handler)  # not JAX's, which would wait for the other processes
+
+
+def _is_alone() -> bool:
+  """Whether the program of this process uses devices already, without those of other hosts."""
+  return xla_bridge.backends_are_initialized() and jax.process_count() == 1
 
 
 def claim(hosts: Hosts):
@@ -172,16 +209,6 @@ def check_port(coordinator: str, address: str | None):
       ) from error
 
 
-def say_that_others_are_gone():
-  """Prints why this process ends, if JAX aborts it before the watchdog has begun to watch."""
-  print(
-    "vit_jax: This process was aborted while it started, for the reason above. Another process, "
-    "most likely process 0, is gone. Start the same command again on all hosts.",
-    file=sys.stderr,
-    flush=True,
-  )
-
-
 def heartbeat(stall_seconds: float) -> int:
   """Seconds without a heartbeat after which JAX considers a process dead and ends the others.
 
@@ -214,16 +241,6 @@ def check(hosts: Hosts):
       f"--process={shown(hosts.process)} must be at least 0 and below "
       f"--processes={shown(hosts.processes)}."
     )
-
-
-def under_slurm() -> bool:
-  """Whether this process is one of several tasks that srun started.
-
-  SLURM gives a batch script the number of tasks and an index too. Only a step that srun started has
-  SLURM_STEP_NUM_TASKS above 1.
-  """
-  tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
-  return tasks.isdecimal() and int(tasks) > 1
 
 
 def has_whole_node() -> bool:
@@ -296,7 +313,7 @@ def compare_processes(
   """Checks that all processes have the same facts; every process must call it.
 
   Args:
-    topic: a word for these facts; each topic is compared once.
+    topic: a word for these facts; each topic is compared once in a launch.
     facts: values by name, as a message gives them.
     seconds: how long to wait for the other processes; 0: without a limit.
     refusal: why this process does not go on; the others then end too.
@@ -336,7 +353,7 @@ def told(topic: str, *, seconds: float) -> Iterator[None]:
 
 
 def _key(topic: str, whose) -> str:
-  return f"vit_jax/{topic}/{whose}"
+  return f"vit_jax/{len(_launches)}/{topic}/{whose}"
 
 
 def _of(topic: str, whose, state, seconds: float) -> str:

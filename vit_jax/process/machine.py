@@ -152,6 +152,16 @@ def on_tpu() -> bool:
   )
 
 
+def under_slurm() -> bool:
+  """Whether this process is one of several tasks that srun started.
+
+  SLURM gives a batch script the number of tasks and an index too. Only a step that srun started has
+  SLURM_STEP_NUM_TASKS above 1.
+  """
+  tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+  return tasks.isdecimal() and int(tasks) > 1
+
+
 ROOT = pathlib.Path("/")
 # By the controllers in a line of /proc/self/cgroup ("" for version 2): the folder of the groups,
 # the file with the limit, the file with the bytes in use, and the line of memory.stat that counts

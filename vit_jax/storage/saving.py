@@ -29,6 +29,7 @@ from vit_jax.process import agreement, machine
 from vit_jax.process.errors import StorageError
 from vit_jax.storage import arrays, files, manifest
 from vit_jax.storage import workdir as workdirs
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.checkpoint import (
   DAMAGED,
   FOLDER,
@@ -201,10 +202,14 @@ class Checkpoints:
   """
 
   def __init__(self, workdir: Path, *, keep_last: int, keep_every: int):
-    """Opens WORKDIR/checkpoints; keeps the newest `keep_last` and each `keep_every`th step."""
+    """Opens WORKDIR/checkpoints; keeps the newest `keep_last` and each `keep_every`th step.
+
+    Checkpoints say whether they are kept for good: a later start may have another `keep_every`.
+    """
     self._directory = workdir.absolute() / FOLDER
     self._keep_last = keep_last
     self._keep_every = keep_every
+    self._kept: dict[int, bool] = {}  # whether a step is kept for good, as far as known
     self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = 0
@@ -218,7 +223,8 @@ class Checkpoints:
 
     Args:
       state: the state.
-      meta: stored with the state, as JSON: "config" (the settings), "class_names" and others.
+      meta: stored with the state, as JSON: "config" (the settings), "class_names" and others;
+        "step", "kept" (for good) and "arrays" are added.
       best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
@@ -227,7 +233,8 @@ class Checkpoints:
     self._saves += 1
     self._outcome = None
     folder = self._directory / f"{step}{HALF_WRITTEN}-{self._saves}"
-    described = meta | {"step": step, "arrays": describe(state)}
+    self._kept[step] = self._is_kth(step)
+    described = meta | {"step": step, "kept": self._kept[step], "arrays": describe(state)}
     self._saving = Save(folder, described, lambda: self._publish(folder, step, best))
     self._saving.begin(named(state))
     return step
@@ -266,12 +273,28 @@ class Checkpoints:
 
   def _prune(self, best):
     steps = available(self._directory.parent)
-    kept = max([step for step in steps if step <= best], default=0)
+    best_kept = max([step for step in steps if step <= best], default=0)
     for step in steps[: -self._keep_last]:
-      if step != kept and (not self._keep_every or step % self._keep_every):
+      if step != best_kept and not self._is_kept(step):
         files.make_folder(self._directory / OLD)
         files.rename(self._directory / str(step), self._directory / OLD / str(step))
         files.remove(self._directory / OLD)
+
+  def _is_kept(self, step) -> bool:
+    """Whether a checkpoint is kept for good; read only once."""
+    if step not in self._kept:
+      try:
+        meta = self.meta(step)
+      except UnreachableError:
+        raise
+      except (OSError, ValueError):  # damaged
+        meta = {}
+      # Earlier versions did not record it.
+      self._kept[step] = bool(meta.get("kept", self._is_kth(step)))
+    return self._kept[step]
+
+  def _is_kth(self, step) -> bool:
+    return bool(self._keep_every) and step % self._keep_every == 0
 
   def look(self):
     """Polls the current save, in all processes together; `outcome` returns the result."""
@@ -370,7 +393,7 @@ class Checkpoints:
     if steps:
       raise CheckpointError(
         f"All checkpoints in {self._directory} are damaged (steps {steps}; now renamed to "
-        f"STEP{DAMAGED}). Start again to train from the beginning."
+        f"STEP{DAMAGED}). To begin anew, give another --workdir."
       )
     return None
 

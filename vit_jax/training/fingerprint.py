@@ -18,7 +18,7 @@ from vit_jax.config.fields import of_added
 from vit_jax.data.identity import Identity
 from vit_jax.devices import hosts as joining
 from vit_jax.devices.hosts import UNKNOWN, Hosts
-from vit_jax.process import program
+from vit_jax.process import console, program
 from vit_jax.storage import files
 from vit_jax.storage.tree import flatten
 
@@ -45,15 +45,28 @@ def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]
 
 
 @contextlib.contextmanager
-def refusal_told(config: Config, hosts: Hosts) -> Iterator[None]:
+def refusal_told(hosts: Hosts) -> Iterator[None]:
   """Reports an error inside, before this process has connected, to the others if they answer."""
   try:
     yield
   except (ConfigError, RunError) as error:
-    with contextlib.suppress(ConfigError, RunError):
-      joining.connect(hosts, stall_seconds=config.stall_seconds, seconds=TELLING)
-      joining.compare_processes("start", {}, seconds=TELLING, refusal=str(error))
+    tell_refusal(hosts, error)
     raise
+
+
+def tell_refusal(hosts: Hosts, refusal: Exception):
+  """Tells the other processes why this one does not start.
+
+  If they do not answer, JAX aborts this process, which then leaves with the refusal.
+  """
+  status = console.WRONG_USAGE if isinstance(refusal, ConfigError) else console.FAILED
+
+  def leave():
+    console.leave_at_once(str(refusal), status)
+
+  with contextlib.suppress(ConfigError, RunError):
+    joining.connect(hosts, stall_seconds=0, seconds=TELLING, aborted=leave)
+    joining.compare_processes("start", {}, seconds=TELLING, refusal=str(refusal))
 
 
 def keep_compiled_programs():

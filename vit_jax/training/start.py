@@ -118,21 +118,27 @@ def read_recorded(folder: Path) -> Recorded:
 
 
 def check_saved(run: Recorded):
-  """Checks that a workdir with metrics on a disk has the folder of its checkpoints.
+  """Checks that a run with metrics, which would begin anew, has not lost its checkpoints.
 
-  A run makes this folder first, and would begin anew without it.
+  A run makes their folder first.
 
   Raises:
-    ConfigError: it is gone.
+    ConfigError: the folder is gone from a disk, or all checkpoints are damaged.
   """
   place = run.folder / checkpoint.FOLDER
-  if not run.new or not isinstance(place, pathlib.Path) or files.is_folder(place):
+  if not run.new:
+    return
+  if files.matching(place, f"*{checkpoint.DAMAGED}*"):
+    lost = f"all checkpoints in {place} are damaged"
+  elif isinstance(place, pathlib.Path) and not files.is_folder(place):
+    lost = f"{place} is gone, or links to a disk that is not mounted. Bring it back"
+  else:
     return
   lines = metrics_log.read_lines(run.folder)
   if reached := max((line["step"] for line in lines), default=0):
     raise ConfigError(
-      f"{run.folder} has metrics of {reached:,} steps, but {place} is gone, or links to a disk "
-      "that is not mounted. Bring it back; to begin anew, give another --workdir."
+      f"{run.folder} has metrics of {reached:,} steps, but {lost}; to begin anew, give another "
+      "--workdir."
     )
 
 

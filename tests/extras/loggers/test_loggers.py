@@ -299,6 +299,52 @@ def test_lines_that_the_library_lacks_are_logged_by_the_next_start(tmp_path, mon
 
 
 @pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("most", [logger.MAX_WAITING, 4])  # it ends, or too much waits
+def test_lines_that_a_library_that_hangs_never_got_are_logged_by_the_next_start(
+  tmp_path, monkeypatch, most
+):
+  reached, hanging = threading.Event(), threading.Event()
+
+  def log_metrics(self, step, metrics):
+    if step > 2:
+      reached.set()
+      hanging.wait(60)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(logger, "PATIENCE", 0.0)
+    patch.setattr(Fake, "log_metrics", log_metrics)
+    _, writer = start(tmp_path)
+    for step in range(1, 4):
+      writer.write(step, {"loss": 0.5})
+    assert reached.wait(60)
+    patch.setattr(logger, "MAX_WAITING", most)
+    for step in range(4, 9):
+      writer.write(step, {"loss": 0.5})
+    writer.close()
+  assert lines(tmp_path, 8, 8) == [3, 4, 5, 6, 7, 8, 8]
+  hanging.set()
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("project", ["open", "hanging open"])
+def test_so_are_those_of_a_start_that_could_not_open_the_run(tmp_path, monkeypatch, project):
+  """Also after one that was killed, which the library may be ahead of."""
+  monkeypatch.setattr(Fake, "hanging", threading.Event())
+
+  def lines_of(*steps, **options):
+    with monkeypatch.context() as patch:
+      patch.setattr(Fake, "_called", lambda self, *call: self.calls.append(call))
+      return lines(tmp_path, *steps, project, **options)
+
+  assert lines_of(0, 2, killed=True) == twice(1, 2)
+  with monkeypatch.context() as patch:
+    patch.setattr(logger, "PATIENCE", 1.0)
+    assert lines(tmp_path, 2, 4, project) == []
+  assert lines_of(4, 5) == [*twice(3, 4), 4, *twice(5, 5)]
+  Fake.hanging.set()
+
+
+@pytest.mark.usefixtures("plain")
 def test_another_project_gets_a_run_of_its_own(tmp_path):
   for project, known in (("a", ""), ("a", "new"), ("b", ""), ("b", "new")):
     made, writer = start(tmp_path, project)
@@ -319,6 +365,9 @@ def test_a_copy_of_the_workdir_gets_a_run_of_its_own_and_one_that_was_moved_keep
   assert known(first) == ""
   shutil.copytree(first, copy)
   first.rename(moved)
+  first.symlink_to(moved)
+  assert known(first) == "new"
+  first.unlink()
   assert known(moved) == "new"
   moved.rename(first)
   assert known(copy) == ""

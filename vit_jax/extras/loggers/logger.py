@@ -157,6 +157,8 @@ class Logger(Callback, Follower, abc.ABC):
         return
       self._session.watchdog.beat(f"{self.title} at the end")
       self._thread.join(timeout=1)
+    if self._given_up:
+      self._note_last()
 
   def _begin(self):
     if self._thread is None:
@@ -186,15 +188,13 @@ class Logger(Callback, Follower, abc.ABC):
       self._note(closed=True)
     except BaseException as error:  # libraries also raise SystemExit; the training goes on
       self._give_up(f"{type(error).__name__}: {error}")
-      with contextlib.suppress(OSError):
-        self._note(closed=True)
 
   def _give_up(self, reason):
-    if self._given_up:
-      return
-    self._given_up = True
-    said = f"{self.title} fails ({reason.rstrip('.')}). The run goes on, and is not logged there."
-    self._session.writer.say(one_line(said))
+    if not self._given_up:
+      self._given_up = True
+      said = f"{self.title} fails ({reason.rstrip('.')}). The run goes on, and is not logged there."
+      self._session.writer.say(one_line(said))
+    self._note_last()
 
   def _open(self):
     folder = self._session.folder
@@ -207,9 +207,10 @@ class Logger(Callback, Follower, abc.ABC):
     if self._is_another_from(known.step):
       known = Known()
     settings = flat(to_dict(self._run.config))
-    run, place = self.open_run(self._project, known.run, folder.absolute().name, settings)
     self._before = known.step
-    self._known = Known(here, self._project, run, self._before)
+    self._known = Known(here, self._project, known.run, self._before)
+    run, place = self.open_run(self._project, known.run, folder.absolute().name, settings)
+    self._known = self._known._replace(run=run)
     self._note(closed=False)
     self._session.writer.say(one_line(f"{self.title}: {place}"))
 
@@ -220,8 +221,13 @@ class Logger(Callback, Follower, abc.ABC):
 
   def _note(self, *, closed: bool):
     if self._known.run:
-      self._known = self._known._replace(closed=closed)
-      files.write_text(self._path, json.dumps(self._known._asdict()) + "\n")
+      known = self._known._replace(closed=closed)
+      files.write_text(self._path, json.dumps(known._asdict()) + "\n")
+
+  def _note_last(self):
+    """Notes the last step that the library has, which may lack lines that are written."""
+    with contextlib.suppress(OSError):
+      self._note(closed=True)
 
   def _log_missed(self):
     """Logs the lines of earlier starts that the library lacks."""
@@ -262,7 +268,10 @@ def read(path: Path) -> Known:
 
 def is_copy(known: Known, here: str, name: str) -> bool:
   """Whether the workdir `here` was copied from another one that still has the file `name`."""
-  return known.folder not in ("", here) and files.exists(path_of(known.folder) / name)
+  if not known.folder:
+    return False
+  first = path_of(known.folder)
+  return str(files.real(first)) != here and files.exists(first / name)
 
 
 def flat(settings: Mapping, prefix: str = "") -> dict[str, bool | int | float | str]:
