@@ -256,6 +256,8 @@ class ViTCosts(Network, Layered, Inspectable):
         "it would not train the representation layer; use "
         "--config.model.representation_layer=False."
       )
+    if self.final_norm == "pooled":
+      return "it would not train the norm behind the pooling; use --config.model.final_norm=tokens."
     return ""
 
   def why_not_in_part(self) -> str:
