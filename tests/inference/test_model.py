@@ -56,7 +56,7 @@ def test_parameters_that_replace_others_stay_at_another_size(tiny_run):
 @pytest.mark.parametrize("head", [True, False])
 def test_a_loaded_model_is_written_whole(tmp_path, head):
   params = {key: part for key, part in families.params("vit").items() if head or key != "head"}
-  known = dataclasses.replace(CARD, resampling="bicubic", position_resizing="bicubic")
+  known = dataclasses.replace(CARD, resampling="pillow_bicubic", position_resizing="bicubic")
   known = dataclasses.replace(known, class_names=(), representation="patches", projection=head)
   weights.write(tmp_path / "w.npz", Weights(params, known))
   model = load(tmp_path / "w.npz")
