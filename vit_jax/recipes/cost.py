@@ -14,7 +14,6 @@ from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models import vit_costs
-from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
 from vit_jax.registry import PARAMETRIZATIONS
 
@@ -66,9 +65,7 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   Raises:
     ConfigError: there is no such model.
   """
-  ours = our_name(name)
-  module_of(ours)
-  model = config.Model(name=ours, num_classes=JFT.num_classes)
+  model = config.Model(name=our_name(name), num_classes=JFT.num_classes)
   data = config.Data(dataset="jft", image_size=224)
   run = config.Config(
     duration=config.Duration(epochs=epochs),
