@@ -10,8 +10,10 @@ import importlib
 import pytest
 
 from vit_jax import models
+from vit_jax.extras.commands import cost as tool
 from vit_jax.extras.formats import timm
 from vit_jax.models.recognition import differences
+from vit_jax.recipes import cost
 
 # Of timm 1.0.31.
 MADE = 285
@@ -91,6 +93,14 @@ def test_every_name_is_made_of_the_same_arrays_or_refused_by_its_part(peer, monk
     assert {k: x.shape for k, x in again.items()} == {k: x.shape for k, x in state.items()}, name
   assert count >= MADE
   assert refused == REFUSED
+
+
+def test_the_cost_of_every_name_is_known(peer):
+  """Of the paper's pre-training; nothing is traced."""
+  names = [name for name in peer.names() if not peer.lacking(name)]
+  runs = tool.chosen(tool.flags().parse_args(["--model", *names]))
+  assert len(runs) >= MADE
+  assert all(cost.forward_macs(run) > 1e6 for run in runs)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,6 +17,7 @@ from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.config import Model
 from vit_jax.extras.formats import timm
+from vit_jax.inference import export
 from vit_jax.inference.model import of_weights, read_model
 from vit_jax.models.recognition import differences
 from vit_jax.weights import Weights
@@ -293,6 +294,24 @@ def test_resnets(peer, tmp_path, name):
     name, num_classes=5, checkpoint_path=str(tmp_path / "ours.safetensors"), **options
   )
   np.testing.assert_array_equal(logits(peer, again.double(), images), expected)
+
+
+def test_positions_of_the_class_token_beside_registers(peer, tmp_path):
+  """As Transformers' DINOv2 has them; exported with the notes' words for timm's model."""
+  name, words = "vit_small_patch14_reg4_dinov2", dict(img_size=56, depth=2, num_classes=5)
+  module = models.create(name, depth=2, num_classes=5, activation="quick_gelu")
+  params = modules.parameters(module, families.images(56), train=False)
+  params["Transformer"]["posembed_input"]["pos_embedding"][:, 1:5] = 0
+  source, output = tmp_path / "source.npz", tmp_path / "w.safetensors"
+  weights.save(source, params, module)
+  said = " ".join(export.write(read_model(source), "source", output))
+  assert "give timm no_embed_class=False" in said
+  assert "give timm act_layer=quick_gelu" in said
+  words |= dict(no_embed_class=False, act_layer="quick_gelu", checkpoint_path=str(output))
+  expected, _ = modules.run(module, params, families.images(56))
+  found = logits(peer, peer.timm.create_model(name, **words), families.images(56))
+  assert np.std(expected) > 0.1
+  np.testing.assert_allclose(found, expected, atol=BOUND, rtol=0)
 
 
 def test_layer_scale_stays_a_parameter(peer, tmp_path):

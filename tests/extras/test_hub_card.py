@@ -2,9 +2,11 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import yaml
 
+from tests import modules
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.config import ConfigError
@@ -73,6 +75,16 @@ def test_in_a_folder_the_notes_of_the_format_follow(source, tmp_path):
   assert "- Images: resize: 16 x 16 px, pillow_bicubic; RGB" in text
   with pytest.raises(ConfigError, match="does not replace"):
     run(*arguments, "--model-card")
+
+
+def test_other_channels_than_rgb_are_counted(tmp_path):
+  module = families.module("vit", channels=13)
+  params = modules.parameters(module, np.zeros((1, 16, 16, 13), np.float32), train=False)
+  weights.save(tmp_path / "source.npz", params, module)
+  arguments = ("--source", tmp_path / "source.npz", "--output", tmp_path / "out.npz")
+  run(*arguments, "--model-card")
+  text = (tmp_path / "README.md").read_text()
+  assert "without antialiasing; channels: 13, (pixel - 127.5) / 127.5, which" in text
 
 
 def test_a_file_of_the_user_is_not_replaced(source, tmp_path):

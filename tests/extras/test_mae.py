@@ -223,6 +223,7 @@ def settings(name="ViT-B/8", side=SIDE, model=None, **objective):
     (settings(model=dict(positions="relative")), "positions=sincos2d_mae"),
     (settings(model=dict(position_place="every_layer")), "position_place=stem"),
     (settings(model=dict(representation_layer=True)), "representation_layer=False"),
+    (settings(model=dict(final_norm="pooled")), "final_norm=tokens"),
     (settings(mask_ratio=0.0), "keeps 16 of the 16 patches"),
     (settings(mask_ratio=0.95), "keeps 0 of the 16 patches"),
     (settings(decoder_heads=3), "kind='mae': heads=3 does not divide"),

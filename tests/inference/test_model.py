@@ -53,6 +53,19 @@ def test_parameters_that_replace_others_stay_at_another_size(tiny_run):
   np.testing.assert_array_equal(kernel, mine.params["head"]["kernel"])
 
 
+@pytest.mark.parametrize("head", [True, False])
+def test_a_loaded_model_is_written_whole(tmp_path, head):
+  params = {key: part for key, part in families.params("vit").items() if head or key != "head"}
+  known = dataclasses.replace(CARD, resampling="pillow_bicubic", position_resizing="bicubic")
+  known = dataclasses.replace(known, class_names=(), representation="patches", projection=head)
+  weights.write(tmp_path / "w.npz", Weights(params, known))
+  model = load(tmp_path / "w.npz")
+  weights.write(tmp_path / "copy.npz", model.read)
+  copy = load(tmp_path / "copy.npz")
+  assert (copy.card, copy.module, copy.has_head) == (model.card, model.module, head)
+  families.assert_same_bits(copy.read.params, params)
+
+
 def test_a_model_is_shown_in_four_lines(tiny_run):
   whole = load(tiny_run)
   counted = sum(array.size for array in jax.tree.leaves(whole.params))

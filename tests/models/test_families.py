@@ -28,12 +28,13 @@ TRANSFORMERS = {
 RESNETS = {
   "ResNet": dict(name="R50x1", stages=(1, 1), width=32),
   "axial ResNet": dict(name="Axial-R50", stages=(1, 1), width=32),
+  "ResNet-D": dict(name="R50x1", unit_kind="d", stages=(1, 1), width=64),
 }
 OPTIONS = {key: fields | ENCODER for key, fields in TRANSFORMERS.items()} | RESNETS
 # Each kind of layer: a ViT's blocks are a hybrid's, a ResNet's units an axial one's but for their
 # 3 x 3 convolutions, which a hybrid has.
 TRAINED = pytest.mark.parametrize("family", ["hybrid", "axial ResNet"])
-COMPUTED = pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "axial ResNet"])
+COMPUTED = pytest.mark.parametrize("family", ["ViT", "hybrid", *RESNETS])
 IMAGES = golden.images(32)
 
 

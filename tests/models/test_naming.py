@@ -117,6 +117,14 @@ def test_settings_of_parts_that_a_model_lacks_are_refused(name, setting, message
     ("ViT-B/4", dict(positions="sincos2d", position_place="every_layer"), "at the stem alone"),
     ("Axial-ViT-B/4", dict(stochastic_depth=0.1), "stochastic_depth=0.1 is drawn for whole"),
     ("Axial-ViT-B/4", dict(registers=2), "no place for tokens before the patches"),
+    ("ViT-B/4", dict(rotary="mixed", kv_heads=4), "kv_heads=4 does not suit rotary='mixed'"),
+    ("ViT-B/4", dict(differential=True, positions="relative"), "give ViT-B/4 positions='1d'"),
+    ("ViT-B/4", dict(differential=True, window=2, pool="gap"), "give ViT-B/4 window=0"),
+    (
+      "ViT-B/4",
+      dict(differential=True, relative_axes=True, pool="gap"),
+      "give ViT-B/4 relative_axes=False",
+    ),
   ],
 )
 def test_options_that_do_not_go_together_are_refused(name, options, message):

@@ -181,6 +181,9 @@ MIXES = {
     **dict(rotary="dinov3", positions="none", pool="map_of_all", pool_mlp_dim=20),
   ),
   "differential": dict(differential=True, pool="distilled"),
+  # Values that say the same as the usual ones, so that parameters show either.
+  "all": dict(pool="map_of_all", layer_scale_place="attention"),
+  "pooling": dict(pool="map", pool_heads=2, pool_mlp_dim=24),
   "windows": dict(
     **dict(window=2, global_blocks=(1,), relative_axes=True, pool="gap", final_norm="none"),
     **dict(neck="convolutions", neck_dim=12),

@@ -25,7 +25,7 @@ def save(path, params, card):
   path.write_text(json.dumps({name: x.tolist() for name, x in flatten(params).items()}))
 
 
-def notes(params):
+def notes(params, card):
   return ["It is for children from three years on."]
 
 
@@ -45,7 +45,7 @@ def test_it_is_written_predicted_with_evaluated_and_started_from(
   export.main(["--source", str(tiny_run), "--output", str(path), "--verify"])
   said = capsys.readouterr().out
   assert "after reading it again: 0" in said
-  assert notes({})[0] in said
+  assert notes({}, None)[0] in said
   assert weights.trained_on(path) == weights.trained_on(tiny_run) != ()
 
   cv2.imwrite(str(image), np.zeros((16, 16, 3), np.uint8))

@@ -79,6 +79,14 @@ def test_a_row_by_hand():
   )
 
 
+@pytest.mark.parametrize(
+  "name", ["deit_small_distilled_patch16_224", "samvit_base_patch16", "vit_large_patch16_sapiens2"]
+)
+def test_models_that_no_scan_or_no_representation_layer_suits(name):
+  (row,) = rows_of("--model", name)
+  assert row["params"] > row["body_params"] > 20e6
+
+
 def test_json_has_every_key_in_its_type_and_csv_the_same_values(table6):
   for row in json.loads(tool.as_json(table6)):
     assert {key: type(value) for key, value in row.items()} == TYPES

@@ -15,7 +15,7 @@ from tests.weights import families
 from tests.weights.families import assert_same_bits
 from vit_jax import weights
 from vit_jax.config import ConfigError, Model
-from vit_jax.models.recognition import module_of
+from vit_jax.models.recognition import module_of, settings_of
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
@@ -219,18 +219,27 @@ def test_a_size_that_parameters_do_not_tell_is_given(tmp_path, suffix):
 )
 def test_what_timm_does_not_read_of_npz_is_told(fields, lost):
   shapes = families.module("vit", **fields).parameter_shapes(16)
-  (note,) = weights.format_to_write(pathlib.Path("w.npz")).notes(shapes)
+  (note,) = weights.format_to_write(pathlib.Path("w.npz")).notes(shapes, Card(16))
   assert f"drop its {lost} without a warning. For timm, export .safetensors." in note
 
 
 def test_what_timm_must_be_told_of_safetensors_is_said():
-  notes = weights.format_to_write(pathlib.Path("w.safetensors")).notes
+  def notes(family, params, **fields):
+    card = Card(16, model=settings_of(families.module(family, **fields)))
+    return weights.format_to_write(pathlib.Path("w.safetensors")).notes(params, card)
+
   params = families.params("vit")
-  (pixels,) = notes(params)
+  (pixels,) = notes("vit", params, activation="gelu")
   assert "pixels must be from -1 to 1" in pixels
+  assert "act_layer=gelu_tanh" in notes("vit", params)[1]
+  assert "act_layer=quick_gelu" in notes("vit", params, activation="quick_gelu")[1]
   params["Transformer"]["posembed_input"]["pos_embedding"][:, 0] = 0
-  assert "no_embed_class=True" in notes(params)[1]
-  assert len(notes(families.params("bit"))) == 1
+  assert "no_embed_class=True" in notes("vit", params, activation="gelu")[1]
+  registers = families.params("later")
+  assert "no_embed_class=False" in notes("later", registers, activation="gelu")[1]
+  registers["Transformer"]["posembed_input"]["pos_embedding"][:, :4] = 0
+  assert "no_embed_class=True" in notes("later", registers, activation="gelu")[1]
+  assert len(notes("bit", families.params("bit"))) == 1
 
 
 def test_parameters_alone_are_not_written_where_a_card_would_be_wrong(tmp_path):

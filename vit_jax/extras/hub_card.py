@@ -82,10 +82,18 @@ def _card(model: LoadedModel, name: str, library: str) -> str:
     name=name,
     model="\n".join(repr(model).splitlines()[:-1]),  # without the path of the source
     preparation=cards.preparation_in_words(known),
-    pixels=cards.PIXELS,
+    pixels=_pixels(known),
     data="; ".join(trained) or "unknown",
     metrics=_metrics(model) or "unknown",
   )
+
+
+def _pixels(known: cards.Card) -> str:
+  """What the network computes with."""
+  pixels = cards.values_of(known)["pixels"]
+  if pixels == cards.PIXELS:
+    return pixels
+  return f"channels: {known.channels}, {pixels}"
 
 
 def _metrics(model: LoadedModel) -> str:

@@ -43,7 +43,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
     lines.append(f"Left out, because only the training objective needs them: {left_out(read)}.")
   if "head" not in read.params:
     lines.append("These weights have no head: they give features, or a start for fine-tuning.")
-  return lines + weights.format_to_write(output, name).notes(kept)
+  return lines + weights.format_to_write(output, name).notes(kept, card)
 
 
 def origin(model: LoadedModel, source: str) -> str:

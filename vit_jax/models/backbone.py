@@ -105,9 +105,8 @@ class AxialAttention(nn.Module):
 def mean_pool(x: jax.Array, stride: int) -> jax.Array:
   """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), C), means over stride x stride."""
   window = (stride, stride)
-  return nn.avg_pool(
-    x, window_shape=window, strides=window, padding="SAME", count_include_pad=False
-  )
+  y = nn.avg_pool(x, window_shape=window, strides=window, padding="SAME", count_include_pad=False)
+  return y.astype(x.dtype)  # divided by counts in float32
 
 
 class Unit(nn.Module):

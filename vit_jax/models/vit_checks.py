@@ -131,6 +131,11 @@ def check_parts(model, name: str):
       f"kv_heads={fewer} must divide the {model.heads} heads of {name} and be fewer; give such a "
       "number, or 0."
     )
+  if fewer and model.rotary in CONVENTIONS and CONVENTIONS[model.rotary].learned:
+    raise ValueError(
+      f"kv_heads={fewer} does not suit rotary={model.rotary!r} of {name}, which turns the keys of "
+      "each head by frequencies of its own; give kv_heads=0."
+    )
   if model.kv_heads_from and (not fewer or 2 * model.kv_heads_from >= model.depth or model.scan):
     raise ValueError(
       f"kv_heads_from={model.kv_heads_from} leaves blocks in the middle with fewer heads of keys "
@@ -192,7 +197,11 @@ def _check_differential(model, name):
       f"differential=True halves the channels of a head, and {name} has "
       f"{model.width // model.heads}; give other heads."
     )
-  for key, value in dict(qk_norm=False, rotary="none", kv_heads=0, attention="xla").items():
+  others = dict(qk_norm=False, rotary="none", kv_heads=0, attention="xla")
+  others |= dict(window=0, relative_axes=False)
+  if model.positions.startswith("relative"):
+    others["positions"] = "1d"
+  for key, value in others.items():
     if getattr(model, key) not in (value, AUTO):
       raise ValueError(
         f"{key}={getattr(model, key)!r} does not suit differential attention; give {name} "

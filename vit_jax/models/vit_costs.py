@@ -169,6 +169,8 @@ class ViTCosts(Network, Layered, Inspectable):
     """As `Network.feature_width`."""
     if self.pool == "distilled":
       return 2 * self.width
+    if self.representation_layer:
+      return self.width
     return self.neck_dim or self.width
 
   def macs(self, height: int, width: int) -> int:
@@ -181,7 +183,9 @@ class ViTCosts(Network, Layered, Inspectable):
       pooled = patches if self.pool == "map" else patches + self.tokens_before()
       pooling = 2 * self.width**2 + 2 * pooled * (self.width**2 + self.width)
       pooling += 2 * self.width * (self.pool_mlp_dim or self.mlp_dim)
-    head = self.width**2 * self.representation_layer + self.feature_width() * self.num_classes
+    head = self.feature_width() * self.num_classes
+    if self.representation_layer:
+      head += (self.neck_dim or self.width) * self.width
     return self.encoder_macs(height, width) + pooling + head
 
   def encoder_macs(self, height: int, width: int, patches: int | None = None) -> int:
@@ -217,7 +221,6 @@ class ViTCosts(Network, Layered, Inspectable):
     tokens = rows * columns
     neck = self.width * self.neck_dim * tokens
     neck += self.neck_dim**2 * _taps(rows, 3, 1) * _taps(columns, 3, 1)
-    usual = attention_macs(tokens, self.width, relative=False)
     macs = 0
     for i in range(self.depth):
       places = (1, rows, columns)
@@ -226,22 +229,26 @@ class ViTCosts(Network, Layered, Inspectable):
         places = (count, self.window, self.window)
       count, down, right = places
       patches = down * right
-      macs += count * attention_macs(patches, self.width, relative=False) - usual
-      macs += count * patches * (down + right) * self.width * self.relative_axes
+      added = count * self._attention_macs(i, patches) - self._attention_macs(i, tokens)
+      added += count * patches * (down + right) * self.width * self.relative_axes
+      macs += self.parallel_branches * added
     return macs + neck
 
-  def block_macs(self, i: int, tokens: int) -> int:
-    """Multiply-adds of block i: its attentions, and for each MLP 2 T D M, or 3 if it is gated."""
+  def _attention_macs(self, i: int, tokens: int) -> int:
+    """Multiply-adds of an attention of block i, without relative axes."""
     ends = self.kv_heads_from
     fewer = self.kv_heads and ends <= i < (self.whole_depth or self.depth) - ends
-    attention = attention_macs(
+    return attention_macs(
       tokens,
       self.width,
       relative=self.positions == "relative",
       keys=self.kv_heads / self.heads if fewer else 1,
     )
+
+  def block_macs(self, i: int, tokens: int) -> int:
+    """Multiply-adds of block i: its attentions, and for each MLP 2 T D M, or 3 if it is gated."""
     mlp = MATMULS[self.mlp] * tokens * self.width * self.mlp_dim
-    return self.parallel_branches * (attention + mlp)
+    return self.parallel_branches * (self._attention_macs(i, tokens) + mlp)
 
   def why_not_masked(self) -> str:
     """Names a layer that would stay untrained, or patches that are no squares."""
@@ -256,6 +263,8 @@ class ViTCosts(Network, Layered, Inspectable):
         "it would not train the representation layer; use "
         "--config.model.representation_layer=False."
       )
+    if self.final_norm == "pooled":
+      return "it would not train the norm behind the pooling; use --config.model.final_norm=tokens."
     return ""
 
   def why_not_in_part(self) -> str:

@@ -38,7 +38,7 @@ def recognise(params: dict) -> dict | None:
     registers=_registers(params),
     patch_bias="bias" in params["embedding"],
     layer_scale="LayerScale_1" in block,
-    layer_scale_place="attention" if _scaled_attention_alone(block) else "both",
+    layer_scale_place=_layer_scale_place(block),
   )
   if "conv_root" in params:
     stages = range(1, child_count(params, "block", first=1) + 1)
@@ -49,9 +49,11 @@ def recognise(params: dict) -> dict | None:
   return fields | _key_heads(encoder, depth, heads) | _positions(encoder, first, attention)
 
 
-def _scaled_attention_alone(block: dict) -> bool:
+def _layer_scale_place(block: dict) -> str | OneOf:
+  if "LayerScale_1" not in block:
+    return OneOf("both", "attention")
   sequential = "LayerNorm_2" in block
-  return sequential and "LayerScale_1" in block and "LayerScale_3" not in block
+  return "attention" if sequential and "LayerScale_3" not in block else "both"
 
 
 def _of_attention(attention: dict) -> dict:
@@ -121,10 +123,10 @@ def _of_pooling(params: dict, fields: dict) -> dict:
     pool_mlp_dim=pooling["MlpBlock_0"]["Dense_0"]["kernel"].shape[-1],
   )
   usual = dict(pool_heads=fields["heads"], pool_mlp_dim=fields["mlp_dim"])
-  found = {key: 0 if value == usual[key] else value for key, value in found.items()}
+  found = {key: OneOf(0, x) if x == usual[key] else x for key, x in found.items()}
   if "cls" in params:
     return found | dict(pool="map_with_token")
-  return found | dict(pool=OneOf("map", "map_of_all") if fields["registers"] else "map")
+  return found | dict(pool=OneOf("map", "map_of_all"))
 
 
 def _pool(params: dict) -> str | OneOf:

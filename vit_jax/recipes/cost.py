@@ -3,6 +3,8 @@
 This module imports JAX; the other modules of this package do not.
 """
 
+import dataclasses
+
 import jax
 
 from vit_jax import config, models
@@ -12,7 +14,6 @@ from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models import vit_costs
-from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
 from vit_jax.registry import PARAMETRIZATIONS
 
@@ -64,10 +65,7 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   Raises:
     ConfigError: there is no such model.
   """
-  ours = our_name(name)
-  module = module_of(ours)
-  options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
-  model = config.Model(name=ours, num_classes=JFT.num_classes, **options)
+  model = config.Model(name=our_name(name), num_classes=JFT.num_classes)
   data = config.Data(dataset="jft", image_size=224)
   run = config.Config(
     duration=config.Duration(epochs=epochs),
@@ -76,7 +74,19 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
     optimizer=Adam(ema=0.0),
     data=data,
   )
-  return recipe_file.as_elsewhere(run, name)
+  run = recipe_file.as_elsewhere(run, name)
+  options = _of_pretraining(models.configured(run.model))
+  return dataclasses.replace(run, model=dataclasses.replace(run.model, **options))
+
+
+def _of_pretraining(module: models.Network) -> dict:
+  """The representation layer of the paper, and a scan, which is fast to trace, where they suit."""
+  options = {}
+  if hasattr(module, "representation_layer"):
+    options["representation_layer"] = module.pool != "distilled"
+  if hasattr(module, "scan"):
+    options["scan"] = not (module.global_blocks or module.kv_heads_from)
+  return options
 
 
 def cost(run: config.Config, examples: int | None) -> dict:

@@ -53,8 +53,10 @@ def save(path, params: dict, module: Network | None = None, *, image_size: Size 
 
   With their module, a card says how the model computes. Without it, what parameters do not show is
   lost: rotary positions, windows, places of norms, and an activation or an epsilon of norms other
-  than the published models'. `write` takes a card that also has names of classes, the loss, and how
-  images are prepared.
+  than the published models'. Names of classes, the loss, the datasets of training, whether the head
+  projects as CLIP's does, and how images and position embeddings are resized are lost in both
+  cases. `write(path, model.read)` keeps all that `vit_jax.load` found; for other parameters of a
+  loaded model, `write(path, Weights(params, model.card))`, without a head if the weights have none.
 
   Args:
     path: *.npz, *.msgpack or *.safetensors; with `module` also a folder, in Transformers' format.

@@ -61,8 +61,8 @@ class ArrayNames:
     card: (path, our parameters, names) -> a card with what the library's models have in common.
     save: (our parameters, what is known of the architecture) -> arrays by name; ValueError: the
       library has no such model; None: these names are only read.
-    notes: (our parameters) -> notes for the user who exports them under these names; ValueError as
-      for `save`.
+    notes: (our parameters, their card) -> notes for the user who exports them under these names;
+      ValueError as for `save`.
     tables: pattern of the names of arrays that are no weights, but tables of whole numbers that a
       model of this project computes.
   """
@@ -72,7 +72,7 @@ class ArrayNames:
   load: Callable[[dict, Heads, bool, Size], dict]
   card: Callable[[pathlib.Path, dict, Iterable[str]], Card]
   save: Callable[[dict, Model], dict] | None = None
-  notes: Callable[[dict], list[str]] = lambda params: []
+  notes: Callable[[dict, Card], list[str]] = lambda params, card: []
   tables: str = "(?!)"
 
 
@@ -94,7 +94,7 @@ class WeightFormat:
     card: (path, parameters) -> the card of weights; with None for the parameters, only what is
       recorded. Default: the card beside the file.
     beside: names of files beside a weight file that `card` and `load` read too.
-    notes: (parameters) -> notes for the user who exports them.
+    notes: (parameters, their card) -> notes for the user who exports them.
     refusal: (path) -> why weights of the same library there cannot be read; "": there are none.
   """
 
@@ -105,7 +105,7 @@ class WeightFormat:
   recognises: Callable[[pathlib.Path], bool] | None = None
   card: Callable[[pathlib.Path, dict | None], Card | None] = card.read_beside
   beside: tuple[str, ...] = ()
-  notes: Callable[[dict], list[str]] = lambda params: []
+  notes: Callable[[dict, Card], list[str]] = lambda params, card: []
   refusal: Callable[[Path], str] = lambda path: ""
 
   def is_at(self, path: pathlib.Path) -> bool:

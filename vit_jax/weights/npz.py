@@ -49,7 +49,7 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
   write_atomically(str(path), fill)
 
 
-def _notes(params: dict) -> list[str]:
+def _notes(params: dict, known: Card) -> list[str]:
   names = flatten(params)
   lost = [words for words, key in LOST.items() if any(key in f"/{name}" for name in names)]
   if not lost:

@@ -71,10 +71,10 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   return library.card(path, params, names)
 
 
-def _notes(params: dict) -> list[str]:
+def _notes(params: dict, known: Card) -> list[str]:
   library = _written_names()
   try:
-    return library.notes(params)
+    return library.notes(params, known)
   except ValueError as error:
     return [f"{library.name} cannot read it: {error}. Its arrays have the published names."]
 

@@ -248,6 +248,18 @@ def test_biases_of_offsets_go_out_and_come_back(tmp_path):
   families.assert_same_bits(weights.load(tmp_path / "hf"), params)
 
 
+@pytest.mark.parametrize(
+  ("pool", "final_norm"), [("class_token", "pooled"), ("gap_beside_token", "tokens")]
+)
+def test_a_beit_normalises_what_it_pools_and_nothing_else(tmp_path, pool, final_norm):
+  fields = dict(pool=pool, final_norm=final_norm, qkv_bias="no_key")
+  module = families.module("vit", **fields)
+  params = modules.parameters(module, families.images(), train=False)
+  message = f"Beit.* has no place for final_norm={final_norm!r} with pool={pool!r}"
+  with pytest.raises(ValueError, match=message):
+    weights.save(tmp_path / "hf", params, module)
+
+
 def test_positions_of_registers_become_part_of_the_registers(tmp_path):
   module = families.module("vit", registers=3, layer_scale=True, activation="gelu")
   params = modules.parameters(module, families.images(), train=False)

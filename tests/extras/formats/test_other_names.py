@@ -255,6 +255,23 @@ def test_gated_mlps_have_silu(tmp_path, config):
   assert weights.read(file).card.model.activation == "silu"
 
 
+@pytest.mark.parametrize("config", [None, {}])
+@pytest.mark.parametrize(
+  ("fields", "epsilon"),
+  [
+    (dict(first_norm="tokens"), 1e-5),  # CLIP
+    (dict(first_norm="patches", norm="rms"), 1e-5),  # AIMv2
+    (dict(first_norm="tokens", norm="rms"), 1e-6),  # ViT of two layouts, "xp"
+    (dict(), 1e-6),
+  ],
+)
+def test_norms_before_the_blocks_tell_the_epsilon(tmp_path, caplog, config, fields, epsilon):
+  params, known = made(width=64, **fields)
+  file = stored(tmp_path, timm.to_timm(params, known), config)
+  assert read_model(file).module.norm_epsilon == epsilon
+  assert "rotary positions only if the arrays show them" in caplog.text
+
+
 # Fields, pool_include_prefix, and how it is read; None: it is refused.
 @pytest.mark.parametrize(
   ("fields", "includes", "pool"),

@@ -186,6 +186,11 @@ _UNTOLD = (
   "nothing tells which {}; put timm's config.json beside the file, with the name of a model that "
   "timm has (architecture)"
 )
+USUALLY = (
+  "exact GELU (SiLU in gated MLPs), as many heads as models of this width have, norms before "
+  "attention and MLP, with an epsilon of 1e-6 (1e-5 if the arrays are like CLIP's, AIMv2's or "
+  "DINOv3's), rotary positions only if the arrays show them"
+)
 _TWO_HEADS = ("head", "head_dist")
 _TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # only used to train with masks
 _REGISTERS = "register_tokens"  # in files of DINOv2 itself
@@ -321,6 +326,20 @@ def activation_of(params: dict) -> str:
   return ACTIVATION
 
 
+def usual_fields(params: dict, names: Iterable[str]) -> dict:
+  """Fields of `config.Model` that arrays do not show, as the models of timm that have these do.
+
+  Args:
+    params: our tree.
+    names: of the arrays that it was read from.
+  """
+  module = module_of(params)
+  first = getattr(module, "first_norm", "none")
+  of_clip = first == "tokens" and module.norm == "layer"
+  epsilon = {"norm_epsilon": 1e-5} if of_clip or first == "patches" else {}  # patches: AIMv2
+  return epsilon | meta.known(names)
+
+
 def projects(params: dict, architecture: str = "") -> bool:
   """Whether the head is CLIP's projection to the space of texts, to which timm adds zeros as bias.
 
@@ -437,35 +456,50 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
     params,
     CROP_OF_VIT if "Transformer" in params else CROP,
     model=Model(
-      activation=activation_of(params), stem_norms=stem_norms(params), **meta.known(list(names))
+      activation=activation_of(params),
+      stem_norms=stem_norms(params),
+      **usual_fields(params, list(names)),
     ),
     resampling=RESAMPLING,
     position_resizing=position_resizing(names),
     projection=projects(params),
   )
   _log.warning(
-    "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
-    "GELU (SiLU in gated MLPs), as many heads as models of this width have, the mean of the "
-    "patches where there is no class token, square images as (pixel - 127.5) / 127.5; %s. If they "
-    "are not (DeiT, DINO and MAE have another mean), put timm's config.json beside it.",
+    "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: %s, the "
+    "mean of the patches where there is no class token, square images as (pixel - 127.5) / 127.5; "
+    "%s. If they are not (DeiT, DINO and MAE have another mean), put timm's config.json beside it.",
     path,
+    USUALLY,
     card.preparation_in_words(usual),
   )
   return usual
 
 
-def _notes(params: dict) -> list[str]:
+def _notes(params: dict, exported: Card) -> list[str]:
   """What the user of a file in timm must know, as `ArrayNames.notes`."""
-  to_timm(params)
+  to_timm(params, exported.model)
   notes = [
     "In timm its pixels must be from -1 to 1: where timm's model has another mean, give timm "
     "mean=std=0.5."
   ]
   flat = flatten(params)
+  activation = exported.model.activation
+  if "Transformer" in params and activation != activation_of(params):
+    notes.append(
+      f"Its activation is {activation}: if that of timm's model is another one, give timm "
+      f"act_layer={activation}."
+    )
+  if POSITIONS not in flat:
+    return notes
   if _of_patches_alone(flat) is not flat:
     notes.append(
       "It has position embeddings for the patches alone: if timm's model has them for the class "
       "token too, give timm no_embed_class=True."
+    )
+  elif exported.model.registers or exported.model.layer_scale:
+    notes.append(
+      "It has position embeddings for the tokens before the patches too: if timm's model has none "
+      "for them, as DeiT III and models with registers, give timm no_embed_class=False."
     )
   return notes
 

@@ -14,7 +14,7 @@ from vit_jax import models
 from vit_jax.config import AUTO, MAX_SIDE, Model, Size, as_size, sides
 from vit_jax.config.data import FILTERS
 from vit_jax.config.model import USUAL, translated
-from vit_jax.extras.formats import meta, pickled, timm, whole_patches
+from vit_jax.extras.formats import pickled, timm, whole_patches
 from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
@@ -286,14 +286,13 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   if not _is_known(name):
     _log.warning(
       "%s: timm's model %r is not known here. Taken as usual in timm, where config.json does not "
-      "say otherwise: exact GELU (SiLU in gated MLPs), as many heads as models of this width have, "
-      "norms before attention and MLP, with an epsilon of 1e-6; or as in DINOv3 or EVA-02, if the "
-      "arrays are theirs.",
+      "say otherwise: %s.",
       path,
       name,
+      timm.USUALLY,
     )
   module = module_of(params)
-  told = meta.known(prefixes.renamed(safetensors.names_in(_weights(path))))
+  told = timm.usual_fields(params, prefixes.renamed(safetensors.names_in(_weights(path))))
   labels = settings["label_names"] or images["label_names"] or ()
   size = _size_of_images(images, arguments) or card.inferred(params).image_size
   whole_images = Card(

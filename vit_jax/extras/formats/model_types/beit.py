@@ -26,6 +26,8 @@ _FLAG = one_of(True, False)
 
 
 def _sizes(module) -> dict:
+  if (module.pool == "gap_beside_token") != (module.final_norm == "pooled"):
+    raise ValueError(f"final_norm={module.final_norm!r} with pool={module.pool!r}")
   relative = module.positions == "relative_table"
   shared = module.position_place == "every_layer_shared"
   return sizes(module) | {
