@@ -60,9 +60,13 @@ def outputs(running, timeout=240):
 
 
 def wait_for_step(process, step):
-  """Reads what a process prints until it has logged a step."""
-  lines = iter(process.stdout.readline, "")
-  assert any(line.startswith(f"step {step}/") for line in lines), f"it ended before step {step}"
+  """Reads and returns what a process prints until it has logged a step."""
+  said = ""
+  while not said.rpartition("\n")[2].startswith(f"step {step}/"):
+    line = process.stdout.readline()
+    assert line, f"it ended before step {step}"
+    said += "\n" + line.rstrip("\n")
+  return said
 
 
 # The model is wide enough that fsdp splits something; the learning rate is low enough that rounding
@@ -220,21 +224,28 @@ def test_what_two_processes_saved_comes_back_bit_by_bit_on_other_devices(togethe
   assert seen == restored.keys()
 
 
-@pytest.mark.parametrize(("number", "signalled"), [(signal.SIGTERM, [1]), (signal.SIGINT, [0, 1])])
-def test_a_signal_stops_both_and_one_process_goes_on(alone, tmp_path, number, signalled):
+def test_sigterm_stops_both_and_one_process_goes_on(alone, tmp_path):
   settings = *SETTINGS, "--config.checkpoint.every.steps=20"
   running = group(tmp_path, *settings)
-  wait_for_step(running[0], 4)
+  stop_after_step_4(running, tmp_path, signal.SIGTERM, signalled=[1])
+  result = programs.run(programs.digits(tmp_path, *settings), devices=4)
+  assert result.returncode == 0, result.stderr
+  assert_nearly_equal_lines(tmp_path, alone)
+
+
+def stop_after_step_4(running, workdir, number, *, signalled):
+  """Signals some of the processes; checks that all stop after one step, with a checkpoint of it.
+
+  Returns what the first one printed before.
+  """
+  said = wait_for_step(running[0], 4)
   for process in signalled:
     running[process].send_signal(number)
   results = outputs(running)
   assert [status for _, status in results] == [75, 75], results[0][0][-3000:]
-  stopped = checkpoint.available(tmp_path)[-1]
+  stopped = checkpoint.available(workdir)[-1]
   assert f"Stopped by a signal after step {stopped}" in results[0][0]
-  if number == signal.SIGTERM:
-    result = programs.run(programs.digits(tmp_path, *settings), devices=4)
-    assert result.returncode == 0, result.stderr
-    assert_nearly_equal_lines(tmp_path, alone)
+  return said
 
 
 def test_sigterm_ends_an_evaluation_of_several_processes(alone):
@@ -260,20 +271,16 @@ def test_sigterm_stops_the_only_process_of_a_group_and_its_evaluation(tmp_path):
   assert result.returncode == 75, result.stdout + result.stderr
 
 
-def test_under_slurm_the_processes_find_one_another(tmp_path):
+def test_under_slurm_the_processes_find_one_another_and_sigint_stops_both(tmp_path):
   """Starts the processes as srun would: the same command, no flags, and SLURM's variables."""
   job = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="localhost")
   job |= dict(SLURM_STEP_NUM_TASKS="2", SLURM_NTASKS="2")
-  few = "--config.duration.steps=1", "--config.schedule.warmup.steps=0"
+  command = programs.digits(tmp_path, "--config.checkpoint.every.steps=40")
   running = [
-    programs.start(
-      programs.digits(tmp_path, *few), **job, SLURM_PROCID=process, SLURM_LOCALID=process
-    )
-    for process in "01"
+    programs.start(command, **job, SLURM_PROCID=process, SLURM_LOCALID=process) for process in "01"
   ]
-  results = outputs(running)
-  assert [status for _, status in results] == [0, 0], results[0][0][-3000:]
-  assert "on 2 device(s)" in results[0][0]
+  said = stop_after_step_4(running, tmp_path, signal.SIGINT, signalled=[0, 1])
+  assert "on 2 device(s)" in said
 
 
 @pytest.mark.parametrize(
