@@ -164,8 +164,6 @@ WRONG = [
   ("evaluate.vol.split=x", "evaluate.vol", "'val'"),
   ("evaluate.a.seed=1 evaluate.a.train.source=x evaluate.a.kind=few_shot", "seed", "nearest: con"),
   ("evaluate.val.seeds=1", "seeds", "--config.evaluate.val.kind=few_shot"),
-  ("data.evaluate.val.split=x", "data.evaluate is", "--config.evaluate.N"),
-  ("few_shot.x.seeds=1", "few_shot is", "evaluate.NAME.kind=few_shot"),
   ("compute_dtype=float32", "compute_dtype is", "nearest: config.model.compute_d"),
   ("seed.x=1", "config.seed.x is", "nearest: config.seed."),
   ("seed=x", "config.seed='x'", "int; try 0."),

@@ -3,6 +3,7 @@
 This module imports JAX; the other modules of this package do not.
 """
 
+import contextlib
 import dataclasses
 
 import jax
@@ -184,7 +185,10 @@ def paper_exaflops(run: config.Config, of_example: int, images: float | None) ->
 
 
 def label(model: config.Model) -> str:
-  """The model's name, followed by the settings that change its shape."""
-  named = USUAL | models.fields_of(model.name)
-  changes = {key: x for key in SHAPE if (x := getattr(model, key)) not in (named[key], config.AUTO)}
+  """The model's name, followed by the settings that change its shape; all, if no model has it."""
+  named = {}
+  with contextlib.suppress(ValueError):
+    named = USUAL | models.fields_of(model.name)
+  usual = {key: (named.get(key, config.AUTO), config.AUTO) for key in SHAPE}
+  changes = {key: x for key in SHAPE if (x := getattr(model, key)) not in usual[key]}
   return " ".join([model.name, *(f"{key}={value}" for key, value in changes.items())])

@@ -9,6 +9,7 @@ import pytest
 from tests.extras.report import made_run
 from tests.extras.report.made_run import step_line
 from tests.extras.report.read_page import Page
+from vit_jax.config import AUTO
 from vit_jax.evaluation import results
 from vit_jax.extras.distillation import objective as distillation
 from vit_jax.extras.report import report, run, set_section
@@ -59,7 +60,7 @@ def test_values_that_are_not_finite(tmp_path):
 @pytest.mark.parametrize(
   ("changes", "said"),
   [
-    (dict(name="no-model"), "is no model"),
+    (dict(name="no-model", depth=AUTO), "is no model"),
     (dict(name="ViT-B/7", patch=7), "cannot be cut into patches"),
   ],
 )
@@ -69,6 +70,12 @@ def test_settings_of_no_model_are_left_out(tmp_path, changes, said):
   assert "The settings are left out" in found.text
   assert said in found.text
   assert_scored(found)
+
+
+def test_a_model_without_a_name_is_told_by_its_shape(tmp_path):
+  settings = made_run.replaced(model=dataclasses.replace(made_run.CONFIG.model, name="no-model"))
+  found = page(made_run.write(tmp_path / "run", settings=settings))
+  assert "no-model patch=4 depth=1 width=16" in found.text
 
 
 @pytest.mark.parametrize("start", [made_run.START, None])
