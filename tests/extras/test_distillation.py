@@ -19,6 +19,7 @@ from tests.seams import program
 from vit_jax import config as c
 from vit_jax import models, recipes, weights
 from vit_jax.config.fields import Labels
+from vit_jax.config.resolve import resolve
 from vit_jax.data import batches
 from vit_jax.extras import lora
 from vit_jax.extras.distillation import teacher as teachers
@@ -385,6 +386,40 @@ def test_a_teacher_that_changes_at_the_start_of_a_run_is_refused(folder):
   )
   with pytest.raises(c.ConfigError, match=r"is not the teacher that the run began with"):
     config.objective.configured(config, models.create("ViT-Ti/4", num_classes=10))
+
+
+@pytest.mark.parametrize("before", ["labels", "start"])
+def test_a_teacher_that_goes_on_training_is_the_one_that_the_run_began_with(
+  folder, tmp_path, monkeypatch, before
+):
+  """Whenever other weights lie in its place: before the labels are read, or before the start."""
+  for name in ("w.npz", "w.npz.json"):
+    shutil.copy(folder / name, tmp_path)
+  monkeypatch.chdir(tmp_path)
+  config = c.Config(
+    objective=Settings(teacher="w.npz"),
+    model=c.Model(name="ViT-Ti/4", num_classes=10),
+    data=c.Data(train=c.Dataset("digits", "train"), image_size=16),
+  )
+  given = weights.load("w.npz")
+
+  def go_on():
+    shutil.copy(folder / "changed.npz", tmp_path / "w.npz")
+
+  def labels(_):
+    if before == "labels":
+      go_on()
+    return Labels(NAMES)
+
+  found = resolve(config, {"labels": labels})
+  go_on()
+  assert found.objective.outputs == (*range(9, -1, -1),)
+  model = models.create("ViT-Ti/4", num_classes=10)
+  found.objective.check(found, model)
+  chex.assert_trees_all_equal(found.objective.configured(found, model).teacher.params, given)
+  assert resolve(config, {}).objective.digest != found.objective.digest  # of the next run
+  with pytest.raises(c.ConfigError, match="is not the teacher that the run began with"):
+    found.objective.check(found, model)  # as in another process
 
 
 def test_images_with_several_labels_are_refused():

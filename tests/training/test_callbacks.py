@@ -217,6 +217,20 @@ def test_a_long_run_ends_if_most_of_its_last_images_are_broken(batch_size, broke
     go_on()
 
 
+@pytest.mark.parametrize("batch_size", [8, 64])
+def test_images_that_were_broken_from_the_start_are_not_looked_for_on_a_lost_disk(batch_size):
+  """As with a wrong number of channels, or limit of pixels."""
+  metrics, _ = metrics_of(NonFinite(), batch_size=batch_size)
+
+  def go_on():
+    for step in range(7, 20):
+      broken = np.int32((step - 6) * batch_size)
+      metrics.dispatched(step, FINITE | dict(skipped=0, bad_examples=broken))
+
+  with pytest.raises(TrainingError, match=r"training images .* are broken .*bad_limit=0\.01"):
+    go_on()
+
+
 # --- checkpoints ---
 
 

@@ -188,8 +188,8 @@ class Opener:
   ) -> tuple[NamedDataset, ...]:
     """Opens the datasets that weights were trained on before; a warning names missing ones.
 
-    Images that were moved are not missing: another dataset, in `history` or in `trained`, those to
-    train on now, has them.
+    Data that was moved is not missing: another dataset, in `history` or in `trained`, those to
+    train on now, has the same names and labels (`Source.identity`). Pixels are not compared.
     """
     there = []
     lost = []

@@ -207,7 +207,3 @@ def _check_differential(model, name):
         f"{key}={getattr(model, key)!r} does not suit differential attention; give {name} "
         f"{key}={value!r}."
       )
-  if model.positions in ("relative", *RELATIVE_BIASES):
-    raise ValueError(
-      f"positions={model.positions!r} does not suit differential attention; give {name} '1d'."
-    )

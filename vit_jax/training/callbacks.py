@@ -169,7 +169,6 @@ class Metrics(Callback):
   def _check_examples(self, step, bad):
     """Refuses too many broken images, among the latest ones and among those taken so far."""
     self._bad.append(bad)
-    self._check_latest(step)
     seen = self._run.resume_point.up_to(step)
     share = self._run.config.data.bad_limit
     if bad > share * max(seen, 1000):
@@ -178,6 +177,7 @@ class Metrics(Callback):
         f"decoded), more than config.data.bad_limit={share}; the log above names them. Repair or "
         "remove them, or raise the limit."
       )
+    self._check_latest(step)  # last: what was broken from the start is no lost disk
 
   def _check_latest(self, step):
     """Refuses to go on, and so to save, if most of the latest images are broken.

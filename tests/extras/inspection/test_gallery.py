@@ -1,5 +1,7 @@
 """The images that a user names: files, sources, and everything that is neither."""
 
+import tarfile
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -67,6 +69,18 @@ def test_a_table_is_recognised_and_its_columns_can_be_named(folder):
   (folder / "a.png").rename(folder / "birds" / "gull" / "a.png")
   assert gallery([f"{folder / 'birds'},label_key="], "", 10, labelled=True).labels == []
   assert len(gallery([str(folder / "birds")], "", 10)) == 1
+
+
+def test_a_folder_of_records_is_recognised(folder):
+  """One of images means the files in it, unless the keys of columns say that it is a source."""
+  (folder / "records").mkdir()
+  with tarfile.open(folder / "records" / "0.tar", "w") as tar:
+    tar.add(folder / "a.png", "a.png")
+  assert source_in(str(folder / "records"), named=False) == f"wds:{folder / 'records'}"
+  found = gallery([str(folder / "records")], "", 10)
+  assert (len(found), found.original(0).shape) == (1, (20, 40, 3))
+  assert not source_in(str(folder), named=False)
+  assert source_in(str(folder), named=True) == f"folder:{folder}"
 
 
 @pytest.mark.parametrize("label", [-1, 10])

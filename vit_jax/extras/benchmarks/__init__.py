@@ -1,1 +1,1 @@
-"""Speed compared with other libraries: the training step, the input, an accelerator."""
+"""Speed compared with other libraries: training steps, predictions, the input, an accelerator."""

@@ -23,7 +23,7 @@ from vit_jax.config.tool_flags import ToolFlags, ending
 from vit_jax.process import text
 from vit_jax.process.text import aligned, cells
 
-# The module of tools/benchmarks for each WHAT.
+# The module of extras/benchmarks for each WHAT.
 MEASURES = {
   "step": "step",
   "inference": "inference",

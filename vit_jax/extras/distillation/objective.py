@@ -33,11 +33,11 @@ def digest_of(place) -> tuple[str, str]:
   return (teachers.read(place).digest, "") if place else ("", "")
 
 
-def outputs_of(place, labels) -> tuple[tuple[int, ...], str]:
+def outputs_of(place, digest, labels) -> tuple[tuple[int, ...], str]:
   """The outputs of the teacher for the data's classes, compared by name."""
   if not place:
     return (), ""
-  order = teachers.read(place).outputs_for(tuple(labels().class_names))
+  order = teachers.read(place, digest).outputs_for(tuple(labels().class_names))
   return order.outputs or (), f"the teacher's classes are {order.description}"
 
 
@@ -82,7 +82,9 @@ class Settings(classification.Settings):
     AUTO,
     "for each class of the data, the output of the teacher's head; empty: in the same order",
     auto=Rule(
-      ("objective.teacher", "facts.labels"), "the names of the teacher's classes", outputs_of
+      ("objective.teacher", "objective.digest", "facts.labels"),
+      "the names of the teacher's classes",
+      outputs_of,
     ),
   )
 
@@ -129,7 +131,7 @@ class Settings(classification.Settings):
 
   def _known(self) -> "teachers.Teacher":
     """The teacher; refuses another one than that whose checksum is recorded."""
-    known = teachers.read(self.teacher)
+    known = teachers.read(self.teacher, self.digest)
     if self.digest not in (AUTO, known.digest):
       raise ConfigError(
         f"config.objective.teacher={self.teacher} is not the teacher that the run began with: its "

@@ -10,6 +10,7 @@ from vit_jax.data import classes
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.paths import Path, path_of
 from vit_jax.training import fingerprint
 
 
@@ -76,15 +77,24 @@ class Teacher:
       ) from error
 
 
-def read(place: str) -> Teacher:
+# The teacher that was read last, by its path, with the versions of its files.
+_last: dict[Path, tuple[tuple, Teacher]] = {}
+
+
+def read(place: str, digest: str = "") -> Teacher:
   """Reads the weights at `place`, as config.init_from names them, again only if they have changed.
+
+  Args:
+    place: where they are.
+    digest: of the teacher that is wanted, if known: if it was read last, it is returned whatever
+      lies there now, as a run that teaches may go on.
 
   Raises:
     ConfigError: they cannot be read, are not of a model of this project, or have no head of
       classes.
   """
   try:
-    known = _read(place, weights.versions(place))
+    known = _read(place, digest)
   except UnreachableError:
     raise
   except (ValueError, OSError, RunError) as error:
@@ -97,7 +107,14 @@ def read(place: str) -> Teacher:
   return known
 
 
-@functools.lru_cache(maxsize=1)  # settings, checks and the run ask for the same teacher
-def _read(place: str, versions: tuple) -> Teacher:
-  del versions  # a part of the key
-  return Teacher(place, inference.read_model(place))
+def _read(place: str, digest: str) -> Teacher:
+  path = path_of(place).absolute()
+  versions, teacher = _last.get(path, ((), None))
+  if teacher and digest == teacher.digest:
+    return teacher
+  now = weights.versions(place)
+  if not teacher or now != versions:
+    _last.clear()
+    teacher = Teacher(place, inference.read_model(place))
+    _last[path] = now, teacher
+  return teacher

@@ -158,7 +158,8 @@ def _class_names(source: sources.Source, places: Sequence[int]) -> list[str]:
 def source_in(word: str, *, named: bool) -> str:
   """The source that a word of the command line means; "" if it means files.
 
-  A folder means the files in it, which need no classes.
+  A folder of images means the files in it, which need no classes; other folders are recognised by
+  their content.
 
   Args:
     word: without the keys of columns.
@@ -167,10 +168,9 @@ def source_in(word: str, *, named: bool) -> str:
   path = pathlib.Path(os.path.expanduser(word))
   if sources.is_named(word):
     return "" if path.exists() else word
-  if not named and path.is_dir():
-    return ""
   spec = sources.recognised(word)
-  return spec if sources.is_named(spec) else ""
+  of_files = path.is_dir() and spec.startswith("folder:") and not named
+  return spec if sources.is_named(spec) and not of_files else ""
 
 
 def spaced(items: Sequence, count: int) -> list:
