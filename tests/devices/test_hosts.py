@@ -1,6 +1,7 @@
 """How processes find one another, and what they say of one another. Together: tests/faults."""
 
 import os
+import signal
 import socket
 import sys
 
@@ -89,6 +90,31 @@ def test_a_process_connects_again_and_if_it_is_alone_still_hears_sigterm():
     port = free.getsockname()[1]
   result = programs.run([sys.executable, "-c", TWICE.format(port=port)], timeout=60)
   assert (result.returncode, result.stdout) == (0, "heard\nheard\n"), result.stderr
+
+
+BACK = """
+import signal
+import jax
+from vit_jax.devices import hosts
+
+jax.distributed.initialize("127.0.0.1:{port}", 1, 0)
+jax.process_count = lambda: 2
+with hosts.ended_by_sigterm():
+  print(hosts.set_handler(signal.SIGTERM, None))
+signal.raise_signal(signal.SIGTERM)
+print("goes on", flush=True)
+with hosts.ended_by_sigterm():
+  signal.raise_signal(signal.SIGTERM)
+"""
+
+
+def test_sigterm_ends_one_of_several_processes_inside_an_evaluation_alone():
+  """Afterwards JAX hears it again, which stops a training of all of them."""
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+  result = programs.run([sys.executable, "-c", BACK.format(port=port)], timeout=60)
+  assert result.stdout == "None\ngoes on\n", result.stderr
+  assert result.returncode == -signal.SIGTERM
 
 
 ABORTED = """

@@ -269,9 +269,34 @@ def before_abort(speak: Callable[[], None]):
 
   handler = _HANDLER(aborted)
   _handlers.append(handler)
+  set_handler(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p).value)
+
+
+def set_handler(number: int, handler: int | None) -> int | None:
+  """Sets the address of a handler as C does, in any thread; None: the signal's usual effect.
+
+  Returns the address before, which may be of a handler that Python does not know, such as JAX's.
+  """
   library = ctypes.CDLL(None)
-  library.signal.argtypes = ctypes.c_int, _HANDLER
-  library.signal(signal.SIGABRT, handler)
+  library.signal.argtypes = ctypes.c_int, ctypes.c_void_p
+  library.signal.restype = ctypes.c_void_p
+  return library.signal(number, handler)
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+  """SIGTERM inside ends this process at once, if it is one of several.
+
+  JAX's own handler would wait for a training step. It is back afterwards, for a training.
+  """
+  if jax.process_count() == 1:
+    yield
+    return
+  before = set_handler(signal.SIGTERM, None)
+  try:
+    yield
+  finally:
+    set_handler(signal.SIGTERM, before)
 
 
 def is_of_others(error: Exception) -> bool:
