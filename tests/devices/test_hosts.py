@@ -9,7 +9,7 @@ import jax
 import pytest
 
 from tests import programs
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.process import machine
@@ -41,6 +41,7 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   monkeypatch.setattr(machine, "TPU_DEVICES", (str(tmp_path / ("accel0" if device else "none")),))
   monkeypatch.setattr(machine.importlib.util, "find_spec", {"libtpu": "found"}.get)
   monkeypatch.setattr(hosts.xla_bridge, "backends_are_initialized", lambda: used)
+  monkeypatch.setattr(hosts, "claim", lambda _: None)  # it would last too long
   calls = []
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
   hosts.connect(Hosts(), stall_seconds=30)
@@ -172,6 +173,36 @@ def test_a_second_process_of_the_same_number_is_refused_and_the_first_is_left_al
   with pytest.raises(ConfigError, match=r"--process=1 with --coordinator=127\.0\.0\.1:65001 runs"):
     hosts.claim(first)
   hosts.claim(hosts.Hosts("127.0.0.1:65001", 2, 0))
+
+
+def test_so_is_one_that_the_environment_gives_the_place_of_another(monkeypatch):
+  """Such as a command with a mistake, beside a run: JAX would end that run."""
+  step = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="n[1-9]" * 99, SLURM_PROCID="1")
+  for name, value in step.items():
+    monkeypatch.setenv(name, value)
+  hosts.claim(Hosts())
+  calls = []
+  monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
+  monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+  with pytest.raises(ConfigError, match="runs on this machine already"):
+    hosts.connect(Hosts(), stall_seconds=30)
+  assert not calls
+  for name, value in {"SLURM_PROCID": "0", "JAX_COORDINATOR_PORT": "65002"}.items():
+    monkeypatch.setenv(name, value)
+    hosts.claim(Hosts())
+
+
+def test_a_process_that_could_not_be_joined_may_try_again(monkeypatch):
+  def initialize(**given):
+    raise RuntimeError("no network")
+
+  monkeypatch.setattr(jax.distributed, "initialize", initialize)
+  monkeypatch.setattr(hosts, "before_abort", lambda _: None)
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    asked = Hosts(f"127.0.0.1:{free.getsockname()[1]}", 2, 1)
+  for _ in range(2):
+    with pytest.raises(RunError, match="no network"):
+      hosts.connect(asked, stall_seconds=30)
 
 
 @pytest.mark.parametrize(
