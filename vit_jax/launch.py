@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import signal
 from collections.abc import Sequence
 
 import jax
@@ -322,28 +321,26 @@ def launch_evaluation(
     return fingerprint.of_start(config, step, identity.of_all(evaluations.datasets, progress))
 
   fingerprint.connect(config, hosts, told)
-  if jax.process_count() > 1:
-    # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-  facts = run_facts.of_devices()
-  progress.doing("reading the weights")
-  with joining.told("weights", seconds=config.stall_seconds):
-    scored = evaluated_model.read_evaluated(
-      config, evaluations, folder, given, facts, average=average
-    )
-  if jax.process_count() > 1:
-    weights = fingerprint.of_weights(scored.params)
-    weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
-    joining.compare_processes("weights", weights, seconds=config.stall_seconds)
-  reader = reader_of(scored.settings)
-  progress.clear()
-  seconds = config.stall_seconds
-  metrics = evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=seconds)
-  if jax.process_index() == 0:
-    progress.doing("updating the report")
-    for kind in switched_on(CALLBACKS, config):
-      kind.evaluated(folder)
-  return metrics
+  with joining.ended_by_sigterm():
+    facts = run_facts.of_devices()
+    progress.doing("reading the weights")
+    with joining.told("weights", seconds=config.stall_seconds):
+      scored = evaluated_model.read_evaluated(
+        config, evaluations, folder, given, facts, average=average
+      )
+    if jax.process_count() > 1:
+      weights = fingerprint.of_weights(scored.params)
+      weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
+      joining.compare_processes("weights", weights, seconds=config.stall_seconds)
+    reader = reader_of(scored.settings)
+    progress.clear()
+    seconds = config.stall_seconds
+    metrics = evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=seconds)
+    if jax.process_index() == 0:
+      progress.doing("updating the report")
+      for kind in switched_on(CALLBACKS, config):
+        kind.evaluated(folder)
+    return metrics
 
 
 def reader_of(config: Config) -> Reader:

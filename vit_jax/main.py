@@ -20,9 +20,11 @@ if __name__ == "__main__":  # before the imports below, which are slow
   _STOP.listen()
 
 import contextlib
+import os
 import pathlib
 import sys
 import time
+from typing import NoReturn
 
 from absl import app, flags
 
@@ -72,18 +74,24 @@ def folder_of(recipe: str) -> Path:
   return folder
 
 
-def tell_others(refusal: Exception):
-  """Tells the other processes of a run, if there are any, why this one does not start."""
+def refuse(refusal: Exception) -> NoReturn:
+  """Prints why this process does not start, tells the others of a run, if any, and exits."""
   names = ("coordinator", "processes", "process")
   coordinator, processes, process = (command_line.value_of(name, sys.argv) for name in names)
   if not (coordinator or machine.under_slurm() or machine.on_tpu()):
-    return
-  from vit_jax.devices.hosts import Hosts
+    command_line.refuse(refusal)
+  console.complain(str(refusal))  # the others may come minutes later, when they have their data
+  from vit_jax.devices.hosts import JOINING, Hosts
   from vit_jax.training import fingerprint
 
   with contextlib.suppress(ValueError):  # not numbers
     hosts = Hosts(coordinator or "", int(processes or 0), int(process or -1))
-    fingerprint.tell_refusal(hosts, ConfigError(str(refusal)))
+    told = f"Other processes of this run, if any, are told for up to {JOINING} s; Ctrl-C ends that."
+    print(told, flush=True)
+    fingerprint.tell_refusal(
+      hosts, str(refusal), seconds=JOINING, unheard=lambda: os._exit(console.WRONG_USAGE)
+    )
+  sys.exit(console.WRONG_USAGE)
 
 
 def check_init_from(init_from: str, folder: Path):
@@ -136,8 +144,7 @@ def main(command: command_line.CommandLine):
       folder = folder_of(command.recipe)
       check_init_from(command.config.init_from, folder)
     except ConfigError as error:
-      tell_others(error)
-      raise
+      refuse(error)
     shown = progress.of_process(progress.is_first(_PROCESS.value))
     with program.said_of_devices(), shown:
       shown.doing("loading libraries")
@@ -179,7 +186,7 @@ def main(command: command_line.CommandLine):
 def parse(argv: list[str]) -> command_line.CommandLine:
   """Parses the command line; before that, undoes how absl's `app.run` shows the log."""
   console.show_warnings()
-  return command_line.parse(argv, tell_others)
+  return command_line.parse(argv, refuse)
 
 
 def run():

@@ -1,6 +1,7 @@
 """How processes find one another, and what they say of one another. Together: tests/faults."""
 
 import os
+import signal
 import socket
 import sys
 
@@ -8,7 +9,7 @@ import jax
 import pytest
 
 from tests import programs
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.process import machine
@@ -40,6 +41,7 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   monkeypatch.setattr(machine, "TPU_DEVICES", (str(tmp_path / ("accel0" if device else "none")),))
   monkeypatch.setattr(machine.importlib.util, "find_spec", {"libtpu": "found"}.get)
   monkeypatch.setattr(hosts.xla_bridge, "backends_are_initialized", lambda: used)
+  monkeypatch.setattr(hosts, "claim", lambda _: None)  # it would last too long
   calls = []
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
   hosts.connect(Hosts(), stall_seconds=30)
@@ -89,6 +91,31 @@ def test_a_process_connects_again_and_if_it_is_alone_still_hears_sigterm():
     port = free.getsockname()[1]
   result = programs.run([sys.executable, "-c", TWICE.format(port=port)], timeout=60)
   assert (result.returncode, result.stdout) == (0, "heard\nheard\n"), result.stderr
+
+
+BACK = """
+import signal
+import jax
+from vit_jax.devices import hosts
+
+jax.distributed.initialize("127.0.0.1:{port}", 1, 0)
+jax.process_count = lambda: 2
+with hosts.ended_by_sigterm():
+  print(hosts.set_handler(signal.SIGTERM, None))
+signal.raise_signal(signal.SIGTERM)
+print("goes on", flush=True)
+with hosts.ended_by_sigterm():
+  signal.raise_signal(signal.SIGTERM)
+"""
+
+
+def test_sigterm_ends_one_of_several_processes_inside_an_evaluation_alone():
+  """Afterwards JAX hears it again, which stops a training of all of them."""
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+  result = programs.run([sys.executable, "-c", BACK.format(port=port)], timeout=60)
+  assert result.stdout == "None\ngoes on\n", result.stderr
+  assert result.returncode == -signal.SIGTERM
 
 
 ABORTED = """
@@ -146,6 +173,36 @@ def test_a_second_process_of_the_same_number_is_refused_and_the_first_is_left_al
   with pytest.raises(ConfigError, match=r"--process=1 with --coordinator=127\.0\.0\.1:65001 runs"):
     hosts.claim(first)
   hosts.claim(hosts.Hosts("127.0.0.1:65001", 2, 0))
+
+
+def test_so_is_one_that_the_environment_gives_the_place_of_another(monkeypatch):
+  """Such as a command with a mistake, beside a run: JAX would end that run."""
+  step = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="n[1-9]" * 99, SLURM_PROCID="1")
+  for name, value in step.items():
+    monkeypatch.setenv(name, value)
+  hosts.claim(Hosts())
+  calls = []
+  monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
+  monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+  with pytest.raises(ConfigError, match="runs on this machine already"):
+    hosts.connect(Hosts(), stall_seconds=30)
+  assert not calls
+  for name, value in {"SLURM_PROCID": "0", "JAX_COORDINATOR_PORT": "65002"}.items():
+    monkeypatch.setenv(name, value)
+    hosts.claim(Hosts())
+
+
+def test_a_process_that_could_not_be_joined_may_try_again(monkeypatch):
+  def initialize(**given):
+    raise RuntimeError("no network")
+
+  monkeypatch.setattr(jax.distributed, "initialize", initialize)
+  monkeypatch.setattr(hosts, "before_abort", lambda _: None)
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    asked = Hosts(f"127.0.0.1:{free.getsockname()[1]}", 2, 1)
+  for _ in range(2):
+    with pytest.raises(RunError, match="no network"):
+      hosts.connect(asked, stall_seconds=30)
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,15 @@ def test_processes_that_are_not_alike_end_before_the_first_step(tmp_path, other,
   assert not (tmp_path / "config.json").exists()
 
 
+def test_a_wrong_command_is_refused_at_once_while_it_waits_for_the_others_to_tell_them():
+  command = [*programs.MAIN, "--config=/no.py", coordinator(), "--processes=2", "--process=1"]
+  running = programs.start(command)
+  assert running.stdout.readline().startswith("vit_jax: There is no recipe /no.py")
+  assert running.stdout.readline().startswith("Other processes of this run, if any, are told")
+  running.send_signal(signal.SIGINT)
+  assert outputs([running], timeout=60) == [("vit_jax: Interrupted.\n", 130)]
+
+
 def test_processes_that_share_no_folder_end_before_the_first_step(tmp_path):
   own = (), [f"--workdir={tmp_path / 'own'}"]
   for text, status in outputs(group(tmp_path / "first", own=own)):

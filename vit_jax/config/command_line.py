@@ -3,7 +3,7 @@
 import itertools
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from absl import flags
 
@@ -37,11 +37,13 @@ class CommandLine(NamedTuple):
   given: frozenset[str]
 
 
-def parse(argv: list[str], refused: Callable[[Exception], None] = lambda _: None) -> CommandLine:
-  """Parses the command line; if it is wrong, prints one message and exits with status 2.
+def refuse(refusal: Exception) -> NoReturn:
+  """Prints why the command line is wrong, and exits with status 2."""
+  console.leave(str(refusal), console.WRONG_USAGE)
 
-  Before that, `refused` is called with the error.
-  """
+
+def parse(argv: list[str], refuse: Callable[[Exception], NoReturn] = refuse) -> CommandLine:
+  """Parses the command line; if it is wrong, `refuse` ends the program."""
   try:
     texts, others = recipe_file.split_settings(argv[1:])
     plugins.load(texts.get("plugins", ""))
@@ -60,8 +62,7 @@ def parse(argv: list[str], refused: Callable[[Exception], None] = lambda _: None
       sys.exit(end.code)
     sys.exit(console.DONE)
   except (ConfigError, flags.Error) as error:
-    refused(error)
-    console.leave(str(error), console.WRONG_USAGE)
+    refuse(error)
 
 
 def recipe_of(argv: list[str]) -> Config:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import dataclasses
 import errno
+import hashlib
 import ipaddress
 import json
 import os
@@ -88,7 +89,8 @@ def connect(
     aborted: called if JAX aborts this process before the watchdog watches.
 
   Raises:
-    ConfigError: the flags do not describe a group of processes.
+    ConfigError: the flags do not describe a group of processes, or another process has the place
+      of this one.
     RunError: the other processes cannot be reached.
   """
   check(hosts)
@@ -96,11 +98,22 @@ def connect(
   if jax.distributed.is_initialized():
     before_abort(aborted)
     return
+  joined = machine.under_slurm() or (machine.on_tpu() and not _is_alone())
+  if not (hosts.coordinator or joined):
+    return
+  claimed = claim(hosts)
+  try:
+    _initialize(hosts, heartbeat(stall_seconds), seconds, aborted)
+  except (ConfigError, RunError):
+    claimed.close()
+    raise
+
+
+def _initialize(hosts, silence, seconds, aborted):
   known = {}
   if has_whole_node():
     known["local_device_ids"] = []  # JAX would take one device: that of SLURM_LOCALID
   if hosts.coordinator:
-    claim(hosts)
     address = bind_address(hosts.coordinator)
     if hosts.process == 0:
       check_port(hosts.coordinator, address)
@@ -110,14 +123,12 @@ def connect(
       process_id=hosts.process,
       coordinator_bind_address=address,
     )
-  elif not (machine.under_slurm() or (machine.on_tpu() and not _is_alone())):
-    return
   before_abort(aborted)
   handler = signal.getsignal(signal.SIGTERM)
   try:
     jax.distributed.initialize(
       **known,
-      heartbeat_timeout_seconds=heartbeat(stall_seconds),
+      heartbeat_timeout_seconds=silence,
       initialization_timeout=seconds,
     )
   except (RuntimeError, ValueError) as error:
@@ -135,26 +146,54 @@ def _is_alone() -> bool:
   return xla_bridge.backends_are_initialized() and jax.process_count() == 1
 
 
-def claim(hosts: Hosts):
-  """Claims the number of this process on this machine, until the process ends.
+# They decide where JAX finds process 0, and which one this is, if no flags do. A TPU VM has only
+# one process of a run, and without SLURM none of its variables.
+OF_PLACE = (
+  "JAX_COORDINATOR_ADDRESS",
+  "JAX_COORDINATOR_PORT",
+  "SLURM_JOB_ID",
+  "SLURM_STEP_NODELIST",
+  "SLURM_PROCID",
+)
+
+
+def claim(hosts: Hosts) -> socket.socket:
+  """Claims the place of this process in a run on this machine, until the process ends.
 
   JAX would take a second process of the same number for the first one, restarted, and end the run.
+
+  Returns:
+    What holds the claim; closed, it gives it back.
 
   Raises:
     ConfigError: a process of this number, with this coordinator, runs on this machine.
   """
+  place = [hosts.coordinator, str(hosts.process)]
+  if not hosts.coordinator:
+    place = [os.environ.get(name, "") for name in OF_PLACE]
+  digest = hashlib.sha256("\n".join(place).encode()).hexdigest()  # names have 107 bytes at most
   claimed = socket.socket(socket.AF_UNIX)
   try:  # Linux frees a name that begins with NUL, no matter how the process ends
-    claimed.bind(f"\0vit_jax {hosts.coordinator} {hosts.process}")
+    claimed.bind(f"\0vit_jax {digest}")
   except OSError as error:
     claimed.close()
     if error.errno == errno.EADDRINUSE:
-      raise ConfigError(
-        f"--process={hosts.process} with --coordinator={hosts.coordinator} runs on this machine "
-        "already; give each process of a run its own number, and each run its own port."
-      ) from error
-    return  # another system, without such names
+      raise ConfigError(_taken(hosts)) from error
+    return claimed  # another system, without such names
   atexit.register(claimed.close)  # keeps the socket, and so the claim, until then
+  return claimed
+
+
+def _taken(hosts: Hosts) -> str:
+  if not hosts.coordinator:
+    return (
+      "Another run of this TPU VM, or of this process of the SLURM job, runs on this machine "
+      "already; wait until it ends, or give each run its own JAX_COORDINATOR_PORT."
+    )
+  return (
+    f"--process={hosts.process} with --coordinator={hosts.coordinator} runs on this machine "
+    "already; give each process of a run its own number, and each run its own port."
+  )
 
 
 def bind_address(coordinator: str) -> str | None:
@@ -269,9 +308,34 @@ def before_abort(speak: Callable[[], None]):
 
   handler = _HANDLER(aborted)
   _handlers.append(handler)
+  set_handler(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p).value)
+
+
+def set_handler(number: int, handler: int | None) -> int | None:
+  """Sets the address of a handler as C does, in any thread; None: the signal's usual effect.
+
+  Returns the address before, which may be of a handler that Python does not know, such as JAX's.
+  """
   library = ctypes.CDLL(None)
-  library.signal.argtypes = ctypes.c_int, _HANDLER
-  library.signal(signal.SIGABRT, handler)
+  library.signal.argtypes = ctypes.c_int, ctypes.c_void_p
+  library.signal.restype = ctypes.c_void_p
+  return library.signal(number, handler)
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+  """SIGTERM inside ends this process at once, if it is one of several.
+
+  JAX's own handler would wait for a training step. It is back afterwards, for a training.
+  """
+  if jax.process_count() == 1:
+    yield
+    return
+  before = set_handler(signal.SIGTERM, None)
+  try:
+    yield
+  finally:
+    set_handler(signal.SIGTERM, before)
 
 
 def is_of_others(error: Exception) -> bool:

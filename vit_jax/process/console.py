@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from vit_jax.process.text import one_line, printable
 
@@ -138,9 +138,14 @@ def _leave(error):
   leave_at_once(f"stdout cannot be written to ({error.strerror}).", FAILED, name)
 
 
-def leave(message: str, status: int, name: str = "vit_jax"):
-  """Prints one sentence on stderr and ends the program."""
+def complain(message: str, name: str = "vit_jax"):
+  """Prints one sentence on stderr."""
   print(f"{clearing(sys.stderr)}{name}: {one_line(message)}", file=sys.stderr, flush=True)
+
+
+def leave(message: str, status: int, name: str = "vit_jax") -> NoReturn:
+  """Prints one sentence on stderr and ends the program."""
+  complain(message, name)
   sys.exit(status)
 
 

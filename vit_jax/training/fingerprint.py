@@ -50,23 +50,26 @@ def refusal_told(hosts: Hosts) -> Iterator[None]:
   try:
     yield
   except (ConfigError, RunError) as error:
-    tell_refusal(hosts, error)
+    words = str(error)
+    status = console.WRONG_USAGE if isinstance(error, ConfigError) else console.FAILED
+    tell_refusal(
+      hosts, words, seconds=TELLING, unheard=lambda: console.leave_at_once(words, status)
+    )
     raise
 
 
-def tell_refusal(hosts: Hosts, refusal: Exception):
+def tell_refusal(hosts: Hosts, refusal: str, *, seconds: int, unheard: Callable[[], None]):
   """Tells the other processes why this one does not start.
 
-  If they do not answer, JAX aborts this process, which then leaves with the refusal.
+  Args:
+    hosts: how this process finds them.
+    refusal: why.
+    seconds: in which they must be there.
+    unheard: called if they are not, before JAX aborts this process; it may end the process.
   """
-  status = console.WRONG_USAGE if isinstance(refusal, ConfigError) else console.FAILED
-
-  def leave():
-    console.leave_at_once(str(refusal), status)
-
   with contextlib.suppress(ConfigError, RunError):
-    joining.connect(hosts, stall_seconds=0, seconds=TELLING, aborted=leave)
-    joining.compare_processes("start", {}, seconds=TELLING, refusal=str(refusal))
+    joining.connect(hosts, stall_seconds=0, seconds=seconds, aborted=unheard)
+    joining.compare_processes("start", {}, seconds=seconds, refusal=refusal)
 
 
 def keep_compiled_programs():

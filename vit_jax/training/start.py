@@ -118,27 +118,27 @@ def read_recorded(folder: Path) -> Recorded:
 
 
 def check_saved(run: Recorded):
-  """Checks that a run with metrics, which would begin anew, has not lost its checkpoints.
+  """Checks that a run which would begin anew has not lost its checkpoints.
 
-  A run makes their folder first.
+  A run makes their folder before it writes metrics.
 
   Raises:
-    ConfigError: the folder is gone from a disk, or all checkpoints are damaged.
+    ConfigError: all checkpoints are damaged, or there are metrics and the folder is gone from a
+      disk.
   """
   place = run.folder / checkpoint.FOLDER
   if not run.new:
     return
+  anew = "to begin anew, give another --workdir."
   if files.matching(place, f"*{checkpoint.DAMAGED}*"):
-    lost = f"all checkpoints in {place} are damaged"
-  elif isinstance(place, pathlib.Path) and not files.is_folder(place):
-    lost = f"{place} is gone, or links to a disk that is not mounted. Bring it back"
-  else:
+    raise ConfigError(f"{run.folder} cannot go on: all checkpoints in {place} are damaged; {anew}")
+  if not isinstance(place, pathlib.Path) or files.is_folder(place):
     return
   lines = metrics_log.read_lines(run.folder)
   if reached := max((line["step"] for line in lines), default=0):
     raise ConfigError(
-      f"{run.folder} has metrics of {reached:,} steps, but {lost}; to begin anew, give another "
-      "--workdir."
+      f"{run.folder} has metrics of {reached:,} steps, but {place} is gone, or links to a disk "
+      f"that is not mounted. Bring it back; {anew}"
     )
 
 

@@ -345,6 +345,33 @@ def test_so_are_those_of_a_start_that_could_not_open_the_run(tmp_path, monkeypat
 
 
 @pytest.mark.usefixtures("plain")
+def test_what_a_slow_library_takes_late_is_logged_once(tmp_path, monkeypatch):
+  """It goes on after too much waited for it, and the training after that."""
+  reached, slow = threading.Event(), threading.Event()
+
+  def log_metrics(self, step, metrics):
+    reached.set()
+    slow.wait(60)
+    self._called("metrics", step, metrics)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(logger, "MAX_WAITING", 3)
+    patch.setattr(Fake, "log_metrics", log_metrics)
+    made, writer = start(tmp_path)
+    writer.write(1, {"loss": 0.5})
+    assert reached.wait(60)
+    for step in range(2, 9):
+      writer.write(step, {"loss": 0.5})
+    slow.set()
+    made._thread.join(10)
+    assert not made._thread.is_alive()  # it does not wait for the end of the run
+    assert logger.read(tmp_path / "fake.json").step == 1  # also if the training is killed now
+    writer.close()
+  assert logged(made) == [1]
+  assert lines(tmp_path, 8, 8) == [*range(2, 9), 8]
+
+
+@pytest.mark.usefixtures("plain")
 def test_another_project_gets_a_run_of_its_own(tmp_path):
   for project, known in (("a", ""), ("a", "new"), ("b", ""), ("b", "new")):
     made, writer = start(tmp_path, project)

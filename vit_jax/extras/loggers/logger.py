@@ -157,8 +157,6 @@ class Logger(Callback, Follower, abc.ABC):
         return
       self._session.watchdog.beat(f"{self.title} at the end")
       self._thread.join(timeout=1)
-    if self._given_up:
-      self._note_last()
 
   def _begin(self):
     if self._thread is None:
@@ -182,8 +180,11 @@ class Logger(Callback, Follower, abc.ABC):
     try:
       self._open()
       self._log_missed()
-      while job := self._jobs.get():
+      while not self._given_up and (job := self._jobs.get()):
         job()
+      if self._given_up:
+        self._note_last()
+        return
       self.finish(self._status)
       self._note(closed=True)
     except BaseException as error:  # libraries also raise SystemExit; the training goes on
@@ -235,7 +236,7 @@ class Logger(Callback, Follower, abc.ABC):
       return
     for line in metrics_log.read_lines(self._session.folder)[: self._lines]:
       step = line.pop("step")
-      if step > self._before:
+      if step > self._before and not self._given_up:
         self._log_line(step, text.with_numbers(line))
 
   def _log_line(self, step, metrics):
