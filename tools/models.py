@@ -26,9 +26,10 @@ any width of a ResNet (`R101x2`), larger patches on the map of a hybrid (`R50x1+
 
 ## Size and cost
 
-At 224 pixels, with a head for 1,000 classes and no representation layer; `vit-jax cost --model
-ViT-B/16 --image-size 384` computes other sizes. GFLOPs are of one image forward (a multiply-add is
-two); training takes three times as many.
+At 224 pixels, with a head for 1,000 classes and no representation layer. GFLOPs are of one image
+forward (a multiply-add is two); training takes three times as many. `vit-jax cost --model ViT-B/16
+--image-size 384 --num-classes 1000` computes other sizes, in multiply-adds, with a representation
+layer.
 
 `b` is half as wide as `B` (Figure 4). `R50x1+ViT-B/16` is a hybrid, `R50x1` a ResNet (BiT) of 50
 layers and width 1. `R+ViT-Ti/16` is a published name; its patches have 32 pixels.
@@ -45,8 +46,8 @@ WEIGHTS = """
 ## Published weights
 
 Names with `timm/` or `google/` are on the Hugging Face Hub; download the others from
-`https://storage.googleapis.com/vit_models/NAME.npz`. All were pre-trained on ImageNet-21k. Top-1 is
-the published one on ImageNet, in percent, after fine-tuning at 384 pixels. None of these files was
+`https://storage.googleapis.com/vit_models/NAME.npz`. All were pre-trained on ImageNet-21k, and have
+its head. Top-1 is the published one on ImageNet, in percent, after fine-tuning at 384 pixels. None of these files was
 tried: tests load files with the same names and shapes.
 """
 
