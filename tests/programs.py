@@ -102,7 +102,7 @@ def digits(workdir, *overrides):
     "log_every.steps": 4,
     "evaluate_every.steps": 20,
     "checkpoint.every.steps": 10,
-    "report": False,  # tests/extras/report has its own run; half a second of every other one
+    "report": False,  # its pictures are a quarter of the run
   }
   settings = [f"--config.{key}={value}" for key, value in small.items()]
   return [*MAIN, "--config=configs/vit_digits.py", f"--workdir={workdir}", *settings, *overrides]

@@ -21,6 +21,7 @@ from vit_jax.storage.tree import flatten
 from vit_jax.training import speed
 
 MADE_WITH = (
+  "--config.report=True",
   "--config.optimizer.ema=0.9",
   "--config.data.evaluate_resize=20",
   "--config.profile.first_step=3",

@@ -49,7 +49,9 @@ class Report(Added):
 
   without_steps: ClassVar = ("report",)
 
-  report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
+  report: bool = setting(
+    True, "draw curves and confusion matrices, and write WORKDIR/report.html, at the run's end"
+  )
 
 
 @dataclasses.dataclass(frozen=True)

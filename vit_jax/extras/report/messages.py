@@ -232,7 +232,7 @@ def conclusion(
     f"Checkpoint: {folder}/checkpoints/{last}",
     f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: "
     f"tensorboard --logdir {quoted(folder)})",
-    f"Curves:     {folder}/{curves.CURVES}",
+    *curves_in_words(folder),
     *pictures_in_words(folder),
     *report_in_words(folder),
     f"Next:       {next_command(folder, early_stopping, head=head)}",
@@ -246,6 +246,14 @@ def stopped_in_words(folder: Path, last: int) -> str:
     f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
     "Start the same command again to go on."
   )
+
+
+def curves_in_words(folder: Path) -> list[str]:
+  """The line about the curves, if they were drawn."""
+  path = folder / curves.CURVES
+  if not files.is_file(path):
+    return []
+  return [f"Curves:     {path}"]
 
 
 def report_in_words(folder: Path) -> list[str]:

@@ -42,15 +42,14 @@ class Report(Callback):
 
   def end(self, moment):
     """Draws and writes everything, on the first process."""
-    if moment.stopping or jax.process_index() != 0:
+    if moment.stopping or jax.process_index() != 0 or not self._run.config.report:
       return
     folder = self._session.folder
     with self._session.monitor.paused("plots"):
       with workdir.writing(folder):
         curves.curves(folder, catalogue.curve)
         curves.confusions(folder)
-      if self._run.config.report:
-        self._write(folder)
+      self._write(folder)
 
   def _write(self, folder):
     try:
