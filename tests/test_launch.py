@@ -1,6 +1,7 @@
 """Runs in this process, from their settings on: which are refused, and how long they are."""
 
 import dataclasses
+import time
 
 import cv2
 import jax
@@ -40,6 +41,17 @@ def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
     launch.train(made, tmp_path, StopRequest(), weights)
   for useless in ("config.accumulation", "config.batch_size", "config.model.remat"):
     assert useless not in str(refused.value)
+
+
+def test_the_time_of_a_call_begins_with_it(tmp_path, monkeypatch):
+  """Its start-up counts, as that of the command does."""
+  times = []
+  checked = lambda: times.append(time.monotonic())
+  monkeypatch.setattr(launch.program, "check_jax", checked)
+  monkeypatch.setattr(launch, "train", lambda *args: times.append(args[4]))
+  launch.launch(CONFIG, tmp_path, StopRequest(), mode="train", hosts=Hosts())
+  check, began = times
+  assert began <= check
 
 
 TOP5 = dataclasses.replace(

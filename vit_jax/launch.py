@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import time
 from collections.abc import Sequence
 
 import jax
@@ -81,6 +82,7 @@ def launch(
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given, average=average, progress=progress)
     return True
+  began = time.monotonic() if began is None else began
   workdir.check_links(folder)
   if not average:
     raise ConfigError(

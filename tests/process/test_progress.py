@@ -55,6 +55,14 @@ def test_a_terminal_shows_one_line_that_is_cleared():
   ]
 
 
+@pytest.mark.parametrize(
+  ("speed", "words"),
+  [(0.1678, "0.17"), (0.5, "0.5"), (1.04, "1.0"), (9.51, "9.5"), (10.4, "10"), (1234.5, "1,234")],
+)
+def test_a_slow_speed_has_two_digits(speed, words):
+  assert progress.speed_in_words(speed) == f"{words} images/s"
+
+
 def test_images_of_an_unknown_number():
   work, clock, stream = following(live=True)
   images = work.images("test", compiles=True)

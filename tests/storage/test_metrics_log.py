@@ -174,7 +174,9 @@ def test_what_is_no_file_of_metrics_is_set_aside_whole(tmp_path, capsys, make):
 def test_progress_line_and_clock():
   metrics = dict(loss=0.12345, learning_rate=1e-3, images_per_second=1234.5, eta_seconds=3723.4)
   line = metrics_log.progress_line(7, 100, metrics)
-  assert line == "step 7/100  loss 0.1235  lr 1.00e-03  1234 images/s  ETA 1:02:03"
+  assert line == "step 7/100  loss 0.1235  lr 1.00e-03  1,234 images/s  ETA 1:02:03"
+  slow = metrics_log.progress_line(7, 100, metrics | dict(images_per_second=0.17))
+  assert "  0.17 images/s  " in slow
 
 
 def test_on_a_pipe_every_line_ends(tmp_path, capsys):

@@ -13,7 +13,7 @@ from tests import resolved
 from tests.tools.compiled.made import GIB, PROGRAM
 from tools import compile_table
 from vit_jax import recipes
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import AUTO, ConfigError, RunError
 from vit_jax.extras.commands import main as commands
 from vit_jax.extras.compiled import (
   compilation,
@@ -121,7 +121,7 @@ def test_days_stand_beside_the_papers_whatever_the_length(epochs, days):
 def test_a_program_that_does_not_fit_is_told_with_one_that_does():
   program = report.facts(BASE, PROGRAM)
   refused = program | {"fits": False, "peak_bytes": 18 * GIB, "step_seconds_estimate": None}
-  row = dict(topology="v3:16x16", model="ViT-B/16", image_size=224, global_batch=4096)
+  row = dict(topology="v3:16x16", model="ViT-B/16", image_size=224, global_batch=4096, chosen={})
   remedy = {"settings": {"accumulation": 4, "mesh.fsdp": 64}} | program
   text = words.table(row | refused | {"remedy": remedy})
   assert "does not fit, by 2.00 GiB\n--config.accumulation=4 --config.mesh.fsdp=64 makes" in text
@@ -172,6 +172,22 @@ def test_the_first_settings_that_fit_are_the_remedy(monkeypatch, capsys):
   assert row["remedy"]["settings"] == {"accumulation": 8}
   assert row["remedy"]["accumulation"] == 8
   assert row["remedy"]["fits"]
+
+
+def test_the_accumulation_that_was_chosen_is_told(monkeypatch):
+  def compile_step(config, devices):
+    return dataclasses.replace(PROGRAM, fits=config.parts >= 8, temporary_bytes=40 * GIB)
+
+  monkeypatch.setattr(compilation, "compile_step", compile_step)
+  monkeypatch.setattr(platforms, "devices_of", lambda topology: [jax.devices()[0]] * 64)
+  row = report.report(compilation.overridden(BASE, {"accumulation": AUTO}), "v3:4x8")
+  assert (row["fits"], row["remedy"], row["chosen"]) == (True, None, {"accumulation": 8})
+  assert words.table(row).splitlines()[1] == "chosen so that it fits: --config.accumulation=8"
+  done = subprocess.CompletedProcess([], 0, json.dumps(row), "")
+  monkeypatch.setattr(table.subprocess, "run", lambda *_, **__: done)
+  assert table.compiled("configs/a.py", "v3:4x8", [])["settings"] == "accumulation=8"
+  small = report.report(compilation.overridden(BASE, {"accumulation": 8}), "v3:4x8")
+  assert (small["chosen"], "chosen" in words.table(small)) == ({}, False)
 
 
 def small_table(folder, names, today=lambda row: "now"):

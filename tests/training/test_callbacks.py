@@ -67,7 +67,8 @@ def trained(*, first=0, total=4, stop=None, end=None, callbacks=2, kind=Noted):
     batches=lambda: contextlib.nullcontext(iter(range(first + 1, 99))),
   )
   nothing = lambda *_: contextlib.nullcontext()
-  monitor = dict.fromkeys(("start", "waiting", "dispatching", "dispatched"), nothing)
+  monitor = dict.fromkeys(("waiting", "dispatching", "dispatched"), nothing)
+  monitor["start"] = lambda step: calls.append(("time", step))
   watchdog = types.SimpleNamespace(beat=lambda doing: calls.append(("beat", doing)))
   noted = [kind(calls, name, end) for name in "ab"[:callbacks]]
   loop = Loop(run, update, noted, StopAfter(stop), types.SimpleNamespace(**monitor), watchdog)
@@ -83,6 +84,7 @@ def test_a_step_is_dispatched_before_the_callbacks_and_the_state_is_given_in_the
   assert finished
   assert calls == [
     *(("a", "start", 0), ("b", "start", 0)),
+    ("time", 0),  # what callbacks do before the first step is start-up
     *step(1),
     *step(2),
     *(("a", "after", 2, 3, False, False), ("b", "after", 2, 3, False, False)),
@@ -108,7 +110,8 @@ def test_where_a_run_ends(options, last, finished):
   calls, ended = trained(callbacks=1, **options)
   assert ended == finished
   if last is None:
-    assert calls == [("a", what, options["first"]) for what in ("start", "end")]
+    first = options["first"]
+    assert calls == [("a", "start", first), ("time", first), ("a", "end", first)]
   else:
     assert calls[-1] == ("a", "end", last)
     assert calls[-2][:3] == ("a", "after", last)

@@ -133,6 +133,33 @@ def test_the_whole_time_is_accounted_for():
   assert monitor.account() == account | {"verification": 2}
 
 
+def test_what_is_done_before_the_first_step_is_no_part_of_its_speed():
+  """As callbacks do at their start; an evaluation that was left to do has its own cause."""
+  monitor, devices = make(began=90.0)
+  with monitor.paused("evaluation"):
+    devices.clock.now += 7
+  devices.clock.now += 20
+  monitor.start(0)
+  devices.work(4)
+  metrics = monitor.report(2)
+  assert (metrics["step_seconds"], metrics["time/start-up"], metrics["time/idle"]) == (2, 30, 0)
+  assert metrics["time/evaluation"] == 7
+
+
+def test_an_interrupted_evaluation_counts_as_one():
+  monitor, devices = make()
+  monitor.start(0)
+
+  def evaluate():
+    with monitor.paused("evaluation"):
+      devices.clock.now += 7
+      raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    evaluate()
+  assert (monitor.account()["evaluation"], monitor.account()["idle"]) == (7, 0)
+
+
 # --- the time of the devices, with computations that end when the test says so ---
 
 

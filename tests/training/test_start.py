@@ -313,8 +313,10 @@ def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
   lines = [{"step": step, "val/top1": 0.5} for step in (3, 9)]
   (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
   other = dataclasses.replace(config, seed=3)
-  with pytest.raises(c.ConfigError, match=r"config\.seed"):
+  with pytest.raises(c.ConfigError, match=r"config\.seed: 0 -> 3 has no effect") as caught:
     start.check_changes(other, before, 100, {})
+  assert f"{tmp_path} was stopped early after step 9, so " in str(caught.value)
+  assert ", raise config.early_stopping.patience (0: never), score" in str(caught.value)
   patient = dataclasses.replace(other, early_stopping=dataclasses.replace(watch, patience=2))
   start.check_changes(patient, before, 100, {})
 

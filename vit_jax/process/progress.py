@@ -9,7 +9,7 @@ from typing import TextIO
 
 from vit_jax.process import machine
 from vit_jax.process.console import clearing
-from vit_jax.process.text import h_mm_ss, one_line
+from vit_jax.process.text import h_mm_ss, one_line, rounded
 
 PERIOD = 30.0  # seconds between two lines where lines stay
 REDRAWN = 0.1  # seconds between two states of a line that is rewritten
@@ -120,10 +120,8 @@ class Count:
 
 
 def speed_in_words(speed: float) -> str:
-  """Images per second, with a decimal if they are few."""
-  if speed < 10:
-    return f"{speed:.1f} images/s"
-  return f"{speed:.0f} images/s"
+  """Images per second, with two digits if they are few."""
+  return f"{rounded(speed)} images/s"
 
 
 class Progress:

@@ -115,6 +115,13 @@ def duration(seconds: float) -> str:
   return f"{seconds / 86_400:,.1f} days"
 
 
+def rounded(number: float) -> str:
+  """A number that is not negative: whole from 10 on, below with two digits, such as "0.17"."""
+  if number >= 10:
+    return f"{number:,.0f}"
+  return f"{number:.1f}" if number >= 1 else f"{number:.2g}"
+
+
 def h_mm_ss(seconds: float) -> str:
   """A time as h:mm:ss."""
   minutes, seconds = divmod(round(seconds), 60)

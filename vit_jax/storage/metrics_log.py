@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from vit_jax.process import text
-from vit_jax.process.progress import Line
+from vit_jax.process.progress import Line, speed_in_words
 from vit_jax.process.text import h_mm_ss, one_line
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
@@ -330,5 +330,5 @@ def progress_line(step: int, total: int, metrics: dict[str, float]) -> str:
   return (
     f"step {step}/{total}  loss {metrics['loss']:.4f}  {accuracy}"
     f"lr {metrics['learning_rate']:.2e}  "
-    f"{metrics['images_per_second']:.0f} images/s  ETA {h_mm_ss(metrics['eta_seconds'])}"
+    f"{speed_in_words(metrics['images_per_second'])}  ETA {h_mm_ss(metrics['eta_seconds'])}"
   )

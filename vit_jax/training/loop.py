@@ -134,10 +134,10 @@ class Loop:
     """
     done = self.run.resume_point.step
     total = self.run.steps.total
-    self.monitor.start(done)
     moment = LoopState(done, state, ending=done >= total)
     for callback in self.callbacks:
       callback.start(moment)
+    self.monitor.start(done)
     if not moment.last:
       with self.run.batches() as batches:
         while not moment.last:

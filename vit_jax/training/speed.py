@@ -132,8 +132,11 @@ class Monitor:
     )
 
   def start(self, step: int):
-    """Ends the start-up: the step after `step` is the first of this command."""
-    self._spent["start-up"] = self._clock() - self._began
+    """Ends the start-up: the step after `step` is the first of this command.
+
+    What was counted for other causes, such as an evaluation that was left to do, is no start-up.
+    """
+    self._spent["start-up"] = self._clock() - self._began - sum(self._spent.values())
     self._open_window(step)
 
   def _open_window(self, step):
@@ -147,10 +150,12 @@ class Monitor:
     """Counts the time inside for `cause`, as long as the devices have no work."""
     begin = self._clock()
     worked = self._devices.seconds(begin)
-    yield
-    end = self._clock()
-    self._spent.setdefault(cause, 0.0)
-    self._spent[cause] += max(end - begin - (self._devices.seconds(end) - worked), 0.0)
+    try:
+      yield
+    finally:  # an interrupted evaluation took its time too
+      end = self._clock()
+      self._spent.setdefault(cause, 0.0)
+      self._spent[cause] += max(end - begin - (self._devices.seconds(end) - worked), 0.0)
 
   @contextlib.contextmanager
   def waiting(self):

@@ -267,14 +267,16 @@ def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, 
   if steps_left(run, config.early_stopping, total):
     check_data(run, config, data)
     return
-  check_changes_count(config, run)
+  check_changes_count(config, run, total)
   if run.step not in results.steps_in(run.folder):  # its evaluation is left to do
     scored = {key: known for key, known in data.items() if key.startswith("config.evaluate.")}
     check_data(run, config, scored)
 
 
-def check_changes_count(config: Config, run: Recorded):
+def check_changes_count(config: Config, run: Recorded, total: int):
   """Checks that a run without a step left has no changed setting that would need one.
+
+  Early stopping has ended it, if it has fewer than `total` steps.
 
   Raises:
     ConfigError: names the settings.
@@ -284,10 +286,14 @@ def check_changes_count(config: Config, run: Recorded):
     counting = (*counting, *OF_EVALUATIONS)
   idle = set(changed(run.settings, config)) - set(changed(run.settings, config, counting))
   if idle:
+    ended, longer = f"has all of its {run.step:,} steps", "give a longer config.duration"
+    if run.step < total:
+      ended = f"was stopped early after step {run.step:,}"
+      longer = "raise config.early_stopping.patience (0: never)"
     raise ConfigError(
-      f"{run.folder} has all of its {run.step:,} steps, so {'; '.join(sorted(idle))} has no "
-      "effect; leave it as it was, give a longer config.duration, score the run on other sets with "
-      "--mode=evaluate, or begin a run with another --workdir."
+      f"{run.folder} {ended}, so {'; '.join(sorted(idle))} has no effect; leave it as it was, "
+      f"{longer}, score the run on other sets with --mode=evaluate, or begin a run with another "
+      "--workdir."
     )
 
 

@@ -16,7 +16,18 @@ def test_an_evaluation_that_was_not_finite(tmp_path):
   said = messages.conclusion(
     tmp_path, finished=True, last=3, account=account, early_stopping=watch, head=True
   )
-  assert "Result:     val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
+  assert "Result:     val: top-1 50.00%, top-5 75.00%, loss nan on 8 images\n" in said
+
+
+def test_a_result_of_an_earlier_step_says_so(tmp_path):
+  scored = {"val/top1": 0.5, "val/top5": 0.75, "val/loss": 1.5, "val/examples": 8}
+  lines = [{"step": 3} | scored, {"step": 6, "val/unscored": 1}]
+  (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+  watch = early_stopping.EarlyStopping(EarlyStopping(), early_stopping.Best())
+  said = messages.conclusion(
+    tmp_path, finished=True, last=6, account={"steps": 1.0}, early_stopping=watch, head=True
+  )
+  assert "loss 1.5000 on 8 images (after step 3)\n" in said
 
 
 def test_the_next_command_can_be_pasted(tmp_path):

@@ -20,7 +20,7 @@ from vit_jax.evaluation import examples, results
 from vit_jax.extras.masked_patches.objective import Masked
 from vit_jax.extras.masked_patches.reconstruction import Reconstruction
 from vit_jax.extras.report import cost, document, report, reproduce, run
-from vit_jax.storage import workdir
+from vit_jax.storage import checkpoint, workdir
 
 METRICS, SPEED = "Metrics at the end", "Speed and computation"
 HOSTILE = '<script>alert("x")</script>&amp;\x1b[2J\u202e$\\frac{1}{2}$'
@@ -105,9 +105,18 @@ def test_the_best_evaluation_of_early_stopping_is_named(tmp_path, metric, told):
   found = page(made_run.write(tmp_path / "run", settings=settings))
   said = f"Early stopping looks at {metric}: the best value"
   assert (said in found.text) == told
-  assert ("after step 50 (checkpoints/50), not at the end, after step 100." in found.text) == told
+  assert ("after step 50, not at the end, after step 100." in found.text) == told
   risen = (made_run.scored_line(50, 0.5), made_run.scored_line(100, 0.75))
   assert said not in page(made_run.write(tmp_path / "risen", settings=settings, lines=risen)).text
+
+
+def test_the_checkpoint_of_the_best_evaluation_is_named_if_it_is_kept(tmp_path):
+  settings = made_run.replaced(early_stopping=EarlyStopping(metric="test/top1"))
+  folder = made_run.write(tmp_path / "run", settings=settings)
+  kept = folder / checkpoint.FOLDER / "50"
+  kept.mkdir(parents=True)
+  (kept / checkpoint.MANIFEST).write_text("{}")
+  assert "after step 50 (checkpoints/50), not at the end, after step 100." in page(folder).text
 
 
 def test_a_run_that_was_stopped_says_after_which_step_it_was_evaluated(tmp_path):
@@ -149,6 +158,13 @@ def test_the_command_is_whole_and_for_a_shell():
   assert "<b>" not in section.shell[0]
   module = {"typed": ["/usr/bin/python", "-m", "vit_jax.main", "--config=x"]}
   assert reproduce.in_words(module) == "python -m vit_jax.main --config=x"
+
+
+@pytest.mark.parametrize("launcher", ["ipykernel_launcher", "colab_kernel_launcher"])
+def test_a_notebook_has_no_command(launcher):
+  words = ["-m", launcher, "-f", "/home/me/kernel-1.json"]
+  start = {"typed": ["/usr/bin/python", *words], "command": [f"{launcher}.py", *words[2:]]}
+  assert reproduce.in_words(start | {"variables": {"XLA_FLAGS": "--a=1"}}) == ""
 
 
 def test_each_command_of_a_resumed_run_is_shown_once(tmp_path):

@@ -28,6 +28,9 @@ PAPER_CORE_DAYS = {
 def report(config: Config, topology: str, *, parts: bool = False, largest: bool = False) -> dict:
   """The whole report as one object; if the step does not fit, it includes settings that do.
 
+  Its field "chosen" has the settings that were left open and became what fits: {"accumulation": 8},
+  or {}.
+
   Args:
     config: the recipe.
     topology: such as "v3:16x16".
@@ -46,6 +49,7 @@ def report(config: Config, topology: str, *, parts: bool = False, largest: bool 
   checks.check_model(config.model, config.data.image_size)
   checks.check_batch(config.batch_size, parts=config.parts)
   devices = platforms.devices_of(topology)
+  asked = config.accumulation
   tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
   if largest:
     config, program = with_largest_batch(config, devices)
@@ -57,6 +61,7 @@ def report(config: Config, topology: str, *, parts: bool = False, largest: bool 
     image_size=config.data.image_size,
     global_batch=config.batch_size,
     **facts(config, program, parts=parts),
+    chosen={"accumulation": config.accumulation} if config.accumulation != asked else {},
     remedy=None,
   )
   if not program.fits:

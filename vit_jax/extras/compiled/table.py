@@ -113,7 +113,7 @@ def _key(row: Row) -> Pair:
 
 
 def compiled(recipe: str, topology: str, flags: list[str]) -> Row | None:
-  """One row: the recipe as it is, or with settings that make it fit; None if compiling failed."""
+  """One row: the recipe, with the settings that make it fit; None if compiling failed."""
   command = [sys.executable, "-m", "vit_jax.extras.commands.main", "compile-check"]
   command += [f"--config={recipe}", "--format=json", f"--topology={topology}", *flags]
   result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -121,7 +121,7 @@ def compiled(recipe: str, topology: str, flags: list[str]) -> Row | None:
     print(f"{recipe} on {topology} failed:\n{result.stderr[-2000:]}", file=sys.stderr)
     return None
   row = json.loads(result.stdout)
-  remedy = row["remedy"] or {"settings": {}}
+  remedy = row["remedy"] or {"settings": row["chosen"]}
   words = " ".join(f"{key}={value}" for key, value in remedy["settings"].items())
   return row | remedy | {"recipe": name_of(recipe), "settings": words}
 

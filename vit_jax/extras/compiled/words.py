@@ -1,13 +1,17 @@
 """The compiler's report in words."""
 
+from vit_jax.process.progress import speed_in_words
+
 
 def table(row: dict) -> str:
   """The report in words."""
   lines = [
     f"{row['model']} at {row['image_size']} px, batch {row['global_batch']}, on {row['topology']}: "
     f"{row['devices']} x {row['device_kind']}",
-    *lines_of(row),
   ]
+  if row["chosen"]:
+    lines.append(f"chosen so that it fits: {flags_of(row['chosen'])}")
+  lines += lines_of(row)
   if row["remedy"]:
     lines.append(f"{flags_of(row['remedy']['settings'])} makes it fit:")
     lines += lines_of(row["remedy"])
@@ -90,7 +94,7 @@ def lines_of_time(row: dict) -> list[str]:
 def rate(row: dict, suffix: str) -> str:
   """The images/s and the MFU in the fields with a suffix."""
   images = row[f"images_per_second_per_device{suffix}"]
-  return f"{images:.0f} images/s each, MFU {percent(row[f'mfu{suffix}'])}"
+  return f"{speed_in_words(images)} each, MFU {percent(row[f'mfu{suffix}'])}"
 
 
 def line_of_length(row: dict) -> str:

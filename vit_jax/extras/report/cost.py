@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vit_jax.config import ConfigError
 from vit_jax.extras.report.document import Section, Table, TableCell, count, percent
 from vit_jax.extras.report.run import RecordedRun, side_by_side
-from vit_jax.process.text import h_mm_ss
+from vit_jax.process.text import h_mm_ss, rounded
 from vit_jax.recipes import cost
 
 TIME = "time/"
@@ -81,7 +81,7 @@ def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
     yield "Goodput (time in steps), %", percent(account(run).get("steps", 0) / total)
   if values := values_of(run, "images_per_second"):
     middle = statistics.median(values)
-    yield "Images per second, median", TableCell(f"{middle:,.0f}", middle)
+    yield "Images per second, median", TableCell(rounded(middle), middle)
   if values := values_of(run, "mfu"):
     yield "MFU, median, %", percent(statistics.median(values))
   if values := values_of(run, "data/input_wait"):

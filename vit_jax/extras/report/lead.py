@@ -9,6 +9,7 @@ from vit_jax.extras.report.document import Lead, Picture, Table, TableCell, coun
 from vit_jax.extras.report.run import RecordedRun
 from vit_jax.process.text import h_mm_ss
 from vit_jax.recipes import cost as formulas
+from vit_jax.storage import checkpoint
 from vit_jax.weights.card import average_warning
 
 
@@ -100,9 +101,12 @@ def best_before_the_end(run: RecordedRun) -> list[str]:
   last, _ = points[-1]
   if step == last:
     return []
+  place = ""
+  if step in checkpoint.available(run.folder):
+    place = f" ({checkpoint.FOLDER}/{step})"
   return [
     f"Early stopping looks at {metric}: the best value, {outcome.value_in_words(metric, value)}, "
-    f"came after step {step:,} (checkpoints/{step}), not at the end, after step {last:,}."
+    f"came after step {step:,}{place}, not at the end, after step {last:,}."
   ]
 
 

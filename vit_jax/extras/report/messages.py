@@ -221,11 +221,10 @@ def conclusion(
   if not finished:
     return f"{stopped_in_words(folder, last)}\n{spent}"
   lines = metrics_log.read_lines(folder)
-  metrics = results.evaluations_in(folder)[-1:]
-  result = [f"Result:     {catalogue.in_words(text.with_numbers(line))}" for line in metrics]
+  newest = results.evaluations_in(folder)[-1:]
   said = [
     f"Done: {last} steps.",
-    *result,
+    *(f"Result:     {result_in_words(line, last)}" for line in newest),
     *results.unscored_in_words(lines),
     *early_stopping.in_words(folder),
     spent,
@@ -238,6 +237,14 @@ def conclusion(
     f"Next:       {next_command(folder, early_stopping, head=head)}",
   ]
   return "\n".join(map(one_line, said))
+
+
+def result_in_words(line: Mapping, last: int) -> str:
+  """The metrics of an evaluation, with its step if that is not the last one of the run."""
+  words = catalogue.in_words(text.with_numbers(line))
+  if line["step"] != last:
+    words += f" (after step {line['step']})"
+  return words
 
 
 def stopped_in_words(folder: Path, last: int) -> str:

@@ -11,6 +11,7 @@ from vit_jax.process.text import command
 PROGRAM = ("python", "-m", "vit_jax.main")
 FIRST = ("vit_jax", "jax", "python")  # versions that readers look for
 SCRIPT = "vit-jax"
+NOTEBOOKS = {"ipykernel_launcher", "colab_kernel_launcher"}  # modules that Jupyter and Colab start
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
@@ -50,8 +51,10 @@ def in_words(start: Mapping) -> str:
 
 
 def typed(start: Mapping) -> list[str]:
-  """The words of the command; older records have its arguments alone."""
+  """The words of the command; older records have its arguments alone. Notebooks have none."""
   match start.get("typed"):
+    case [*words] if not NOTEBOOKS.isdisjoint(map(str, words)):
+      return []
     case [_, script, *arguments] if pathlib.PurePath(str(script)).name == SCRIPT:
       return [SCRIPT, *map(str, arguments)]
     case [_, *arguments] if arguments:
