@@ -46,9 +46,10 @@ WEIGHTS = """
 ## Published weights
 
 Names with `timm/` or `google/` are on the Hugging Face Hub; download the others from
-`https://storage.googleapis.com/vit_models/NAME.npz`. All were pre-trained on ImageNet-21k, and have
-its head. Top-1 is the published one on ImageNet, in percent, after fine-tuning at 384 pixels. None
-of these files was tried: tests load files with the same names and shapes.
+`https://storage.googleapis.com/vit_models/NAME.npz`. All were pre-trained on ImageNet-21k; none
+has a head of ImageNet's 1,000 classes. Top-1 is the published one on ImageNet, in percent, after
+fine-tuning at 384 pixels. None of these files was tried: tests load files with the same names and
+shapes.
 """
 
 

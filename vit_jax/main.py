@@ -80,17 +80,13 @@ def refuse(refusal: Exception) -> NoReturn:
   coordinator, processes, process = (command_line.value_of(name, sys.argv) for name in names)
   if not (coordinator or machine.under_slurm() or machine.on_tpu()):
     command_line.refuse(refusal)
-  console.complain(str(refusal))  # the others may come minutes later, when they have their data
-  from vit_jax.devices.hosts import JOINING, Hosts
+  console.complain(str(refusal))  # at once: the others may not come
+  from vit_jax.devices.hosts import Hosts
   from vit_jax.training import fingerprint
 
   with contextlib.suppress(ValueError):  # not numbers
     hosts = Hosts(coordinator or "", int(processes or 0), int(process or -1))
-    told = f"Other processes of this run, if any, are told for up to {JOINING} s; Ctrl-C ends that."
-    print(told, flush=True)
-    fingerprint.tell_refusal(
-      hosts, str(refusal), seconds=JOINING, unheard=lambda: os._exit(console.WRONG_USAGE)
-    )
+    fingerprint.tell_refusal(hosts, str(refusal), unheard=lambda: os._exit(console.WRONG_USAGE))
   sys.exit(console.WRONG_USAGE)
 
 

@@ -162,7 +162,6 @@ def test_a_wrong_command_is_refused_at_once_while_it_waits_for_the_others_to_tel
   command = [*programs.MAIN, "--config=/no.py", coordinator(), "--processes=2", "--process=1"]
   running = programs.start(command)
   assert running.stdout.readline().startswith("vit_jax: There is no recipe /no.py")
-  assert running.stdout.readline().startswith("Other processes of this run, if any, are told")
   running.send_signal(signal.SIGINT)
   assert outputs([running], timeout=60) == [("vit_jax: Interrupted.\n", 130)]
 

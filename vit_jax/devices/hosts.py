@@ -104,7 +104,7 @@ def connect(
   claimed = claim(hosts)
   try:
     _initialize(hosts, heartbeat(stall_seconds), seconds, aborted)
-  except (ConfigError, RunError):
+  except BaseException:  # also Ctrl-C, or an answer that a metadata server owes
     claimed.close()
     raise
 

@@ -52,24 +52,21 @@ def refusal_told(hosts: Hosts) -> Iterator[None]:
   except (ConfigError, RunError) as error:
     words = str(error)
     status = console.WRONG_USAGE if isinstance(error, ConfigError) else console.FAILED
-    tell_refusal(
-      hosts, words, seconds=TELLING, unheard=lambda: console.leave_at_once(words, status)
-    )
+    tell_refusal(hosts, words, unheard=lambda: console.leave_at_once(words, status))
     raise
 
 
-def tell_refusal(hosts: Hosts, refusal: str, *, seconds: int, unheard: Callable[[], None]):
-  """Tells the other processes why this one does not start.
+def tell_refusal(hosts: Hosts, refusal: str, *, unheard: Callable[[], None]):
+  """Tells the other processes why this one does not start, if they join within `TELLING` seconds.
 
   Args:
     hosts: how this process finds them.
     refusal: why.
-    seconds: in which they must be there.
     unheard: called if they are not, before JAX aborts this process; it may end the process.
   """
   with contextlib.suppress(ConfigError, RunError):
-    joining.connect(hosts, stall_seconds=0, seconds=seconds, aborted=unheard)
-    joining.compare_processes("start", {}, seconds=seconds, refusal=refusal)
+    joining.connect(hosts, stall_seconds=0, seconds=TELLING, aborted=unheard)
+    joining.compare_processes("start", {}, seconds=TELLING, refusal=refusal)
 
 
 def keep_compiled_programs():

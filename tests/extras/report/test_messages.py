@@ -14,7 +14,7 @@ def test_an_evaluation_that_was_not_finite(tmp_path):
   watch = early_stopping.EarlyStopping(EarlyStopping(), early_stopping.Best())
   account = {"steps": 1.0}
   said = messages.conclusion(
-    tmp_path, finished=True, last=3, account=account, early_stopping=watch, head=True
+    tmp_path, finished=True, last=3, account=account, early_stopping=watch, head=True, drawn=True
   )
   assert "Result:     val: top-1 50.00%, top-5 75.00%, loss nan on 8 images\n" in said
 
@@ -25,7 +25,13 @@ def test_a_result_of_an_earlier_step_says_so(tmp_path):
   (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
   watch = early_stopping.EarlyStopping(EarlyStopping(), early_stopping.Best())
   said = messages.conclusion(
-    tmp_path, finished=True, last=6, account={"steps": 1.0}, early_stopping=watch, head=True
+    tmp_path,
+    finished=True,
+    last=6,
+    account={"steps": 1.0},
+    early_stopping=watch,
+    head=True,
+    drawn=True,
   )
   assert "loss 1.5000 on 8 images (after step 3)\n" in said
 

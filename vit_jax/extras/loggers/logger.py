@@ -184,6 +184,7 @@ class Logger(Callback, Follower, abc.ABC):
         job()
       if self._given_up:
         self._note_last()
+        self.finish(FAILED)
         return
       self.finish(self._status)
       self._note(closed=True)

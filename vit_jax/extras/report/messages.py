@@ -43,6 +43,7 @@ class Messages(Callback):
       account=session.monitor.account(),
       early_stopping=session.early_stopping,
       head=self._run.config.objective.trains_head,
+      drawn=self._run.config.report,
     )
     session.writer.say(text)
 
@@ -206,6 +207,7 @@ def conclusion(
   account: dict[str, float],
   early_stopping: EarlyStopping,
   head: bool,
+  drawn: bool,
 ) -> str:
   """The metrics of a run that ended, and the paths of its files, in a few lines.
 
@@ -216,6 +218,7 @@ def conclusion(
     account: seconds since the command began, by cause.
     early_stopping: the run's early stopping.
     head: whether the run trained a head.
+    drawn: whether curves and the report were made at this end.
   """
   spent = time_spent(account)
   if not finished:
@@ -231,9 +234,9 @@ def conclusion(
     f"Checkpoint: {folder}/checkpoints/{last}",
     f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: "
     f"tensorboard --logdir {quoted(folder)})",
-    *curves_in_words(folder),
+    *(curves_in_words(folder) if drawn else []),
     *pictures_in_words(folder),
-    *report_in_words(folder),
+    *(report_in_words(folder) if drawn else []),
     f"Next:       {next_command(folder, early_stopping, head=head)}",
   ]
   return "\n".join(map(one_line, said))
