@@ -59,7 +59,9 @@ def test_values_without_order_keep_to_their_places(tmp_path, seen):
   assert len(set(first)) == 30
 
 
-@pytest.mark.parametrize("span", [(3.9e-7, 8.3e-6), (300, 27_000), (50, 4262), (1, 1.5)])
+@pytest.mark.parametrize(
+  "span", [(8e-9, 1.1e-5), (3.9e-7, 8.3e-6), (300, 27_000), (50, 4262), (1, 1.5)]
+)
 def test_labels_of_a_logarithmic_axis_do_not_run_into_one_another(tmp_path, monkeypatch, span):
   drawn = []
   monkeypatch.setattr(figure.charts, "save", lambda one, path: drawn.append(one))

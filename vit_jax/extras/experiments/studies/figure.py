@@ -90,20 +90,11 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str
   label = drawing.label if value == "score" else PAPER
   axes.set(xlabel=name_of(x), ylabel=label)
   if drawing.log and ordered and all(place > 0 for place in places.values()):
-    logarithmic(axes)
+    axes.set_xscale("log")
+    charts.round_log_ticks(axes.xaxis)
   axes.grid(alpha=0.3)
   if any(names):
     legend(axes, lines, names, drawing)
-
-
-def logarithmic(axes):
-  """A logarithmic axis whose labels do not run into one another: 1, 2, 5, 10, ..."""
-  from matplotlib import ticker
-
-  axes.set_xscale("log")
-  axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-  axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-  axes.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def legend(axes, lines: list, names: list[str], drawing: Drawing):
