@@ -366,6 +366,7 @@ def test_what_a_slow_library_takes_late_is_logged_once(tmp_path, monkeypatch):
     made._thread.join(10)
     assert not made._thread.is_alive()  # it does not wait for the end of the run
     assert logger.read(tmp_path / "fake.json").step == 1  # also if the training is killed now
+    assert made.calls[-1] == ("finish", logger.FAILED)
     writer.close()
   assert logged(made) == [1]
   assert lines(tmp_path, 8, 8) == [*range(2, 9), 8]
