@@ -45,6 +45,7 @@ __all__ = [
   "in_one_order",
   "is_named",
   "is_prefixed",
+  "label_key_of",
   "member",
   "named_parts",
   "open_source",
@@ -94,6 +95,14 @@ def open_source(
   if not label_key and "label_key" not in takes:
     return Unlabelled(source)
   return source
+
+
+def label_key_of(split: str, label_key: str = Dataset().label_key) -> str:
+  """The `label_key` with which to open images whose labels are not needed: "", except for a part.
+
+  A part such as "[90%:]" is taken from each class, so without labels it has other images.
+  """
+  return label_key if "[" in split else ""
 
 
 def recognised(text: str) -> str:

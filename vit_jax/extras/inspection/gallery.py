@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.config import ConfigError, sides
+from vit_jax.config import ConfigError, Dataset, sides
 from vit_jax.data import image_files, sources
 from vit_jax.data.crops import Box
 from vit_jax.data.images import BadImage, as_rgb, evaluate_image
@@ -129,7 +129,8 @@ def of_source(
 ) -> Gallery:
   """Examples of a source, with these keys of its columns; other arguments as in `gallery`."""
   if not labelled:
-    keys = {**keys, "label_key": ""}
+    key = keys.get("label_key", Dataset().label_key)
+    keys = {**keys, "label_key": sources.label_key_of(split, key)}
   with columns_named():
     source = sources.open_source(spec, split=split, max_pixels=max_pixels, **keys)
   if not len(source):
@@ -138,7 +139,7 @@ def of_source(
   return Gallery(
     [source.name(i) for i in places],
     lambda i: source[places[i]].image,
-    _class_names(source, places),
+    _class_names(source, places) if labelled else [],
     len(source),
     max_pixels,
   )

@@ -59,7 +59,7 @@ def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], 
   """
   opener = datasets.opener_of(Data(), kept.progress)
   spec, keys = keys_of(images)
-  keys["label_key"] = ""
+  keys["label_key"] = sources.label_key_of(split, keys.get("label_key", Dataset().label_key))
   with columns_named():
     named = opener.open("The images", Dataset(sources.recognised(spec), split=split, **keys))
   features = kept.features(named, "the images", patches=False)["pre_logits"]
