@@ -31,6 +31,16 @@ def test_a_path_is_recognised_by_what_it_is(tmp_path, files, path, named):
   assert sources.anywhere(text) == (named + text.rstrip("/") if named else text)
 
 
+@pytest.mark.parametrize("name", ["digits", "synthetic:3"])
+def test_a_path_of_a_user_comes_before_a_source_of_its_name(tmp_path, monkeypatch, name):
+  monkeypatch.chdir(tmp_path)
+  assert sources.meant(name) == name
+  tree(tmp_path, f"{name}/a/1.png")
+  assert sources.meant(name) == f"folder:./{name}"
+  assert sources.recognised(name) == name  # as settings name it
+  assert sources.anywhere("digits") == "digits"
+
+
 def test_what_was_recognised_is_said(tmp_path):
   (note,) = open_source(str(tree(tmp_path, "a/1.jpg"))).notes
   assert note == f"{str(tmp_path)!r} is read as folder:{tmp_path}."

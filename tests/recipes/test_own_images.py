@@ -114,6 +114,9 @@ def test_paths_may_be_named_like_tasks_and_suites(tmp_path, monkeypatch):
     config = recipes.load(recipe)
     found = [config.data.train.source, *(spec.source for spec in config.evaluate.values())]
     assert (config.init_from, found[-1]) == (weights, f"folder:{data}")
+  draw(tmp_path / "digits", images=4)
+  assert recipes.load("train:digits").data.train.source == "folder:./digits"
+  assert parts.open_parts("digits", (), SILENT).class_names == ("a", "b")
   assert recipes.load("finetune:ViT-B/16,pets").data.train.source.startswith("tfds:")
   for name in ("finetune", "evaluate"):
     with pytest.raises(ConfigError, match='"photoz" does not name a data source, and there is no'):

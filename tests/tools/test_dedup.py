@@ -101,7 +101,9 @@ def test_without_beam_it_says_how_to_install_it(tmp_path, monkeypatch):
 def test_a_part_is_that_of_training(tmp_path, monkeypatch):
   """Cut by class, which needs the labels; whole sets need none."""
   monkeypatch.setattr(find, "search", lambda train, tests, *_, **__: [train, *tests])
-  words = "--train folder:a [:90%] --test folder:a [90%:] --test folder:b --label-key=species"
+  (tmp_path / "digits").mkdir()
+  monkeypatch.chdir(tmp_path)
+  words = "--train folder:a [:90%] --test folder:a [90%:] --test digits --label-key=species"
   train, part, whole = dedup.search(arguments(words, tmp_path), [])
   assert (part, train.label_key) == (dataclasses.replace(train, split="[90%:]"), "species")
-  assert whole.label_key == ""
+  assert (whole.source, whole.label_key) == ("folder:./digits", "")

@@ -49,7 +49,7 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
   """
   from vit_jax.data import sources  # imports JAX, which other recipes do not need
 
-  spec = sources.recognised(spec)
+  spec = sources.meant(spec)
   train, held_out, words = parts_of(spec, sources.named_parts(spec))
   train = dataclasses.replace(train, **keys)
   held_out = dataclasses.replace(held_out, **keys)
@@ -122,7 +122,7 @@ def evaluation(weights: str, spec: str, **keys: str) -> Config:
   """
   from vit_jax.data import sources
 
-  spec = sources.recognised(spec)
+  spec = sources.meant(spec)
   named = sources.named_parts(spec)
   scored = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
   base = suite("own")

@@ -46,6 +46,7 @@ __all__ = [
   "is_named",
   "is_prefixed",
   "label_key_of",
+  "meant",
   "member",
   "named_parts",
   "open_source",
@@ -116,6 +117,16 @@ def recognised(text: str) -> str:
   path = path_of(text)
   names = (name for name in registry.SOURCES if registry.SOURCES[name].recognises(path))
   return next((f"{name}:{text}" for name in names), text)
+
+
+def meant(word: str) -> str:
+  """The source that a word of the command line names: as `recognised`, but a path comes first.
+
+  So "digits" is a folder of that name, if there is one; in settings, it always is the source.
+  """
+  if is_named(word) and os.path.exists(word):
+    word = os.path.join(os.curdir, word)
+  return recognised(word)
 
 
 def member(spec: str) -> type[Source]:

@@ -63,19 +63,20 @@ def dataset(words: list[str], args) -> Dataset:
   """
   if len(words) > 2:
     raise ConfigError(f"{' '.join(words)!r} is more than a source and a split.")
+  from vit_jax.data import sources
+
   split = words[1] if len(words) == 2 else ""
-  return Dataset(words[0], split, image_key=args.image_key, label_key=args.label_key)
+  return Dataset(sources.meant(words[0]), split, image_key=args.image_key, label_key=args.label_key)
 
 
 def search(args, options: list[str]) -> dict:
   """Searches, writes the results, and returns the summary; raises as `find.search`."""
-  from vit_jax.data import sources
+  from vit_jax.data.sources import label_key_of
   from vit_jax.extras.duplicates import find
 
   tests = [dataset(words, args) for words in args.test]
   tests = [
-    dataclasses.replace(test, label_key=sources.label_key_of(test.split, test.label_key))
-    for test in tests
+    dataclasses.replace(test, label_key=label_key_of(test.split, test.label_key)) for test in tests
   ]
   sizes = dict(max_pixels=args.max_pixels, shown=args.shown)
   return find.search(dataset(args.train, args), tests, args.output, **sizes, options=options)

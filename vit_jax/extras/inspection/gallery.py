@@ -166,11 +166,10 @@ def source_in(word: str, *, named: bool) -> str:
     word: without the keys of columns.
     named: whether keys were given, which only a source has.
   """
-  path = pathlib.Path(os.path.expanduser(word))
-  if sources.is_named(word):
-    return "" if path.exists() else word
-  spec = sources.recognised(word)
-  of_files = path.is_dir() and spec.startswith("folder:") and not named
+  spec = sources.meant(word)
+  of_files = (
+    pathlib.Path(os.path.expanduser(word)).is_dir() and spec.startswith("folder:") and not named
+  )
   return spec if sources.is_named(spec) and not of_files else ""
 
 
