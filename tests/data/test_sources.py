@@ -79,8 +79,32 @@ def test_two_folders_for_a_split_are_named_and_one_alone_is_a_class(tmp_path):
   tree(tmp_path, "train2014/a/1.png", "train2017/a/1.png", "test/a/1.png")
   with pytest.raises(sources.SourceError, match=r"several folders for train: train2014, train2017"):
     sources.named_parts(str(tmp_path))
+  tree(tmp_path / "one", "train/a/1.png", "train_small/a/1.png", "test/a/1.png")
+  assert sources.named_parts(str(tmp_path / "one"))["train"] == (f"folder:{tmp_path}/one/train", "")
   tree(tmp_path / "vehicles", "train/steam/1.png", "bus/1.png")
   assert sources.named_parts(str(tmp_path / "vehicles")) == {}
+
+
+@pytest.mark.parametrize(
+  ("values", "told"),
+  [
+    (["train2017", "Val_Set"], {"train": "train2017", "val": "Val_Set"}),
+    (["Train", "train_small", "eval", ""], {"train": "Train", "eval": "eval"}),
+    (["fold1", "Fold2"], {"fold1": "fold1", "fold2": "Fold2"}),
+    (["Train", "train", "test"], "several values for train: Train, train; keep one"),
+    (["test_a", "test_b"], "several values for test: test_a, test_b; keep one"),
+    (["A", "a"], "several values for a: A, a; keep one"),
+  ],
+)
+def test_values_of_a_column_mean_splits_as_names_of_folders_do(tmp_path, values, told):
+  rows = "".join(f"{number}.jpg,x,{value}\n" for number, value in enumerate(values))
+  spec = f"csv:{tmp_path}/list.csv"
+  (tmp_path / "list.csv").write_text(f"path,label,split\n{rows}")
+  if isinstance(told, str):
+    with pytest.raises(sources.SourceError, match=told):
+      sources.named_parts(spec)
+  else:
+    assert sources.named_parts(spec) == {word: (spec, value) for word, value in told.items()}
 
 
 NO_SOURCE = ("", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:", "synthetic")

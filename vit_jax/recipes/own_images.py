@@ -11,7 +11,7 @@ from vit_jax.recipes.loading import columns_named
 from vit_jax.recipes.suites import evaluation as suite
 
 TRAINING = ("train", "training")
-VALIDATION = ("validation", "valid", "val", "dev")
+VALIDATION = ("validation", "valid", "val", "dev", "eval")
 TEST = ("test", "testing")
 PART = "[:90%]"
 REST = "[90%:]"

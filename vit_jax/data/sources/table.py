@@ -264,14 +264,38 @@ def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
   return {word: (argument, word) for word in sorted(min(found) for found in words if found)}
 
 
-def all_splits(where: str, column: str, values: Sequence[str]) -> str:
-  """The note that the rows of all splits are used."""
-  return f"All splits of {where!r} are taken: {shown(values)} in the column {column!r}."
+def parts_in(argument: str, column: str, values: Iterable[str]) -> dict[str, tuple[str, str]]:
+  """The splits in a column, as in `Source.named_parts`; `values` are all that occur in it."""
+  what = f"{argument!r} has, in its column {column!r}, several values"
+  chosen = part.by_word(filter(None, values), what)
+  return {word: (argument, value) for word, value in chosen.items()}
 
 
-def without_split(rows: int, where: str, column: str) -> str:
-  """The note that some rows belong to no split."""
-  return f"{rows:,} rows of {where!r} have no {column!r}, and are left out."
+def rows_of_split(
+  where: str, column: str, values: Sequence[str | None], split: str, notes: list[str]
+) -> np.ndarray:
+  """The rows of a split, ascending; for "" all rows.
+
+  Args:
+    where: the data, for messages.
+    column: the name of the column of splits.
+    values: the split of each row; some may have none.
+    split: one of the values.
+    notes: get a note on rows of all splits, or of none.
+
+  Raises:
+    SourceError: there is no such split.
+  """
+  there = shown(sorted(filter(None, set(values))))
+  if not split:
+    notes.append(f"All splits of {where!r} are taken: {there} in the column {column!r}.")
+    return np.arange(len(values))
+  rows = np.flatnonzero([value == split for value in values])
+  if not len(rows):
+    raise SourceError(f'"{where}" has no split {split!r}: its column {column!r} has {there}.')
+  if without := sum(not value for value in values):
+    notes.append(f"{without:,} rows of {where!r} have no {column!r}, and are left out.")
+  return rows
 
 
 def outside(where: str, paths: Iterable[str]) -> list[str]:

@@ -74,7 +74,8 @@ class Parquet(table.Table):
     keys = np.concatenate([file.keys() for file in self._files])
     chosen = np.arange(len(keys))
     if column:
-      chosen = arrow.of_split(str(root), column, self._values(column), name, self.notes)
+      values = self._values(column).cast("string").to_pylist()
+      chosen = table.rows_of_split(str(root), column, values, name, self.notes)
     texts = self._texts(str(root), schema, chosen)
     chunks = ()
     if label:
@@ -188,7 +189,7 @@ class Parquet(table.Table):
     if not column:
       return table.parts_of(argument, below)
     values = _values(_opened(root, below), column)
-    return {value.lower(): (argument, value) for value in arrow.splits(values)}
+    return table.parts_in(argument, column, values.cast("string").unique().to_pylist())
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
