@@ -37,7 +37,6 @@ setuptools.setup(
     "clu>=0.0.12",
     "etils[epath,epy]>=1.15",
     "flax>=0.12.8",
-    "grain>=0.2.18",
     "importlib_resources>=6",
     "jax>=0.10",
     "jinja2>=3.1",
