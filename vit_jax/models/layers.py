@@ -192,9 +192,23 @@ def tanh_slope(x: jax.Array) -> jax.Array:
   return 0.5 * (1 + tanh) + 0.5 * x * (1 - tanh**2) * inner
 
 
+def normal(x: jax.Array) -> jax.Array:
+  """The normal distribution function, in float32 as in torch: by erf.
+
+  XLA's erfc is exact in the lower tail too, where x times it is nearly 0, and takes five times as
+  long on CPUs.
+  """
+  return 0.5 * (1 + jax.lax.erf(x.astype(jnp.float32) * math.sqrt(0.5)))
+
+
+def exact_gelu(x: jax.Array) -> jax.Array:
+  """x times the normal distribution function (Hendrycks and Gimpel, Section 2)."""
+  return (x * normal(x)).astype(x.dtype)
+
+
 def normal_slope(x: jax.Array) -> jax.Array:
-  """The derivative of x times the normal distribution function."""
-  return jax.scipy.stats.norm.cdf(x) + x * jax.scipy.stats.norm.pdf(x)
+  """The derivative of x times the normal distribution function; x is float32."""
+  return normal(x) + x * jax.scipy.stats.norm.pdf(x)
 
 
 def quick_gelu(x: jax.Array) -> jax.Array:
@@ -207,7 +221,7 @@ def quick_gelu(x: jax.Array) -> jax.Array:
 # x sigmoid(x), for gated MLPs.
 ACTIVATIONS = {
   "gelu_tanh": with_slope(functools.partial(jax.nn.gelu, approximate=True), tanh_slope),
-  "gelu": with_slope(functools.partial(jax.nn.gelu, approximate=False), normal_slope),
+  "gelu": with_slope(exact_gelu, normal_slope),
   "quick_gelu": quick_gelu,
   "silu": jax.nn.silu,
 }
