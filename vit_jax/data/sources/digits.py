@@ -68,4 +68,5 @@ def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     stratify=data.target,
   )[("train", "test").index(split)]
   images = np.rint(data.images[rows] * (255 / 16)).astype(np.uint8)
+  images.flags.writeable = False  # all examples of this process are views of them
   return images, data.target[rows], rows
