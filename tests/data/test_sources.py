@@ -147,6 +147,12 @@ def test_digits_are_those_of_scikit_learn_in_its_stratified_split(part):
   np.testing.assert_allclose(images, digits.images[rows] * (255 / 16), atol=0.5)  # of 16 levels
 
 
+@pytest.mark.parametrize(("spec", "split"), [("digits", "train"), ("synthetic:7", "")])
+def test_images_that_a_source_keeps_cannot_be_changed(spec, split):
+  with pytest.raises(ValueError, match="read-only"):
+    open_source(spec, split)[0].image[:] = 0
+
+
 def test_synthetic_is_deterministic_and_knows_its_classes():
   source, example = open_source("synthetic:7"), open_source("synthetic:7")[123]
   assert (len(source), len(source.class_names)) == (1_281_167, 7)

@@ -24,12 +24,18 @@ POLICIES = {
 }
 
 
-def as_input(images: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """Images in [-1, 1] in the type of the computation.
+def as_input(images: jax.Array, channels: int, dtype: jnp.dtype) -> jax.Array:
+  """Images (B, H, W, channels) in [-1, 1] in the type of the computation.
 
   Raises:
-    ValueError: they are integers, so their pixels are not in [-1, 1].
+    ValueError: they have another number of channels, or are integers, so that their pixels are not
+      in [-1, 1].
   """
+  if images.shape[-1] != channels:
+    raise ValueError(
+      f"The images have {images.shape[-1]} channels, and the model takes {channels}; give the "
+      f"model channels={images.shape[-1]}, or other images."
+    )
   if not jnp.issubdtype(images.dtype, jnp.floating):
     raise ValueError(
       f"The images are {images.dtype}; a model takes floats in [-1, 1]. For pixels from 0 to 255, "

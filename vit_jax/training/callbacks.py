@@ -1,5 +1,6 @@
 """The callbacks of the core: metrics, checkpoints, evaluations, a profile."""
 
+import contextlib
 import dataclasses
 import math
 from collections import deque
@@ -18,7 +19,7 @@ from vit_jax.process.console import StopRequest
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import Retry
-from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.storage.metrics_log import Follower, NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints, SaveError
 from vit_jax.training.early_stopping import EarlyStopping
@@ -296,44 +297,50 @@ class Evaluation(Callback):
       )
 
 
-class Profile(Callback):
+class Profile(Callback, Follower):
   """Traces a window of steps; steps are counted from the first step of this process."""
 
   def __init__(self, run: Run, session: Session):
     super().__init__(run, session)
-    self._settings = run.config.profile
     self._done = run.resume_point.step
+    self._first = self._done + run.config.profile.first_step  # of the window
+    self._count = run.config.profile.steps
     self._folder = session.folder / "profile"
     self._say = session.writer.say
     self._place = self._folder  # where JAX writes it
+    self._tracing = False
+    session.writer.follow(self)  # on the first process
 
   def before_step(self, step):
     """Starts the trace if the window begins with `step`; ends it if `step` comes after it."""
-    first = self._settings.first_step
-    count = self._settings.steps
-    if count and step - self._done == first:
+    if self._tracing and step == self._first + self._count:
+      self._stop(step - 1)
+    if self._count and step == self._first:
       self._place = files.place_to_fill(self._folder)
       jax.profiler.start_trace(self._place)
-    if step - self._done == first + count:
-      self._stop(step - 1)
+      self._tracing = True
 
   def end(self, moment):
     """Ends the trace if it is under way, or says why there is none."""
-    if moment.step > self._done:
+    if self._tracing:
       self._stop(moment.step)
-
-  def _stop(self, step):
-    first = self._settings.first_step
-    count = self._settings.steps
-    taken = step - self._done
-    if count and taken < first:
+    elif self._count and self._done < moment.step < self._first:
+      first = self._first - self._done
       self._say(
         f"No profile: config.profile.first_step={first} was not reached; give a smaller one."
       )
-    if first <= taken < first + count:
-      jax.profiler.stop_trace()
-      files.bring(self._place, self._folder)
-      self._say(one_line(f"Profile of {taken - first + 1} steps: {self._folder}"))
+
+  def close(self):
+    """Ends a trace that an error has cut short, so that this process can trace again."""
+    if self._tracing:
+      with contextlib.suppress(Exception):  # the error says why the run has ended
+        jax.profiler.stop_trace()
+
+  def _stop(self, last):
+    self._tracing = False
+    jax.profiler.stop_trace()
+    files.bring(self._place, self._folder)
+    self._say(one_line(f"Profile of {last - self._first + 1} steps: {self._folder}"))
 
 
 CHECKED = 50  # steps between the checks of several processes on a save that is under way

@@ -6,7 +6,6 @@ A resumed run compares it with the steps so far. Processes compare it when `conn
 import contextlib
 import hashlib
 import json
-import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -75,7 +74,7 @@ def keep_compiled_programs():
   They are not in the workdir: JAX runs the programs that it finds, and a workdir may come from a
   stranger.
   """
-  if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+  if jax.config.jax_compilation_cache_dir:  # by the user's variable, or program
     return
   try:
     folder = CACHE.expanduser()

@@ -51,7 +51,10 @@ OF_THE_START = (
 )
 # Settings that have an effect although no step is left; those of evaluations only if one is
 # missing.
-WITHOUT_STEPS = ("mesh", "early_stopping", "stall_seconds", *of_added("run", "without_steps"))
+WITHOUT_STEPS = (
+  *("mesh", "early_stopping", "stall_seconds", "plugins"),
+  *of_added("run", "without_steps"),
+)
 OF_EVALUATIONS = ("evaluate", "batch_size", "accumulation", "data")
 
 

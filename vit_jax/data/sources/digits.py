@@ -65,4 +65,5 @@ def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   with np.load(FILE) as arrays:
     rows = arrays[split]
     images = np.rint(arrays["images"][rows] * (255 / 16)).astype(np.uint8)
+    images.flags.writeable = False  # all examples of this process are views of them
     return images, arrays["labels"][rows], rows
