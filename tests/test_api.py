@@ -1,7 +1,10 @@
 """import vit_jax: train, finetune and evaluate from Python, as a user's program calls them."""
 
+import dataclasses
+import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +16,7 @@ from PIL import Image
 
 import vit_jax
 from vit_jax import api
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, to_config_dict, to_dict
 from vit_jax.storage import checkpoint
 
 TINY = {
@@ -47,6 +50,48 @@ def test_a_recipe_is_an_object_with_the_given_settings():
   assert of_numpy == tiny(**{"data.crop_area": [0.3, 1], "optimizer.ema": 0.5})
   with pytest.raises(ConfigError, match=r"config\.model\.dept is not a setting"):
     tiny(**{"model.dept": 1})
+
+
+def test_none_is_no_value():
+  with pytest.raises(ConfigError, match=r'config\.wandb=None is no value; leave the .* "" or 0\.$'):
+    tiny(wandb=None)
+
+
+def with_value(config, key, value):
+  """The settings with a value that nothing has checked."""
+  group, _, name = key.rpartition(".")
+  if not group:
+    return dataclasses.replace(config, **{name: value})
+  return with_value(config, group, with_value(getattr(config, group), name, value))
+
+
+@pytest.mark.parametrize(
+  ("key", "value", "message"),
+  [
+    ("duration.epochs", 7.0, "duration is given twice, as {'steps': 4, 'epochs': 7.0}; keep one"),
+    ("duration", 4, "duration=4 is one value; it must be a group of settings"),
+    ("report", 0, "report=0 is int; it must be bool"),
+    ("loss.label_smoothing", 10.0, "label_smoothing=10.0 is too large"),
+  ],
+)
+def test_settings_made_by_hand_are_checked(key, value, message, tmp_path):
+  with pytest.raises(ConfigError, match=re.escape(message)):
+    vit_jax.train(with_value(tiny(), key, value), tmp_path / "run")
+  assert not (tmp_path / "run").exists()
+
+
+def test_settings_of_a_get_config_and_numbers_of_numpy_can_be_recorded(tmp_path, monkeypatch):
+  seen = []
+  monkeypatch.setattr(api.launch, "launch", lambda config, *_, **__: seen.append(config))
+  config = tiny(**{"objective.class_weights": (0.5,) * 10})
+  for same in (
+    to_config_dict(config),
+    with_value(config, "seed", np.int64(0)),
+    with_value(config, "objective.class_weights", np.full(10, 0.5)),
+  ):
+    vit_jax.train(same, tmp_path / "run")
+  assert seen == [config] * 3
+  assert json.dumps([to_dict(each) for each in seen])
 
 
 def test_a_recipe_is_what_the_command_trains(tmp_path, monkeypatch):
@@ -121,7 +166,7 @@ def test_ctrl_c_stops_after_a_step_and_the_program_goes_on():
       os.kill(os.getpid(), signal.SIGINT)
     stop.hold()
     os.kill(os.getpid(), signal.SIGINT)
-    assert stop.agreed(1)
+    assert stop.agreed()
     with pytest.raises(KeyboardInterrupt):
       os.kill(os.getpid(), signal.SIGINT)
   assert signal.getsignal(signal.SIGINT) is before

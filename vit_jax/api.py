@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 
 import jax
+import ml_collections
 
 from vit_jax import inference, launch
 from vit_jax.config import Config, Size, parsing, plugins, recipe_file, recorded
@@ -65,11 +66,11 @@ def recipe(name: os.PathLike | str, settings: Settings | None = None) -> Config:
   return config
 
 
-def train(config: Config, workdir: os.PathLike | str) -> Result:
+def train(config: Config | ml_collections.ConfigDict, workdir: os.PathLike | str) -> Result:
   """Trains to the end, or resumes the run of `workdir`. Ctrl-C stops after a step and saves.
 
   Args:
-    config: the settings, of `recipe` or made by `vit_jax.config.Config`.
+    config: the settings, of `recipe`, made by `vit_jax.config.Config`, or of a `get_config`.
     workdir: the folder of the run, on a disk or in a bucket.
 
   Raises:
@@ -78,6 +79,10 @@ def train(config: Config, workdir: os.PathLike | str) -> Result:
     StorageError: the workdir cannot be read or written.
     KeyboardInterrupt: Ctrl-C before there was anything to save, or a second one.
   """
+  config = parsing.checked(config)
+  plugins.load(config.plugins)
+  imported = plugins.with_imported(config.plugins)
+  config = dataclasses.replace(config, plugins=imported)
   stop = Interrupts()
   folder = folder_of(workdir)
   with ready() as shown, stop.listening():
@@ -200,8 +205,20 @@ def ready() -> Iterator[Progress | NoProgress]:
 
 
 def texts_of(settings: Settings | None) -> dict[str, str]:
-  """Settings as the command line has them."""
-  return {key: str(parsing.plain(value)) for key, value in (settings or {}).items()}
+  """Settings as the command line has them.
+
+  Raises:
+    ConfigError: a value is None, which the command line cannot say.
+  """
+  texts = {}
+  for key, value in (settings or {}).items():
+    if value is None:
+      raise ConfigError(
+        f"config.{key}=None is no value; leave the setting out, or give what its page says for "
+        'none, such as "" or 0.'
+      )
+    texts[key] = str(parsing.plain(value))
+  return texts
 
 
 def folder_of(workdir: os.PathLike | str) -> Path:

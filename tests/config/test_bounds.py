@@ -10,6 +10,7 @@ import pytest
 
 from tests import resolved
 from vit_jax import config as c
+from vit_jax.config import recipe_file
 from vit_jax.config.fields import MAX_ITEMS, MAX_TEXT
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
@@ -120,6 +121,19 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path):
 def test_messages(path, value, message):
   with pytest.raises(c.ConfigError, match=message):
     resolved.checked(c.from_dict(with_value(tuple(path.split(".")), value)))
+
+
+def test_a_list_on_the_command_line_may_have_as_many_items():
+  """Its text is not measured as that of a path is."""
+  key = "objective.class_weights"
+  for count in (1000, MAX_ITEMS):
+    weights = (0.12345678901234567,) * count
+    assert recipe_file.replaced(c.Config(), {key: str(weights)}).objective.class_weights == weights
+  with pytest.raises(c.ConfigError, match=r"class_weights has a length of 65,537; the most is 65,"):
+    recipe_file.replaced(c.Config(), {key: str((1.0,) * (MAX_ITEMS + 1))})
+  for wrong in ({key: "(" * 10**7}, {"seed": "1" * (MAX_TEXT + 1)}):
+    with pytest.raises(c.ConfigError, match=r"a length of [\d,]* characters; the most is "):
+      recipe_file.replaced(c.Config(), wrong)
 
 
 def test_a_batch_larger_than_the_training_set():

@@ -168,7 +168,7 @@ WRONG = [
   ("seed.x=1", "config.seed.x is", "nearest: config.seed."),
   ("seed=x", "config.seed='x'", "int; try 0."),
   ("seed=a\nb", "config.seed='a\\nb'", "int"),
-  (f"seed={'9' * 5000}", "config.seed", "5,000; the most is 4,096"),
+  (f"seed={'9' * 5000}", "config.seed", "5,000 characters; the most is 4,096"),
   ("seed=auto", "config.seed='auto'", "int; try 0."),
   ("data.flip=maybe", "config.data.flip='maybe'", "bool; try True, or auto."),
   ("model.stages=(", "config.model.stages='('", "tuple; try (), or auto."),

@@ -1,5 +1,7 @@
 """Sizes of images: the side of a square, or height and width."""
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from vit_jax import config as c
@@ -29,6 +31,15 @@ def test_no_size(text, capsys):
   with pytest.raises(SystemExit):
     flags.parse_args([f"--image-size={text}"])
   assert "nor two such as 224x256" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, jnp.int32])
+def test_whole_numbers_of_numpy_and_jax_are_sizes(kind):
+  for value, size in ((kind(64), 64), ((kind(64), kind(96)), (64, 96)), ([kind(64), 64], 64)):
+    assert fields.as_size(value) == size
+    assert {type(side) for side in c.sides(fields.as_size(value))} == {int}
+  with pytest.raises(TypeError):
+    fields.as_size(np.bool_(True))
 
 
 @pytest.mark.parametrize(

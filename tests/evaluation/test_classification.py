@@ -13,7 +13,8 @@ from vit_jax import config as c
 from vit_jax.config.fields import MAX_PIXELS, MAX_SIDE
 from vit_jax.config.resolve import resolve
 from vit_jax.evaluation import classification, results
-from vit_jax.evaluation.spec import NotFinite, NothingCounts
+from vit_jax.evaluation.spec import NothingCounts
+from vit_jax.process.errors import NotFinite
 
 CLASSES = 9
 

@@ -53,6 +53,18 @@ def test_parameters_that_replace_others_stay_at_another_size(tiny_run):
   np.testing.assert_array_equal(kernel, mine.params["head"]["kernel"])
 
 
+def test_parameters_cannot_be_changed_in_place():
+  """The change would be without effect once a copy is on the device."""
+  given = families.params("vit")
+  model = of_weights(Weights(given, CARD))
+  for each in (model, model.at_size(32), dataclasses.replace(model, params=given)):
+    for array in jax.tree.leaves(each.params):
+      with pytest.raises(ValueError, match="read-only"):
+        array += 1
+  jax.tree.map(lambda array: array.fill(0), given)  # what was given stays as it is
+  assert not model.params["head"]["kernel"].any()  # and is not copied
+
+
 @pytest.mark.parametrize("head", [True, False])
 def test_a_loaded_model_is_written_whole(tmp_path, head):
   params = {key: part for key, part in families.params("vit").items() if head or key != "head"}

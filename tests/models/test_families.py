@@ -68,6 +68,15 @@ def test_images_of_integers_are_refused_before_anything_is_computed(family):
       jax.eval_shape(function, of_type(kind))
 
 
+@pytest.mark.parametrize("family", OPTIONS)
+def test_images_of_other_channels_are_refused(family):
+  """The parameters would be of another model than the module, and than its card."""
+  model = models.create(**OPTIONS[family], num_classes=10)
+  init = lambda images: model.init(jax.random.key(0), images, train=False)
+  with pytest.raises(ValueError, match="images have 1 channels, and the model takes 3; give"):
+    jax.eval_shape(init, jax.ShapeDtypeStruct((1, 32, 32, 1), np.float32))
+
+
 def test_eight_devices_learn_as_one_does():
   """A hybrid has the layers of both families but axial attention, which needs no collective."""
   one = losses(1, 1)

@@ -1,14 +1,17 @@
 """A module of a user adds its own parts, without a fork: config.plugins."""
 
+import dataclasses
+import importlib
 import json
 import sys
 
 import pytest
 from absl.testing import flagsaver
 
+import vit_jax
 from tests.seams import program
-from vit_jax import registry
-from vit_jax.config import ConfigError, command_line, plugins, recorded
+from vit_jax import api, registry
+from vit_jax.config import ConfigError, command_line, plugins, recorded, to_dict
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.extras.experiments import runs
@@ -110,6 +113,23 @@ def test_a_record_imports_nothing(tmp_path):
   flags.add_source()
   assert flags.parse_args(["--source", str(run), "--plugins", NAME]).plugins == NAME
   assert recorded.read_config(run).plugins == NAME
+
+
+def test_what_a_program_imports_itself_is_recorded_too(tmp_path, monkeypatch):
+  seen = []
+  monkeypatch.setattr(api.launch, "launch", lambda config, *_, **__: seen.append(config))
+  monkeypatch.setattr(registry.STORAGES, "_lines", dict(registry.STORAGES._lines))
+  importlib.import_module(NAME)
+  registry.STORAGES["own"] = "__main__:no other program can import it"
+  config = vit_jax.recipe("vit_digits", {"data.augment": [{"kind": "dark", "by": 3}]})
+  for plugins_given in ("", NAME):
+    vit_jax.train(dataclasses.replace(config, plugins=plugins_given), tmp_path / "run")
+  assert seen == [dataclasses.replace(config, plugins=NAME)] * 2
+  text = json.dumps(to_dict(seen[0]))
+  assert recorded.from_record(json.loads(text)) == seen[0]
+  forget()
+  with pytest.raises(ConfigError, match=f"{NAME}' is not imported; if you trust it, name it by"):
+    recorded.from_record(json.loads(text))
 
 
 def test_tools_take_paths_on_a_storage_that_a_plugin_adds(folder, monkeypatch):

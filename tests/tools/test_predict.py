@@ -206,6 +206,21 @@ def test_frames_of_a_file_and_an_image_twice_are_read_one_after_the_other(tmp_pa
     np.testing.assert_allclose(model.features([opened] * 9), expected[[0] * 9], atol=1e-5)
 
 
+def test_frames_in_one_array_that_is_filled_again_are_each_their_own():
+  frames = np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), np.uint8)
+
+  def video():
+    frame = np.empty_like(frames[0])
+    for each in frames:
+      frame[:] = each
+      yield frame
+
+  model = of_weights(source()).at_size()
+  for batch_size in (1, 4):
+    found = model.features(video(), batch_size=batch_size)
+    np.testing.assert_allclose(found, model.features(frames), atol=1e-5)
+
+
 @pytest.mark.parametrize("wrong", ["closed", "cut", "La"])
 def test_what_pillow_cannot_give_is_named(images, tmp_path, wrong):
   path = tmp_path / "wrong.png"

@@ -14,6 +14,7 @@ from vit_jax.config import NonFinite
 from vit_jax.config import Profile as ProfileSettings
 from vit_jax.process import agreement
 from vit_jax.storage.base import Retry
+from vit_jax.storage.metrics_log import Writer
 from vit_jax.storage.saving import SaveError
 from vit_jax.training.callbacks import Checkpointing, Metrics, Profile, TrainingError
 from vit_jax.training.early_stopping import Best, EarlyStopping
@@ -362,6 +363,20 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
     saver.wants(30)
 
 
+def test_several_processes_check_on_a_save_also_between_two_lines(run, monkeypatch):
+  """A save has two phases; the second one begins at a check."""
+  make, _, _ = run
+  monkeypatch.setattr(jax, "process_count", lambda: 2)
+  saver = make("", looks=2)
+  saver._steps = types.SimpleNamespace(save=1000, log=1000, evaluate=0)
+  saver.save("state 1000", best=0, last=False)
+  left = {}
+  for step in range(1001, 1201):
+    assert not saver.wants(step)
+    left[step] = saver.session.checkpoints.under_way
+  assert max(step for step in left if left[step]) == 1099
+
+
 # --- a profile ---
 
 
@@ -380,7 +395,7 @@ def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, sa
   config = types.SimpleNamespace(profile=ProfileSettings(first_step=first, steps=asked))
   run = types.SimpleNamespace(config=config, resume_point=ImageCount(5, 40, 8))
   lines, traced, now = [], [], [0]
-  writer = types.SimpleNamespace(say=lines.append)
+  writer = types.SimpleNamespace(say=lines.append, follow=lambda follower: None)
   profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))
   monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: traced.append(now[0]))
   monkeypatch.setattr(jax.profiler, "stop_trace", lambda: traced.append(now[0] - 1))
@@ -388,6 +403,20 @@ def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, sa
     profile.before_step(now[0] + 5)
   now[0] = 11  # the run's end
   profile.end(types.SimpleNamespace(step=15))
+  profile.close()
   assert traced == window
   assert len(lines) == bool(said)
   assert all(said in line for line in lines)
+
+
+def test_an_error_within_the_window_ends_the_trace(tmp_path):
+  """So the same program can train and trace again."""
+  config = types.SimpleNamespace(profile=ProfileSettings(first_step=1, steps=9))
+  run = types.SimpleNamespace(config=config, resume_point=ImageCount(0, 0, 8))
+  for name in ("a", "b"):
+    folder = tmp_path / name
+    folder.mkdir()
+    writer = Writer(folder, start_step=0)
+    Profile(run, types.SimpleNamespace(folder=folder, writer=writer)).before_step(1)
+    writer.close()  # as after an error, which leaves out the end of callbacks
+    assert list(folder.rglob("*.xplane.pb"))

@@ -4,6 +4,7 @@ import dataclasses
 import socket
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -22,6 +23,21 @@ FACTS = fingerprint.of_start(CONFIG, 0, DATA)
 def differing(config=CONFIG, step=0, data=None):
   now = fingerprint.of_start(config, step, DATA if data is None else data)
   return {name for name in now.keys() | FACTS.keys() if now.get(name) != FACTS.get(name)}
+
+
+@pytest.mark.parametrize("own", ["", "own"])
+def test_a_cache_of_programs_that_the_user_has_chosen_is_kept(own, tmp_path, monkeypatch):
+  keys = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
+  before = [getattr(jax.config, key) for key in keys]
+  monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+  monkeypatch.setattr(fingerprint, "CACHE", tmp_path / "cache")
+  try:
+    jax.config.update(keys[0], own)
+    fingerprint.keep_compiled_programs()
+    assert jax.config.jax_compilation_cache_dir == (own or str(tmp_path / "cache"))
+  finally:
+    for key, value in zip(keys, before, strict=True):
+      jax.config.update(key, value)
 
 
 @pytest.mark.parametrize(

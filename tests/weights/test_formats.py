@@ -193,6 +193,24 @@ def test_parameters_with_their_module_are_read_as_that_model(tmp_path, suffix):
   families.assert_same_bits(model.params, params)
 
 
+class Mine(type(families.module("vit"))):
+  """Of no family."""
+
+
+@pytest.mark.parametrize(
+  ("module", "message"),
+  [
+    (families.module("vit", channels=1), r"channels is 3 in them, and 1 in what"),
+    (families.module("bit"), "do not belong to a known model"),
+    (Mine(patch=4, depth=2, width=32, mlp_dim=64, heads=2), "Mine is the module of no family"),
+  ],
+)
+def test_parameters_of_another_module_are_not_written(tmp_path, module, message):
+  with pytest.raises(ValueError, match=message):
+    weights.save(tmp_path / "w.npz", families.params("vit"), module, image_size=16)
+  assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_a_size_that_parameters_do_not_tell_is_given(tmp_path, suffix):
   module = families.module("vit", positions="sincos2d")

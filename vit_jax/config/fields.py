@@ -5,6 +5,7 @@ known (`config.resolve.resolve`): a fact is a function of the settings, called w
 """
 
 import dataclasses
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -78,14 +79,20 @@ def as_size(value: int | Sequence[int]) -> Size:
   Raises:
     TypeError, ValueError: it is something else.
   """
-  if type(value) is int:
-    return value
-  height, width = value
-  if not type(height) is type(width) is int:
-    raise TypeError(f"{value!r} are no whole numbers")
+  try:
+    return _pixels(value)
+  except TypeError:  # not one number
+    height, width = map(_pixels, value)
   if height == width:
     return height
   return height, width
+
+
+def _pixels(value) -> int:
+  """A whole number as Python's own, also of NumPy or JAX; raises TypeError for anything else."""
+  if isinstance(value, bool):
+    raise TypeError(f"{value} is no number of pixels")
+  return operator.index(value)
 
 
 def read_size(text: str) -> Size:

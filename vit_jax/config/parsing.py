@@ -50,6 +50,19 @@ def from_dict(values: Mapping[str, Any]) -> Config:
   return build(Config(), values, "config")
 
 
+def checked(config: Config | ml_collections.ConfigDict) -> Config:
+  """The settings that a program has made, checked as those of a recipe are.
+
+  Numbers of NumPy and JAX become Python's own, so that they can be recorded.
+
+  Raises:
+    ConfigError: as `from_dict`.
+  """
+  if isinstance(config, ml_collections.ConfigDict):
+    return from_dict(plain(config.to_dict()))
+  return from_dict(plain(to_dict(config)))
+
+
 def dataset_of(values: Mapping[str, Any], path: str) -> Dataset:
   """A dataset with these settings; the others have their defaults.
 

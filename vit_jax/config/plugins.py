@@ -72,6 +72,23 @@ def _blamed(name: str) -> Iterator[None]:
     raise ConfigError(f"config.plugins={name} cannot be imported: {reason}.") from error
 
 
+def with_imported(text: str) -> str:
+  """config.plugins, with the modules that a program of the user's has imported itself.
+
+  They are those outside of this package that the registries name. A program that registers parts
+  of its own has no module that another program could import, so it is left out.
+
+  Args:
+    text: config.plugins, whose packages stand for all of their modules.
+  """
+  given = list(names_in(text))
+  named = {REGISTRIES[lines].line(key).partition(":")[0] for lines, key in _lines()}
+  for name in sorted(named & sys.modules.keys() - {"__main__"}):
+    if not any(f"{name}.".startswith(f"{package}.") for package in ("vit_jax", *given)):
+      given.append(name)
+  return ",".join(given)
+
+
 def check(text: str):
   """Checks that the modules which recorded settings need were imported.
 

@@ -19,6 +19,7 @@ import ml_collections
 from vit_jax.config.data import Data
 from vit_jax.config.fields import (
   AUTO,
+  MAX_ITEMS,
   MAX_TEXT,
   Duration,
   Group,
@@ -31,7 +32,7 @@ from vit_jax.config.fields import (
   scaled,
 )
 from vit_jax.config.model import Model, settings_of_name
-from vit_jax.config.parsing import class_of, from_dict, to_dict
+from vit_jax.config.parsing import checked, class_of, from_dict, to_dict
 from vit_jax.config.resolve import GIVEN, rules_of, traced, value_of
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import missing_recipe, unknown
@@ -121,7 +122,7 @@ def load(recipe: str, texts: Mapping[str, str] | None = None) -> Config:
   if not os.path.exists(path):
     raise ConfigError(missing_recipe(name, INSTALLED))
   replace = functools.partial(replaced, texts=texts or {})
-  return replace(from_dict(settings_of(path, argument, replace).to_dict()))
+  return replace(checked(settings_of(path, argument, replace)))
 
 
 def settings_of(
@@ -155,14 +156,15 @@ def blaming(path: str, argument: str = "") -> Iterator[None]:
   """Around code of the file `path`: turns whatever it raises into one sentence with its line.
 
   The sentence names the argument too, if the code was called with one.
-  Also SystemExit and KeyboardInterrupt: a file that ends the program must not look like success.
+  Also SystemExit: a file that ends the program must not look like success. Ctrl-C is no error of
+  the file.
 
   Raises:
     ConfigError: the code raised anything; its own ConfigErrors are left as they are.
   """
   try:
     yield
-  except ConfigError:
+  except (ConfigError, KeyboardInterrupt):
     raise
   except BaseException as error:
     message = type(error).__name__
@@ -434,8 +436,11 @@ def _fields(settings: type) -> dict[str, dataclasses.Field]:
 
 def _read(text: str, field: dataclasses.Field, path: str) -> Any:
   """The value of a setting in the type of its field."""
-  if len(text) > MAX_TEXT:
-    raise ConfigError(f"{path} has a length of {len(text):,}; the most is {MAX_TEXT:,}.")
+  most = MAX_TEXT
+  if field.type is tuple:
+    most = MAX_ITEMS * MAX_ITEM_TEXT
+  if len(text) > most:
+    raise ConfigError(f"{path} has a length of {len(text):,} characters; the most is {most:,}.")
   if text == AUTO and rule_of(field):
     return AUTO
   try:
@@ -481,6 +486,7 @@ def _tuple(text: str) -> tuple:
 
 # For settings whose default is AUTO.
 EXAMPLES = {bool: True, int: 1, float: 0.1, tuple: (0.5, 1.0), Size: 224}
+MAX_ITEM_TEXT = 32  # characters, on average: a number, or a short name, and what divides them
 READERS = {
   bool: TRUTH.__getitem__,
   int: int,

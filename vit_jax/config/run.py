@@ -289,7 +289,7 @@ class Config(*added("run")):
   plugins: str = setting(
     "",
     "modules of your own, separated by commas, that add to vit_jax.registry; only on the command "
-    "line (docs/extending.md)",
+    "line, or imported by a program (docs/extending.md)",
   )
 
   @property

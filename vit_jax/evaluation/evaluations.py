@@ -13,12 +13,12 @@ from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.spec import (
   EvalContext,
   Evaluator,
-  NotFinite,
   NothingCounts,
   Result,
   RunData,
   UnreadError,
 )
+from vit_jax.process.errors import NotFinite
 from vit_jax.process.progress import SILENT, NoProgress, Progress
 
 UNREADABLE = (BadImage, OSError, NotFinite, NothingCounts, UnreadError, ConfigError, RunError)

@@ -7,13 +7,13 @@ from etils import epy
 
 from vit_jax.config import AUTO, Config, ConfigError, Dataset
 from vit_jax.config.fields import Rule, group, setting
-from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, RunData, check_finite, one_behind
+from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, RunData, one_behind
 
 with epy.lazy_imports():
   import jax
-  import jax.numpy as jnp
 
   from vit_jax.data import batches, classes, sources
+  from vit_jax.inference import layers
 
 
 def as_trained(representation) -> tuple[str, str]:
@@ -87,10 +87,7 @@ def features_of(model, params, images: "jax.Array", representation: str) -> "jax
   """
   images = batches.normalize(images, model.dtype)
   seen = model.apply({"params": params}, images, train=False, method="features")
-  features = seen[representation].astype(jnp.float32)
-  if representation == "patches":
-    return features.mean(axis=1)
-  return features
+  return layers.representation(seen, representation)
 
 
 def make_step(model, representation: str):
@@ -129,13 +126,8 @@ def of_source(
     results = one_behind(step(params, batch) for batch in batches)
     pairs = [counted(rows) for rows in results]
   features, labels = map(np.concatenate, zip(*pairs, strict=True))
-  check_finite(not_finite(features), len(features), "the features")
+  layers.check_finite(features)
   return features, labels
-
-
-def not_finite(features: np.ndarray) -> int:
-  """The number of rows of features (N, D) that are not finite."""
-  return int((~np.isfinite(features).all(axis=1)).sum())
 
 
 def counted(rows) -> tuple[np.ndarray, np.ndarray]:

@@ -24,9 +24,9 @@ from vit_jax.evaluation.spec import (
   Result,
   RunData,
   add,
-  check_finite,
   one_behind,
 )
+from vit_jax.process.errors import check_finite
 from vit_jax.process.text import shown
 
 with epy.lazy_imports():

@@ -44,19 +44,6 @@ class NothingCounts(ValueError):
   """No image of a set counts."""
 
 
-class NotFinite(ValueError):
-  """The model's outputs are not finite, so metrics would be meaningless."""
-
-
-def check_finite(wrong: float, images: float, what: str):
-  """Raises NotFinite if some of the images have outputs (`what`) that are not finite."""
-  if wrong:
-    raise NotFinite(
-      f"{what} of {int(wrong):,} of {int(images):,} images are not finite numbers; the weights are "
-      "damaged or have diverged, so take others, such as an earlier checkpoint."
-    )
-
-
 class UnreadError(ValueError):
   """A process could not read an image of its share."""
 
@@ -335,8 +322,7 @@ class EvalContext:
 
 def _all_read(batches, read: "batches.InStep") -> Iterator[dict]:
   yield from batches
-  with jax.transfer_guard("allow"):
-    failures = agreement.allgather_str(read.failure)
+  failures = agreement.allgather_str(read.failure)
   if failure := next(filter(None, failures), ""):
     raise UnreadError(failure)
 

@@ -72,7 +72,7 @@ class Settings(ObjectiveSettings):
     channels = self.decoder_width // self.decoder_heads
     if attention == "cudnn" and not family.fits_cudnn(channels):
       attention = "xla"
-    return models.create(
+    made = models.create(
       "ViT-B/1",
       depth=self.decoder_depth,
       width=self.decoder_width,
@@ -89,6 +89,7 @@ class Settings(ObjectiveSettings):
       activation=model.activation,
       norm_epsilon=model.norm_epsilon,
     )
+    return made.clone(channels=model.width)  # of a token
 
 
 @dataclasses.dataclass(frozen=True)

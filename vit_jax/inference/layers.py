@@ -4,10 +4,11 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vit_jax.data.batches import normalize
 from vit_jax.models import Network
-from vit_jax.weights.card import Card
+from vit_jax.process import errors
 
 
 def check(module: Network, layers: int):
@@ -24,11 +25,22 @@ def check(module: Network, layers: int):
     raise ValueError(f"the model has {module.depth} blocks, so there are no last {layers}.")
 
 
-def representation(features: dict[str, jax.Array], card: Card) -> jax.Array:
-  """Of a module's features, those that the weights were trained for: (B, D) float32."""
-  if card.representation == "patches":
-    return jnp.float32(features["patches"]).mean(axis=1)
-  return jnp.float32(features["pre_logits"])
+def representation(features: dict[str, jax.Array], name: str) -> jax.Array:
+  """Of a module's features, (B, D) float32: the "pre_logits", or the mean of the "patches"."""
+  found = jnp.float32(features[name])
+  if name == "patches":
+    return found.mean(axis=1)
+  return found
+
+
+def check_finite(features: np.ndarray):
+  """Checks the features (N, ...) of N images.
+
+  Raises:
+    NotFinite: those of some images are not finite.
+  """
+  finite = np.isfinite(features).all(axis=tuple(range(1, features.ndim)))
+  errors.check_finite((~finite).sum(), len(features), "the features")
 
 
 def has_class_token(module: Network) -> bool:

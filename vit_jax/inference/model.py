@@ -41,7 +41,8 @@ class LoadedModel:
     module: Flax module with unrolled blocks, in float32.
     params: NumPy arrays in the module's tree, with unstacked blocks. If the weights have no head,
       a head of zeros for one class is added, so that features can be computed. Parameters that only
-      the training objective needs are left out.
+      the training objective needs are left out. They are read-only, because a copy stays on the
+      device; for others, take `dataclasses.replace(model, params=...)`.
     card: how images are prepared, and the names of the classes; image_size is 0 if not known.
     rows: what `at_size` did to each parameter.
     source: where the weights were read; "" if they were given.
@@ -55,6 +56,10 @@ class LoadedModel:
   rows: tuple[Row, ...] = ()
   source: str = ""
   stored: "LoadedModel | None" = dataclasses.field(default=None, init=False, repr=False)
+
+  def __post_init__(self):
+    """Makes the arrays read-only, without a copy."""
+    object.__setattr__(self, "params", jax.tree.map(read_only, self.params))
 
   def __repr__(self) -> str:
     """Four lines: model, parameters, classes, source."""
@@ -204,6 +209,15 @@ class LoadedModel:
         f"{'; '.join(differing)}; set config.model.name to their model, and settings such as "
         "--config.model.depth=12 or --config.model.activation=gelu where they differ from it."
       )
+
+
+def read_only(array):
+  """A view of a NumPy array that cannot be written to; others, such as those of JAX, as given."""
+  if not isinstance(array, np.ndarray):
+    return array
+  view = array.view()
+  view.flags.writeable = False
+  return view
 
 
 @contextlib.contextmanager

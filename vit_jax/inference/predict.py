@@ -76,12 +76,13 @@ def predict(
     )
   names = model.class_names
 
-  def most_probable(logits, _):
+  def most_probable(pixels):
+    logits, _ = _run(model.module, model.params_on_device, pixels)
     best = jax.lax.top_k(model.probabilities(logits), min(top, model.module.num_classes))
     return *best, jnp.isfinite(logits).all(axis=-1)
 
   options = dict(batch_size=batch_size, max_pixels=max_pixels, done=done)
-  for name, output in outputs(model, most_probable, images, **options):
+  for name, output in named(model.card, most_probable, images, **options):
     if isinstance(output, str):
       yield Prediction(name, (), error=output)
     elif not output[-1]:
@@ -119,12 +120,7 @@ def features(
   if not rows:
     return np.zeros((0, *feature_shape(model, layers, patches)), np.float32)
   result = np.stack(rows)
-  finite = np.isfinite(result).reshape(len(rows), -1).all(axis=1)
-  if wrong := int((~finite).sum()):
-    raise ValueError(
-      f"the features of {wrong:,} of {len(rows):,} images are not finite numbers; the weights are "
-      "damaged or have diverged."
-    )
+  blocks.check_finite(result)
   return result
 
 
@@ -173,31 +169,8 @@ def feature_arrays(
     return seen["patches"][:, -1]
   if layers:
     return seen["image"]
-  return blocks.representation({**seen, "patches": seen["patches"][:, -1]}, model.card)
-
-
-def outputs(
-  model,
-  function: Callable,
-  images: Iterable,
-  *,
-  batch_size: int,
-  max_pixels: int = MAX_PIXELS,
-  done: Callable[[int], None] = lambda images: None,
-) -> Iterator[tuple[str, object]]:
-  """Yields (name, output of `function`) for each image, or (name, why it cannot be read).
-
-  Args:
-    model: a `LoadedModel` for a known image size.
-    function: (logits, features) of the module -> tree of arrays (N, ...).
-    images, batch_size, max_pixels, done: as for `predict`.
-  """
-
-  def compute(pixels):
-    return function(*_run(model.module, model.params_on_device, pixels))
-
-  options = dict(batch_size=batch_size, max_pixels=max_pixels, done=done)
-  yield from named(model.card, compute, images, **options)
+  last = {**seen, "patches": seen["patches"][:, -1]}
+  return blocks.representation(last, model.card.representation)
 
 
 def named(
@@ -216,6 +189,7 @@ def named(
     compute: as for `computed`.
     images, batch_size, max_pixels, done: as for `predict`. Pillow images are read here, one after
       the other: two threads cannot read one image, and all frames of a file are the same object.
+      So may be all arrays of a generator.
   """
   names = collections.deque()
 
@@ -278,7 +252,13 @@ def name_of(image, place: int) -> str:
 
 
 def in_memory(image, *, transparency: bool = False):
-  """The pixels of a Pillow image, or the BadImage that says why there are none; others as given."""
+  """What stays as it is until the image is read: others may be changed for the next image.
+
+  Of a Pillow image its pixels, or the BadImage that says why there are none; a copy of an array;
+  others as given.
+  """
+  if isinstance(image, np.ndarray):
+    return image.copy()
   if not isinstance(image, Image.Image):
     return image
   try:

@@ -166,9 +166,18 @@ def expanded(settings: config.Model) -> config.Model:
 
 
 def family_of(module: Network) -> str:
-  """The name of the family that made the module."""
-  kinds = registry.FAMILIES.items()
-  return next(name for name, family in kinds if family.module is type(module))
+  """The name of the family that made the module.
+
+  Raises:
+    ValueError: none has modules of this class.
+  """
+  for name, family in registry.FAMILIES.items():
+    if family.module is type(module):
+      return name
+  raise ValueError(
+    f"{type(module).__name__} is the module of no family of models; add a family to "
+    "vit_jax.registry.FAMILIES (docs/extending.md)."
+  )
 
 
 def described(name: str) -> tuple[Family, dict]:

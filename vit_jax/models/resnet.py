@@ -54,15 +54,15 @@ class ResNet(Network, nn.Module):
     """Classifies images.
 
     Args:
-      images: (B, H, W, C) in [-1, 1], of any size; with axial attention always of the same size,
-        as the relative embeddings are for that size.
+      images: (B, H, W, channels) in [-1, 1], of any size; with axial attention always of the same
+        size, as the relative embeddings are for that size.
       train: changes nothing: there is no dropout.
 
     Returns:
       logits (B, num_classes) float32, and the result of `features`.
 
     Raises:
-      ValueError: the images are integers.
+      ValueError: the images are integers, or have another number of channels.
     """
     features = self.features(images, train=train)
     head = Head(self.num_classes, self.head_bias, self.dtype, self.head_std, name="head")
@@ -85,7 +85,7 @@ class ResNet(Network, nn.Module):
       remat=self.remat,
       kind=self.unit_kind,
       name="resnet",
-    )(as_input(images, self.dtype))
+    )(as_input(images, self.channels, self.dtype))
     patches = x.reshape(x.shape[0], -1, x.shape[-1])
     return {"patches": patches, "pre_logits": patches.mean(axis=1)}
 

@@ -228,7 +228,8 @@ class ViT(ViTCosts, nn.Module):
       logits (B, num_classes) float32, and the result of `features`.
 
     Raises:
-      ValueError: the patch size does not divide the image size, or the images are integers.
+      ValueError: the patch size does not divide the image size, or the images are integers or
+        have another number of channels.
     """
     features = self.features(images, train=train)
     return self.classify(features["pre_logits"]), features
@@ -248,7 +249,7 @@ class ViT(ViTCosts, nn.Module):
   @nn.compact
   def embed(self, images: jax.Array) -> jax.Array:
     """Patch embedding (equation 1) of the images or a hybrid's map: (B, H, W, C) -> (B, N, D)."""
-    x = as_input(images, self.dtype)
+    x = as_input(images, self.channels, self.dtype)
     if self.stem_width:
       norms = NORMS[self.stem_norms]
       options = dict(norms=norms, dtype=self.dtype, policy=self.remat)

@@ -17,5 +17,18 @@ class StorageError(RunError):
   """The run's folder cannot be written to; waiting for unfinished writes would be useless."""
 
 
+class NotFinite(ValueError):
+  """The model's outputs are not finite, so what follows from them would be meaningless."""
+
+
+def check_finite(wrong: float, images: float, what: str):
+  """Raises NotFinite if some of the images have outputs (`what`) that are not finite."""
+  if wrong:
+    raise NotFinite(
+      f"{what} of {int(wrong):,} of {int(images):,} images are not finite numbers; the weights are "
+      "damaged or have diverged, so take others, such as an earlier checkpoint."
+    )
+
+
 class Stopped(RunError):
   """A signal stopped the run; the work done so far is kept."""

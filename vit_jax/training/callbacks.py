@@ -1,5 +1,6 @@
 """The callbacks of the core: metrics, checkpoints, evaluations, a profile."""
 
+import contextlib
 import dataclasses
 import math
 from collections import deque
@@ -18,7 +19,7 @@ from vit_jax.process.console import StopRequest
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.base import Retry
-from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.storage.metrics_log import Follower, NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints, SaveError
 from vit_jax.training.early_stopping import EarlyStopping
@@ -211,9 +212,14 @@ class Evaluation(Callback):
   def start(self, moment):
     """Makes the evaluation that was due when the run was stopped."""
     step = moment.step
-    if step and not agreement.broadcast_bool(step in results.steps_in(self._session.folder)):
+    if step and not self._is_made(step):
       self._evaluate_if_due(moment)
     moment.ending = moment.ending or self._session.early_stopping.should_stop
+
+  def _is_made(self, step) -> bool:
+    """Whether the evaluation of a step is in the metrics, which only the first process reads."""
+    first = jax.process_index() == 0
+    return agreement.broadcast_bool(first and step in results.steps_in(self._session.folder))
 
   def wants(self, step):
     """Whether an evaluation is due."""
@@ -291,44 +297,53 @@ class Evaluation(Callback):
       )
 
 
-class Profile(Callback):
+class Profile(Callback, Follower):
   """Traces a window of steps; steps are counted from the first step of this process."""
 
   def __init__(self, run: Run, session: Session):
     super().__init__(run, session)
-    self._settings = run.config.profile
     self._done = run.resume_point.step
+    self._first = self._done + run.config.profile.first_step  # of the window
+    self._count = run.config.profile.steps
     self._folder = session.folder / "profile"
     self._say = session.writer.say
     self._place = self._folder  # where JAX writes it
+    self._tracing = False
+    session.writer.follow(self)  # on the first process
 
   def before_step(self, step):
     """Starts the trace if the window begins with `step`; ends it if `step` comes after it."""
-    first = self._settings.first_step
-    count = self._settings.steps
-    if count and step - self._done == first:
+    if self._tracing and step == self._first + self._count:
+      self._stop(step - 1)
+    if self._count and step == self._first:
       self._place = files.place_to_fill(self._folder)
       jax.profiler.start_trace(self._place)
-    if step - self._done == first + count:
-      self._stop(step - 1)
+      self._tracing = True
 
   def end(self, moment):
     """Ends the trace if it is under way, or says why there is none."""
-    if moment.step > self._done:
+    if self._tracing:
       self._stop(moment.step)
-
-  def _stop(self, step):
-    first = self._settings.first_step
-    count = self._settings.steps
-    taken = step - self._done
-    if count and taken < first:
+    elif self._count and self._done < moment.step < self._first:
+      first = self._first - self._done
       self._say(
         f"No profile: config.profile.first_step={first} was not reached; give a smaller one."
       )
-    if first <= taken < first + count:
-      jax.profiler.stop_trace()
-      files.bring(self._place, self._folder)
-      self._say(one_line(f"Profile of {taken - first + 1} steps: {self._folder}"))
+
+  def close(self):
+    """Ends a trace that an error has cut short, so that this process can trace again."""
+    if self._tracing:
+      with contextlib.suppress(Exception):  # the error says why the run has ended
+        jax.profiler.stop_trace()
+
+  def _stop(self, last):
+    self._tracing = False
+    jax.profiler.stop_trace()
+    files.bring(self._place, self._folder)
+    self._say(one_line(f"Profile of {last - self._first + 1} steps: {self._folder}"))
+
+
+CHECKED = 50  # steps between the checks of several processes on a save that is under way
 
 
 class Checkpointing(Callback):
@@ -350,16 +365,18 @@ class Checkpointing(Callback):
   def wants(self, step):
     """Whether to save after `step`: when a save is due, and before each evaluation.
 
-    Several processes check on an earlier save only when a save is due or metrics are logged.
+    Several processes check on an earlier save only at some steps, because each check waits for the
+    devices.
 
     Raises:
       SaveError: a save failed, and there is no time left to try again.
     """
     self._scored = self._scores and due(step, self._steps.evaluate)
     self._due = self._scored or due(step, self._steps.save)
-    if jax.process_count() > 1 and not (self._due or due(step, self._steps.log)):
-      return False
     checkpoints = self.session.checkpoints
+    checked = step % CHECKED == 0 and (checkpoints.under_way or self._retry.failing)
+    if jax.process_count() > 1 and not (self._due or checked or due(step, self._steps.log)):
+      return False
     checkpoints.look()
     self._note_outcome()
     retrying = self._retry.failing and not checkpoints.under_way

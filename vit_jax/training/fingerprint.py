@@ -6,7 +6,6 @@ A resumed run compares it with the steps so far. Processes compare it when `conn
 import contextlib
 import hashlib
 import json
-import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -35,7 +34,7 @@ def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]
     ConfigError: they are not alike, or a process does not start.
     RunError: the others cannot be reached.
   """
-  joining.connect(hosts, stall_seconds=config.stall_seconds)
+  joining.connect(hosts)
   if jax.distributed.is_initialized():
     with joining.told("start", seconds=config.stall_seconds):
       common = facts()
@@ -65,7 +64,7 @@ def tell_refusal(hosts: Hosts, refusal: str, *, unheard: Callable[[], None]):
     unheard: called if they are not, before JAX aborts this process; it may end the process.
   """
   with contextlib.suppress(ConfigError, RunError):
-    joining.connect(hosts, stall_seconds=0, seconds=TELLING, aborted=unheard)
+    joining.connect(hosts, seconds=TELLING, aborted=unheard)
     joining.compare_processes("start", {}, seconds=TELLING, refusal=refusal)
 
 
@@ -75,7 +74,7 @@ def keep_compiled_programs():
   They are not in the workdir: JAX runs the programs that it finds, and a workdir may come from a
   stranger.
   """
-  if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+  if jax.config.jax_compilation_cache_dir:  # by the user's variable, or program
     return
   try:
     folder = CACHE.expanduser()

@@ -2,7 +2,7 @@
 
 from vit_jax.config import Size
 from vit_jax.models.family import Network
-from vit_jax.models.recognition import settings_of
+from vit_jax.models.recognition import module_of, settings_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.files import is_file
 from vit_jax.storage.paths import local_path
@@ -67,13 +67,16 @@ def save(path, params: dict, module: Network | None = None, *, image_size: Size 
 
   Raises:
     ConfigError: no format has this suffix.
-    ValueError: the format cannot express the model or needs a card or the image size, or there is
-      the card of another file.
+    ValueError: the format cannot express the model or needs a card or the image size, the module
+      is of no family or not that of the parameters, or there is the card of another file.
     OSError: the file cannot be written.
   """
   if module is not None:
-    size = image_size or module.size_of(unstack_blocks(params))
-    write(path, Weights(params, Card(size, model=settings_of(module), guessed=True)))
+    single = unstack_blocks(params)
+    known = settings_of(module)
+    module_of(single, known)
+    size = image_size or module.size_of(single)
+    write(path, Weights(single, Card(size, model=known, guessed=True)))
     return
   if image_size:
     raise ValueError("image_size is kept with the module; give both.")

@@ -45,7 +45,7 @@ class Library:
   def wandb(self):
     def init(*, project, id, name, resume, settings):
       assert resume == "allow"
-      return WandBRun(self, self.of(project, id))
+      return WandBRun(self, self.of(project, id), id)
 
     mode = types.SimpleNamespace(settings=types.SimpleNamespace(mode="offline"))
     return module("wandb", init=init, Image=Picture, Settings=dict, setup=lambda: mode)
@@ -83,9 +83,10 @@ class WandBRun:
   offline = True
   dir = "wandb"
 
-  def __init__(self, library, seen):
+  def __init__(self, library, seen, id):
     self.library = library
     self.seen = seen
+    self.id = id
     self.config = types.SimpleNamespace(update=self.update)
     self.summary = seen.paths
 

@@ -195,6 +195,8 @@ def test_a_logger_that_fails_says_so_once_and_all_is_written(method, tmp_path, c
   said = capsys.readouterr().out
   assert said.count("Fake fails (SystemExit: no network). The run goes on, and is not") == 1
   assert said.count("fails") == 1
+  made._thread.join(10)
+  assert (("finish", logger.FAILED) in made.calls) == (method != "finish")
   assert [line["step"] for line in metrics_log.read_lines(tmp_path)] == [1, 2]
 
 
@@ -454,6 +456,20 @@ def test_parameters_of_mlflow_stay_and_changes_become_tags(monkeypatch):
   (seen,) = made.runs.values()
   assert seen.settings == {key: str(value) for key, value in many.items()}
   assert seen.paths == {"changed.setting.3": "4", "changed.new": "True"}
+
+
+def test_another_run_of_the_program_is_left_alone_and_a_sweep_names_its_own(monkeypatch):
+  made, asked = fakes.Library("wandb"), []
+
+  def init(*, id, settings, **options):
+    asked.append(settings["reinit"])
+    return fakes.WandBRun(made, fakes.Seen(), "of the sweep")
+
+  made.module.init = init
+  monkeypatch.setitem(sys.modules, "wandb", made.module)
+  kind = registry.CALLBACKS["wandb"]
+  run, _ = kind.__new__(kind).open_run("tests", "", "run", {})
+  assert (run, asked) == ("of the sweep", ["create_new"])
 
 
 @pytest.mark.parametrize("mode", ["online", "offline"])

@@ -29,6 +29,7 @@ class Synthetic(Source):
     self.identity = f"synthetic {classes}"
     rng = np.random.default_rng(0)
     self._images = rng.integers(0, 256, (_POOL, _SIDE, _SIDE, 3), dtype=np.uint8)
+    self._images.flags.writeable = False  # examples are views of them
 
   def __len__(self) -> int:
     return _LENGTH

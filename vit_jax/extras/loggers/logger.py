@@ -190,6 +190,8 @@ class Logger(Callback, Follower, abc.ABC):
       self._note(closed=True)
     except BaseException as error:  # libraries also raise SystemExit; the training goes on
       self._give_up(f"{type(error).__name__}: {error}")
+      with contextlib.suppress(BaseException):  # it may not even be open
+        self.finish(FAILED)
 
   def _give_up(self, reason):
     if not self._given_up:

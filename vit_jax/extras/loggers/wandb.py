@@ -25,16 +25,21 @@ class WandB(logger.Logger):
 
     if wandb.setup().settings.mode == "online" and not wandb.login(prompt=False):
       raise RunError("there is no key: run wandb login, or set WANDB_API_KEY or WANDB_MODE=offline")
-    quiet = wandb.Settings(
-      silent=True, console="off", finish_timeout=logger.PATIENCE / 2, finish_timeout_raises=True
+    own = wandb.Settings(
+      reinit="create_new",  # the program may have an active run, which stays as it is
+      silent=True,
+      console="off",
+      finish_timeout=logger.PATIENCE / 2,
+      finish_timeout_raises=True,
     )
     run = known or secrets.token_hex(8)
-    self._opened = wandb.init(project=project, id=run, name=name, resume="allow", settings=quiet)
+    self._opened = wandb.init(project=project, id=run, name=name, resume="allow", settings=own)
     self._opened.config.update(settings, allow_val_change=True)
     self._opened.define_metric("step")
     self._opened.define_metric("*", step_metric="step")
     self._image = wandb.Image
-    return run, self._opened.dir if self._opened.offline else self._opened.url
+    place = self._opened.dir if self._opened.offline else self._opened.url
+    return self._opened.id, place  # a sweep gives its own
 
   def log_metrics(self, step, metrics):
     """Logs a row."""

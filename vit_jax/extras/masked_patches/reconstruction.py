@@ -19,9 +19,9 @@ from vit_jax.evaluation.spec import (
   Result,
   RunData,
   add,
-  check_finite,
   one_behind,
 )
+from vit_jax.process.errors import check_finite
 
 with epy.lazy_imports():
   import jax

@@ -9,8 +9,6 @@ import numpy as np
 from vit_jax.config import sides
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.data.sources import Source
-from vit_jax.evaluation.features import not_finite
-from vit_jax.evaluation.spec import check_finite
 from vit_jax.inference import layers
 from vit_jax.inference.model import LoadedModel
 from vit_jax.inference.predict import MAX_PIXELS, computed
@@ -66,8 +64,7 @@ def features(
       raise ValueError(f"{source.name(row)} cannot be read: {reason}; repair it or leave it out.")
     for name, array in found.items():
       result[name][row] = array
-  wrong = not_finite(result["image"].reshape(len(source), -1))
-  check_finite(wrong, len(source), "the features")
+  layers.check_finite(result["image"])
   return result
 
 
@@ -94,7 +91,7 @@ def arrays(model: LoadedModel, params: dict, pixels, *, patches: bool) -> dict[s
   seen = layers.seen(model.module, params, pixels, layer_count(model.module))
   last = seen["patches"][:, -1]
   result = {
-    "pre_logits": layers.representation({**seen, "patches": last}, model.card),
+    "pre_logits": layers.representation({**seen, "patches": last}, model.card.representation),
     "image": seen["image"],
     "mean": seen["mean"],
   }

@@ -151,7 +151,7 @@ def _outputs(model: LoadedModel, params: dict, pixels: jax.Array) -> jax.Array:
   logits, features = model.module.apply({"params": params}, images, train=False)
   if model.has_head:
     return logits
-  return layers.representation(features, model.card)
+  return layers.representation(features, model.card.representation)
 
 
 def _description(model: LoadedModel, output: str) -> dict:
