@@ -18,6 +18,8 @@ from vit_jax.data import sources
     (["x.parquet"], "x.parquet", "parquet:"),
     (["data/train-0.parquet", "README.md"], "", "parquet:"),
     (["0.tar", "1.tar"], "", "wds:"),
+    (["0.tar", "a/1.txt", "sample.jpg", ".a/1.jpg"], "", "wds:"),
+    (["._0.tar", ".x.parquet", "a/1.jpg"], "", "folder:"),
     ([], "{0..1}.tar", "wds:"),
     (["dataset_dict.json", "train/state.json"], "", "hf:"),
     (["state.json", "data-0.arrow"], "", "hf:"),
@@ -30,6 +32,16 @@ def test_a_path_is_recognised_by_what_it_is(tmp_path, files, path, named):
   assert sources.recognised(text) == named + text
   assert sources.recognised(f"folder:{text}") == f"folder:{text}"
   assert sources.anywhere(text) == (named + text.rstrip("/") if named else text)
+
+
+@pytest.mark.parametrize(
+  ("file", "form"), [("0.tar", "wds:"), ("metadata.parquet", "parquet:"), ("data/0.parquet", "par")]
+)
+def test_an_archive_beside_folders_of_images_is_refused_with_both_readings(tmp_path, file, form):
+  tree(tmp_path, "cat/1.jpg", "dog/inner/1.jpg", file)
+  with pytest.raises(sources.SourceError, match=f"name it {form}.* or folder:{tmp_path} to read"):
+    sources.meant(str(tmp_path))
+  assert sources.meant(f"wds:{tmp_path}") == f"wds:{tmp_path}"
 
 
 @pytest.mark.parametrize("name", ["digits", "synthetic:3"])

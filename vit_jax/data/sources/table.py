@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from vit_jax.data import image_files
 from vit_jax.data.sources import part, several
 from vit_jax.data.sources.base import Block, ColumnError, Source, SourceError
 from vit_jax.process.text import listed, nfc, shown
@@ -215,6 +216,32 @@ def _in_part(
   rows = (rows[key] for rows, keys in zip(filled.values(), chosen, strict=True) for key in keys)
   lacking = [name for name, keys in zip(filled, chosen, strict=True) if not keys]
   return np.sort(np.fromiter(rows, np.int64)), lacking
+
+
+def holds(path: Path, folders: Iterable[Path], pattern: str, form: str) -> bool:
+  """Whether a path that is given without a form is a folder with files of tables or archives.
+
+  Args:
+    path: the folder.
+    folders: where in it the files are looked for.
+    pattern: of their names, such as "*.tar".
+    form: of their source, such as "wds:PATTERN".
+
+  Raises:
+    SourceError: folders in it hold images, so that it may be a folder of classes as well.
+  """
+  found = [file for folder in folders for file in files.matching(folder, pattern)]
+  found = [file for file in found if not file.name.startswith(".")]
+  if not found:
+    return False
+  inner = (name for name, kind, _ in image_files.below(path) if kind == "image" and "/" in name)
+  if image := next(inner, ""):
+    raise SourceError(
+      f'"{path}" holds "{found[0].name}" and folders with images, such as "{image}"; name it '
+      f"{form.partition(':')[0]}:{path} to read the files {pattern}, or folder:{path} to read the "
+      "images."
+    )
+  return True
 
 
 def divided(split: str) -> tuple[str, str]:
