@@ -12,8 +12,9 @@ import numpy as np
 from vit_jax.config import ConfigError, Dataset, sides
 from vit_jax.data import image_files, sources
 from vit_jax.data.crops import Box
-from vit_jax.data.images import BadImage, as_rgb, evaluate_image
+from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.data.patterns import find_images
+from vit_jax.evaluation.examples import to_look_at
 from vit_jax.inference.predict import MAX_PIXELS, THREADS
 from vit_jax.recipes.loading import columns_named, keys_of
 from vit_jax.storage import files
@@ -42,12 +43,12 @@ class Gallery:
     return len(self.names)
 
   def original(self, place: int) -> np.ndarray:
-    """An image at its own size, (H, W, 3) uint8.
+    """An image at its own size, as RGB, (H, W, 3) uint8.
 
     Raises:
       ConfigError: it cannot be read.
     """
-    return self._decoded(place, lambda data: as_rgb(data, max_pixels=self.max_pixels))
+    return self._decoded(place, lambda data: to_look_at(data, max_pixels=self.max_pixels))
 
   def squares(self, card: Card) -> np.ndarray:
     """All images as an evaluation prepares them, (N, S, S, 3) uint8.
