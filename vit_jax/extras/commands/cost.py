@@ -121,9 +121,7 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("cost", __doc__)
   what = result.add_mutually_exclusive_group()
-  what.add_argument(
-    "--model", "--models", nargs="+", metavar="NAME", help="names of the paper, 7 epochs each"
-  )
+  what.add_argument("--model", nargs="+", metavar="NAME", help="names of the paper, 7 epochs each")
   what.add_argument("--config", metavar="configs/NAME.py[:ARG]", help="a recipe")
   add = result.add_argument
   add("--image-size", type=image_size, metavar="N", help="pixels, such as 224 or 224x256")
