@@ -20,6 +20,7 @@ setuptools.setup(
   package_data={
     "vit_jax": ["py.typed"],
     "vit_jax.configs.studies": ["paper/*"],
+    "vit_jax.data.sources": ["digits.npz"],
     "vit_jax.extras.formats": ["*.csv"],
     "vit_jax.extras.report": ["*.jinja"],
   },
