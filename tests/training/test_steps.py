@@ -27,6 +27,18 @@ def test_durations():
 
 
 @pytest.mark.parametrize(
+  "unit", [dict(steps=581), dict(steps=104), dict(steps=7), dict(epochs=10), dict(examples=9300)]
+)
+def test_a_tenth_of_the_run_comes_ten_times(unit):
+  length = c.Duration(**unit)
+  asked = dataclasses.replace(CONFIG, duration=length, evaluate_every=c.Config().evaluate_every)
+  config = resolve(asked, {})
+  for images in (930, 931, 1000, *range(1200, 1300)):
+    found = steps.durations_in_steps(config, images)
+    assert 0 <= 10 * found.evaluate - found.total <= 10, images
+
+
+@pytest.mark.parametrize(
   ("keep", "save", "expected"),
   [(0, 7, 0), (6, 4, 8), (5, 4, 4), (1, 4, 4), (50_000, 6, 49_998), (5, 0, 5)],
 )

@@ -5,6 +5,7 @@ known (`config.resolve.resolve`): a fact is a function of the settings, called w
 """
 
 import dataclasses
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -318,6 +319,14 @@ def _by_name(groups: Group, meaning: str):
   return dataclasses.field(default_factory=dict, metadata=dict(group=groups, meaning=meaning))
 
 
+def rounded_up(number: float) -> int:
+  """The whole number above, for intervals: the last of ten that are a tenth ends with the run.
+
+  A rounding error of the number itself does not count.
+  """
+  return math.ceil(round(number, 6))
+
+
 @dataclasses.dataclass(frozen=True)
 class Duration:
   """A length of training in exactly one unit; if all three are 0, it means never."""
@@ -339,35 +348,42 @@ class Duration:
     return {unit: value for unit, value in dataclasses.asdict(self).items() if value}
 
   def in_steps(
-    self, *, batch_size: int, epoch_examples: int, step: int = 0, images: int = 0
+    self,
+    *,
+    batch_size: int,
+    epoch_examples: int,
+    step: int = 0,
+    images: int = 0,
+    whole: Callable[[float], int] = round,
   ) -> int:
-    """The duration rounded to whole steps; at least 1 unless the duration is 0.
+    """The duration in whole steps; at least 1 unless the duration is 0.
 
     Args:
       batch_size: of the steps after `step`.
       epoch_examples: the training examples.
       step, images: a run took `images` images in its first `step` steps, whatever their batch
         sizes; the duration counts from its start. Lengths in steps stay as they are.
+      whole: `round`, or `rounded_up`.
     """
     if not self.given():
       return 0
     examples = self.examples + self.epochs * epoch_examples
     if examples:
       examples += step * batch_size - images
-    return max(1, self.steps + round(examples / batch_size))
+    return max(1, self.steps + whole(examples / batch_size))
 
   def exact_steps(self, *, batch_size: int, epoch_examples: Callable[[], int]) -> float:
     """The duration in steps, not rounded; `epoch_examples` is asked only if they count."""
     passes = self.epochs * epoch_examples() if self.epochs else 0
     return self.steps + (self.examples + passes) / batch_size
 
-  def part(self, parts: int) -> "Duration":
+  def part(self, parts: int, whole: Callable[[float], int] = round) -> "Duration":
     """The duration divided by `parts`, in the same unit; at least one whole step or example."""
 
     def divided(count: int) -> int:
       if count == 0:
         return 0
-      return max(1, round(count / parts))
+      return max(1, whole(count / parts))
 
     return Duration(divided(self.steps), self.epochs / parts, divided(self.examples))
 

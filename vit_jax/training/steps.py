@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vit_jax.config import MAX_STEPS, Config, ConfigError, Duration
+from vit_jax.config.fields import rounded_up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +101,7 @@ def durations_in_steps(
 
   If given in epochs or examples, the run ends after that many images, whatever batch sizes earlier
   starts had. The warm-up is as long as with the first of them. Intervals between repeated actions
-  use the current batch size.
+  use the current batch size, and are rounded up.
 
   Args:
     config: the settings.
@@ -112,8 +113,11 @@ def durations_in_steps(
   """
   since = resume_point.begun(config.batch_size)
 
-  def steps(duration: Duration, batch_size: int = config.batch_size, **begun: int) -> int:
-    return duration.in_steps(batch_size=batch_size, epoch_examples=epoch_examples, **begun)
+  def steps(duration: Duration, batch_size: int = config.batch_size, **others) -> int:
+    return duration.in_steps(batch_size=batch_size, epoch_examples=epoch_examples, **others)
+
+  def interval(duration: Duration) -> int:
+    return steps(duration, whole=rounded_up)
 
   result = Steps(
     total=steps(config.duration, step=since.step, images=since.images),
@@ -122,10 +126,12 @@ def durations_in_steps(
       warmup=steps(config.schedule.warmup, since.first_batch),
       **_pace(config.duration, since),
     ),
-    log=steps(config.log_every),
-    evaluate=steps(config.evaluate_every),
-    save=steps(config.checkpoint.every),
-    keep=nearest_multiple(steps(config.checkpoint.keep_every), steps(config.checkpoint.every)),
+    log=interval(config.log_every),
+    evaluate=interval(config.evaluate_every),
+    save=interval(config.checkpoint.every),
+    keep=nearest_multiple(
+      interval(config.checkpoint.keep_every), interval(config.checkpoint.every)
+    ),
   )
   if result.total > MAX_STEPS:
     raise ConfigError(

@@ -52,7 +52,6 @@ def fit(
   done: Callable[[int], None] = lambda images: None,
   *,
   depth: int,
-  epochs: int = EPOCHS,
 ) -> Fitted:
   """Trains all settings and chooses one by its accuracy on the held-out tenth.
 
@@ -65,10 +64,9 @@ def fit(
     seed: of the held-out tenth, the initial weights and the order of images.
     done: called with the number of images after some steps.
     depth: blocks, of which the last has the query.
-    epochs: over the training images.
   """
   rows, held = held_out(labels, seed)
-  params = trained(train["patches"], labels, rows, classes, seed, depth, epochs, done)
+  params = trained(train["patches"], labels, rows, classes, seed, depth, done)
   found = []
   for i, (decay, rate) in enumerate(SETTINGS):
     own = jax.tree.map(lambda array, i=i: array[i], params)
@@ -93,13 +91,13 @@ def logits_of(params: dict, test: Features) -> np.ndarray:
   return np.float64(np.concatenate(parts))
 
 
-def trained(patches, labels, rows, classes: int, seed: int, depth: int, epochs: int, done):
+def trained(patches, labels, rows, classes: int, seed: int, depth: int, done):
   """The parameters of all settings, stacked along a first axis, after all epochs."""
   one = initial(patches.shape[-1], classes, depth, seed)
   params = jax.tree.map(lambda x: np.broadcast_to(x, (len(SETTINGS), *x.shape)), one)
   state = (jax.device_put(params), jax.jit(optimizer().init)(params))
   batch = min(BATCH, len(rows))
-  steps = -(-len(rows) // batch) * epochs
+  steps = -(-len(rows) // batch) * EPOCHS
   first = 0
   for places in chunks(len(rows), batch, steps, seed):
     factors = cosine(first, len(places), steps)
