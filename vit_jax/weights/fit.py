@@ -19,7 +19,7 @@ HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
 NONE = "(?!)"  # matches no name
 # What follows the blocks, of which a model has all arrays or none.
-POOLING = ("MAPHead_0/", "pooled_norm/", "Transformer/encoder_norm/")
+POOLING = ("MAPHead_0", "pooled_norm", "Transformer/encoder_norm")
 NAMED = 5  # the most parameters that the message names
 
 
@@ -122,7 +122,7 @@ def _renewed(
   for prefix in POOLING:
     there, here = (any(name.startswith(prefix) for name in names) for names in (stored, wanted))
     if there != here:
-      patterns.append(re.compile(f"{prefix}.*"))
+      patterns.append(re.compile(f"{prefix}/.*"))
   if new_positions:
     patterns.append(positions.ALL)
     if not any(map(positions.ALL.fullmatch, wanted)):
