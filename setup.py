@@ -20,6 +20,7 @@ setuptools.setup(
   package_data={
     "vit_jax": ["py.typed"],
     "vit_jax.configs.studies": ["paper/*"],
+    "vit_jax.data.sources": ["digits.npz"],
     "vit_jax.extras.formats": ["*.csv"],
     "vit_jax.extras.report": ["*.jinja"],
   },
@@ -36,7 +37,6 @@ setuptools.setup(
     "clu>=0.0.12",
     "etils[epath,epy]>=1.15",
     "flax>=0.12.8",
-    "grain>=0.2.18",
     "importlib_resources>=6",
     "jax>=0.10",
     "jinja2>=3.1",

@@ -168,8 +168,6 @@ def import_slow_ones():
     "clu.parameter_overview",
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
-    "sklearn.datasets",
-    "sklearn.model_selection",
     "vit_jax.evaluation.evaluate",
     "vit_jax.extras.report.report",
     "vit_jax.launch",

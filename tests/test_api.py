@@ -121,7 +121,7 @@ def test_ctrl_c_stops_after_a_step_and_the_program_goes_on():
       os.kill(os.getpid(), signal.SIGINT)
     stop.hold()
     os.kill(os.getpid(), signal.SIGINT)
-    assert stop.agreed(1)
+    assert stop.agreed()
     with pytest.raises(KeyboardInterrupt):
       os.kill(os.getpid(), signal.SIGINT)
   assert signal.getsignal(signal.SIGINT) is before

@@ -147,7 +147,6 @@ def at(package):
     ("tensorstore", ("vit_jax.storage.arrays", "vit_jax.extras.buckets.bucket")),
     ("obstore", ("vit_jax.extras.buckets",)),
     ("flax.linen", ("vit_jax.models",)),
-    ("grain", ("vit_jax.data",)),
     ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.extras.preparation")),
     ("jinja2", ("vit_jax.extras.report",)),
     ("wandb", ("vit_jax.extras.loggers.wandb",)),

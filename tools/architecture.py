@@ -5,7 +5,6 @@ imports; arrows that follow from others are left out. A package stands above all
 """
 
 import ast
-import functools
 import pathlib
 import textwrap
 from collections.abc import Iterable
@@ -144,9 +143,9 @@ def draw(known: dict[str, Package], file: pathlib.Path):
     draw_box(axes, known[name], place)
   for arrow in arrows(known):
     draw_arrow(axes, arrow, places)
-  with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "packages"}):
-    write = functools.partial(figure.savefig, format="svg", metadata={"Date": None})
-    files.write_atomically(file, write)
+  style = {"svg.fonttype": "none", "svg.hashsalt": "packages"}
+  with matplotlib.rc_context(style), files.atomic_write(file) as partial:
+    figure.savefig(partial, format="svg", metadata={"Date": None})
 
 
 def corner(place: tuple[int, int]) -> tuple[float, float]:

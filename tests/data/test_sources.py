@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn import datasets, model_selection
 
 from tests.data.opened import assert_same, every, open_source, tree
 from vit_jax.data import sources
@@ -124,27 +125,26 @@ def test_a_name_like_one_that_is_there(tmp_path, monkeypatch, prefix):
   assert "Did you mean" not in str(error.value)
 
 
-def test_digits_are_all_there_once_and_stratified():
-  train, test = (open_source("digits", split) for split in ("train", "test"))
-  assert (len(train), len(test)) == (1437, 360)
-  assert not train.multi_label
-  assert train.class_names == tuple("0123456789")
-  assert train.identity != test.identity
-  names = [example.name.split("row ")[1] for source in (train, test) for example in every(source)]
-  assert len(set(names)) == 1797
-  for source in (train, test):
-    counts = np.bincount([example.labels[0] for example in every(source)])
-    np.testing.assert_allclose(counts / len(source), 0.1, atol=0.005)
-    alone = [(source.labels(i), source.name(i)) for i in range(len(source))]
-    assert alone == [(example.labels, example.name) for example in every(source)]
-
-
-def test_digits_use_the_whole_range_of_8_bits():
-  images = np.stack([example.image for example in every(open_source("digits", "train"))])
+@pytest.mark.parametrize("part", [0, 1])
+def test_digits_are_those_of_scikit_learn_in_its_stratified_split(part):
+  digits = datasets.load_digits()
+  options = dict(test_size=0.2, random_state=0, stratify=digits.target)
+  rows = model_selection.train_test_split(np.arange(1797), **options)[part]
+  split = ("train", "test")[part]
+  source = open_source("digits", split)
+  assert (source.class_names, source.multi_label) == (tuple("0123456789"), False)
+  assert source.identity == f"digits {split}"
+  names = [
+    f"digits {split} example {i} (row {row} of scikit-learn's)" for i, row in enumerate(rows)
+  ]
+  assert [source.name(i) for i in range(len(source))] == names
+  examples = every(source)
+  assert [(each.labels, each.name) for each in examples] == [
+    ((digits.target[row],), name) for row, name in zip(rows, names, strict=True)
+  ]
+  images = np.stack([each.image for each in examples])
   assert images.dtype == np.uint8
-  assert images.shape == (1437, 8, 8)
-  assert (images.min(), images.max()) == (0, 255)
-  assert 128 in images  # 8 of 16
+  np.testing.assert_allclose(images, digits.images[rows] * (255 / 16), atol=0.5)  # of 16 levels
 
 
 def test_synthetic_is_deterministic_and_knows_its_classes():

@@ -44,8 +44,8 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   monkeypatch.setattr(hosts, "claim", lambda _: None)  # it would last too long
   calls = []
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
-  hosts.connect(Hosts(), stall_seconds=30)
-  given = {"heartbeat_timeout_seconds": 120, "initialization_timeout": 300}
+  hosts.connect(Hosts())
+  given = {"heartbeat_timeout_seconds": 300, "initialization_timeout": 300}
   assert calls == ([given] if joins else [])
 
 
@@ -53,7 +53,7 @@ TASK = """
 from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES
 from vit_jax.devices import hosts
 
-hosts.connect(hosts.Hosts(), stall_seconds=30)
+hosts.connect(hosts.Hosts())
 print(CUDA_VISIBLE_DEVICES.value)
 """
 
@@ -80,7 +80,7 @@ from vit_jax.devices import hosts
 
 signal.signal(signal.SIGTERM, lambda *_: print("heard"))
 for _ in range(2):
-  hosts.connect(hosts.Hosts("127.0.0.1:{port}", 1, 0), stall_seconds=30)
+  hosts.connect(hosts.Hosts("127.0.0.1:{port}", 1, 0))
   signal.raise_signal(signal.SIGTERM)
   hosts.compare_processes("start", {{"a": "1"}}, seconds=9)
 """
@@ -162,7 +162,7 @@ def test_a_port_that_another_program_has_is_refused(place):
     for host in ("127.0.0.1", "192.0.2.1"):
       given = Hosts(f"{host}:{port}", 2, 0)
       with pytest.raises(ConfigError, match=f"cannot listen at port {port} .*another port"):
-        hosts.connect(given, stall_seconds=30)
+        hosts.connect(given)
   for address in (f"127.0.0.1:{port}", None):
     hosts.check_port(f"127.0.0.1:{port}", address)  # it is free again
 
@@ -185,7 +185,7 @@ def test_so_is_one_that_the_environment_gives_the_place_of_another(monkeypatch):
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
   monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
   with pytest.raises(ConfigError, match="runs on this machine already"):
-    hosts.connect(Hosts(), stall_seconds=30)
+    hosts.connect(Hosts())
   assert not calls
   for name, value in {"SLURM_PROCID": "0", "JAX_COORDINATOR_PORT": "65002"}.items():
     monkeypatch.setenv(name, value)
@@ -202,7 +202,7 @@ def test_a_process_that_could_not_be_joined_may_try_again(monkeypatch):
     asked = Hosts(f"127.0.0.1:{free.getsockname()[1]}", 2, 1)
   for _ in range(2):
     with pytest.raises(RunError, match="no network"):
-      hosts.connect(asked, stall_seconds=30)
+      hosts.connect(asked)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ MEMORY = 2**34  # bytes of addresses
 SLOW = (
   "clu.parameter_overview",
   "flax.linen",
-  "grain",
   "matplotlib.backends.backend_agg",
   "matplotlib.figure",
   "optax",

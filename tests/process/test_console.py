@@ -1,5 +1,6 @@
 """Runs and tools whose stdout or stderr is closed, full or broken; and signals that they hear."""
 
+import socket
 import subprocess
 import sys
 
@@ -112,6 +113,31 @@ def test_what_is_printed_or_logged_does_not_control_the_terminal(tmp_path, kind)
   assert "not shown" not in errors
 
 
+PREEMPTED = """
+import os
+import signal
+import time
+import jax
+from vit_jax.process import console
+
+jax.distributed.initialize("127.0.0.1:{port}", 1, 0)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(3)  # JAX looks every second
+for _ in range(2):
+  stop = console.StopRequest()
+  stop.join()
+  print([stop.agreed() for _ in range(3)])
+"""
+
+
+def test_a_signal_stops_processes_at_their_next_call_and_a_later_run_in_them_goes_on():
+  """Whatever the step is: JAX counts calls from 1, also in a resumed run."""
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+  result = programs.run([sys.executable, "-c", PREEMPTED.format(port=port)], timeout=60)
+  assert result.stdout == "[True, False, False]\n[False, False, False]\n", result.stderr
+
+
 HEARD = """
 import ctypes
 import os
@@ -130,7 +156,7 @@ def step(x):
   return jax.pure_callback(lambda x: os.kill(os.getpid(), signal.SIGINT) or x, x, x)
 
 print(float(step(jax.numpy.float32(3))))
-while not stop.agreed(1):
+while not stop.agreed():
   time.sleep(0.01)
 print("asked", flush=True)
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -20,13 +20,15 @@ SMALL = (
 
 
 class StopAfter:
-  """A stop request that comes after a step; None: never."""
+  """A stop request that comes after some steps of this command; None: never."""
 
-  def __init__(self, step: int | None = None):
-    self._step = step
+  def __init__(self, steps: int | None = None):
+    self._steps = steps
+    self.done = 0
 
-  def agreed(self, step):
-    return step == self._step
+  def agreed(self):
+    self.done += 1
+    return self.done == self._steps
 
   def alone(self):
     return False

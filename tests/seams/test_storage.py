@@ -82,6 +82,10 @@ class Toy:
     self.make_folder(path.parent)
     LOCAL.put(partial, self.here(path), new=new)
 
+  def put_bytes(self, path, content):
+    self.make_folder(path.parent)
+    self.here(path).write_bytes(content)
+
   def sync(self, path):
     pass
 

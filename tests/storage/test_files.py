@@ -17,8 +17,8 @@ from vit_jax.storage.paths import inside, local_path, path_of, within
 def test_a_file_is_there_whole_or_not_at_all(tmp_path):
   path = tmp_path / "file"
   for before in (None, b"before"):
-    with pytest.raises(KeyError):
-      files.write_atomically(path, lambda partial: {}[pathlib.Path(partial).touch()])
+    with pytest.raises(KeyError), files.atomic_write(path) as partial:
+      raise KeyError(pathlib.Path(partial).touch())
     assert (path.read_bytes() if path.exists() else None) == before
     files.write_bytes(path, b"before")
   files.write_text(path, "after")
@@ -52,8 +52,8 @@ def test_what_is_synced_is_brought_to_the_disk_if_its_file_system_can(tmp_path, 
 def test_an_error_names_the_file_and_not_its_passing_name(tmp_path):
   with pytest.raises(FileNotFoundError, match=re.escape(f"'{tmp_path}/none/file'")):
     files.write_text(tmp_path / "none" / "file", "text")
-  with pytest.raises(FileNotFoundError, match="'/other'"):
-    files.write_atomically(tmp_path / "file", lambda _: os.stat("/other"))
+  with pytest.raises(FileNotFoundError, match="'/other'"), files.atomic_write(tmp_path / "file"):
+    os.stat("/other")
 
 
 def test_a_table_reads_back(tmp_path):

@@ -55,6 +55,16 @@ def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path, place
   assert not list(closed.iterdir())
 
 
+def test_processes_that_check_a_folder_at_once_write_no_common_file(tmp_path, monkeypatch):
+  """A bucket allows one write a second to one object."""
+  written, write = [], files.write_bytes
+  monkeypatch.setattr(files, "write_bytes", lambda *file: written.append(file[0]) or write(*file))
+  for _ in range(3):
+    with workdir.locked(tmp_path, first=False):
+      assert not list(tmp_path.iterdir())
+  assert len(set(written)) == 3
+
+
 def test_what_is_no_workdir_is_refused_and_not_waited_for(tmp_path):
   (tmp_path / "file").write_text("")
   refused(tmp_path / "file" / "run", "cannot be written to")

@@ -144,7 +144,7 @@ for tool in sys.argv[1:]:
   sys.argv = [f"tools/{tool}.py", "--help"]
   with contextlib.suppress(SystemExit):
     runpy.run_path(sys.argv[0], run_name="__main__")
-  slow = ("jax", "tensorflow", "torch", "grain", "matplotlib")
+  slow = ("jax", "tensorflow", "torch", "matplotlib")
   print([name for name in slow if name in sys.modules], end="\\n---\\n")
 """
 

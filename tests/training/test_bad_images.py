@@ -99,16 +99,17 @@ def test_an_evaluation_names_the_file_and_does_not_cost_the_run(folder, tmp_path
 
 
 class TakesAway(program.StopAfter):
-  """Renames a folder after a step, as if its disk were no longer mounted."""
+  """Renames a folder after some steps, as if its disk were no longer mounted."""
 
-  def __init__(self, step, folder):
+  def __init__(self, steps, folder):
     super().__init__()
-    self._last, self._folder = step, folder
+    self._last, self._folder = steps, folder
 
-  def agreed(self, step):
-    if step == self._last:
+  def agreed(self):
+    stopping = super().agreed()
+    if self.done == self._last:
       self._folder.rename(self._folder.with_name("away"))
-    return super().agreed(step)
+    return stopping
 
 
 @pytest.mark.parametrize("batch_size", [8, 32])

@@ -362,6 +362,20 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
     saver.wants(30)
 
 
+def test_several_processes_check_on_a_save_also_between_two_lines(run, monkeypatch):
+  """A save has two phases; the second one begins at a check."""
+  make, _, _ = run
+  monkeypatch.setattr(jax, "process_count", lambda: 2)
+  saver = make("", looks=2)
+  saver._steps = types.SimpleNamespace(save=1000, log=1000, evaluate=0)
+  saver.save("state 1000", best=0, last=False)
+  left = {}
+  for step in range(1001, 1201):
+    assert not saver.wants(step)
+    left[step] = saver.session.checkpoints.under_way
+  assert max(step for step in left if left[step]) == 1099
+
+
 # --- a profile ---
 
 

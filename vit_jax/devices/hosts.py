@@ -32,7 +32,9 @@ from vit_jax.process.text import shortened, shown
 MAX_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
 JOINING = 300  # seconds
-MAX_SILENCE = 300  # seconds; above the watchdog's limit, because the watchdog's message says more
+# Seconds without a heartbeat after which JAX considers a process dead and ends the others. It sends
+# one after each half of it. More than twice the watchdog's, whose message says more.
+SILENCE = 300
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _handlers = []  # the C library holds only their addresses: they must never be freed
 _launches = []  # one entry for each, because a key of the store can be set only once
@@ -71,7 +73,6 @@ def say_that_others_are_gone():
 def connect(
   hosts: Hosts,
   *,
-  stall_seconds: float,
   seconds: int = JOINING,
   aborted: Callable[[], None] = say_that_others_are_gone,
 ):
@@ -80,11 +81,10 @@ def connect(
   Call it before anything uses a device. The other processes may begin up to `seconds` later.
 
   On a Cloud TPU, and under SLURM with more than one task, the environment tells which processes
-  there are. JAX ends all processes when one of them sends no heartbeat for the time of `heartbeat`.
+  there are.
 
   Args:
     hosts: how this process finds the others.
-    stall_seconds: the watchdog's limit.
     seconds: how long to wait for the others; then JAX aborts this process.
     aborted: called if JAX aborts this process before the watchdog watches.
 
@@ -103,13 +103,13 @@ def connect(
     return
   claimed = claim(hosts)
   try:
-    _initialize(hosts, heartbeat(stall_seconds), seconds, aborted)
+    _initialize(hosts, seconds, aborted)
   except BaseException:  # also Ctrl-C, or an answer that a metadata server owes
     claimed.close()
     raise
 
 
-def _initialize(hosts, silence, seconds, aborted):
+def _initialize(hosts, seconds, aborted):
   known = {}
   if has_whole_node():
     known["local_device_ids"] = []  # JAX would take one device: that of SLURM_LOCALID
@@ -128,7 +128,7 @@ def _initialize(hosts, silence, seconds, aborted):
   try:
     jax.distributed.initialize(
       **known,
-      heartbeat_timeout_seconds=silence,
+      heartbeat_timeout_seconds=SILENCE,
       initialization_timeout=seconds,
     )
   except (RuntimeError, ValueError) as error:
@@ -246,14 +246,6 @@ def check_port(coordinator: str, address: str | None):
         f"--coordinator={coordinator}: process 0 cannot listen at port {port} "
         f"({error.strerror}); give another port, the same one to all processes."
       ) from error
-
-
-def heartbeat(stall_seconds: float) -> int:
-  """Seconds without a heartbeat after which JAX considers a process dead and ends the others.
-
-  More than twice the watchdog's limit, because JAX sends a heartbeat after each half of this time.
-  """
-  return round(min(4 * stall_seconds, MAX_SILENCE)) or MAX_SILENCE
 
 
 def check(hosts: Hosts):

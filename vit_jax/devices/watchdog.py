@@ -11,6 +11,7 @@ Each thread that reads or decodes an image notes which one, so that a slow one c
 import contextlib
 import faulthandler
 import json
+import math
 import operator
 import os
 import pathlib
@@ -24,12 +25,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import numpy as np
-from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import before_abort, is_of_others
-from vit_jax.process import machine
+from vit_jax.process import agreement, machine
 from vit_jax.storage import files
 
 MAX_SHOWN = 8
@@ -85,15 +84,16 @@ class Heartbeat(NamedTuple):
   Attributes:
     beats: the progress of the process (all processes beat at the same places); 0: no heartbeat yet.
     words: the host, and what the process was doing.
-    since: when this process first saw the heartbeat, by the monotonic clock.
+    since: when this process first saw the heartbeat, or first could see it again, by the monotonic
+      clock.
     times: how many different heartbeats were seen; a single one may be from an earlier run.
     text: the heartbeat as it was written.
   """
 
   beats: int
   words: str
-  since: float
-  times: int
+  since: float = 0.0
+  times: int = 0
   text: str = ""
 
 
@@ -105,11 +105,9 @@ def watching(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
 
 def of_evaluation(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
   """Like `watching`, but in a folder of its own: others may train or evaluate in the workdir."""
-  name = np.uint32(secrets.randbits(32))
-  if jax.process_count() > 1:
-    name = multihost_utils.broadcast_one_to_all(name)
+  name = agreement.broadcast_str(lambda: secrets.token_hex(4))
   advice = "Start the same command again to evaluate anew."
-  return _of_folder(stall_seconds, folder / FOLDER / f"evaluation-{name:08x}", advice)
+  return _of_folder(stall_seconds, folder / FOLDER / f"evaluation-{name}", advice)
 
 
 def _of_folder(stall_seconds, folder, advice):
@@ -117,7 +115,7 @@ def _of_folder(stall_seconds, folder, advice):
     folder,
     advice=advice,
     limit=stall_seconds,
-    silence=min(stall_seconds, SILENCE),
+    silence=SILENCE if stall_seconds else 0.0,
     process=jax.process_index(),
     processes=jax.process_count(),
   )
@@ -149,11 +147,11 @@ class Watchdog:
     """
     self._folder = folder
     self._advice = advice
-    self._limit = limit
-    self._silence = silence
+    self._limit = limit or math.inf
+    self._silence = silence or math.inf
     self._process = process
     self._processes = processes
-    self._period = min(limit / 4 or MAX_PERIOD, silence / 8 or MAX_PERIOD, MAX_PERIOD)
+    self._period = min(self._limit / 4, self._silence / 8, MAX_PERIOD)
     self._done = threading.Event()
     self._heartbeats = threading.Thread(target=self._correspond, name="heartbeats", daemon=True)
     self._ending = threading.Lock()
@@ -187,7 +185,7 @@ class Watchdog:
 
   def _watch(self):
     while not self._done.wait(self._period):
-      if 0 < self._limit < time.monotonic() - self._since:
+      if time.monotonic() - self._since > self._limit:
         self._end(
           f"process {self._process} has made no progress since {self._doing} for over "
           f"{self._limit:g} s (config.stall_seconds)",
@@ -217,38 +215,51 @@ class Watchdog:
       pass
 
   def _listen(self):
-    """Reads the heartbeat of every process, and notes when it changed."""
-    for process in range(self._processes):
-      try:
-        path = self._folder / str(process)
-        text = files.read_bytes(path, most=MAX_BYTES).decode()
-        heartbeat = json.loads(text)
-        beats = int(heartbeat["beats"])
-        words = str(heartbeat["words"])
-      except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or no heartbeat
-        text = ""
-        beats = 0
-        words = "no heartbeat"
-      except OSError:  # a problem of the folder, not of the process
-        continue
-      last = self._signs.get(process)
-      if not last or last.text != text:
+    """Reads the heartbeat of every process, and notes when it changed.
+
+    While the own heartbeat does not come back, the folder is out of reach, and the others' silence
+    says nothing about them. It counts anew once the own one is back.
+    """
+    heard = files.at_once(self._folder, self._read, range(self._processes))
+    now = time.monotonic()
+    signs = dict(self._signs)
+    for process, sign in enumerate(heard):
+      last = signs.get(process)
+      if sign and (not last or last.text != sign.text):
         times = last.times + 1 if last else 1
-        self._signs[process] = Heartbeat(beats, words, time.monotonic(), times, text)
+        signs[process] = sign._replace(since=now, times=times)
+    back = self._process in signs and signs[self._process].since == now
+    if back and self._out_of_reach(now):
+      signs = {process: sign._replace(since=now) for process, sign in signs.items()}
+    self._signs = signs  # at once, because the other thread reads it
+
+  def _read(self, process) -> Heartbeat | None:
+    """What a process has written; None if the folder cannot be read."""
+    try:
+      text = files.read_bytes(self._folder / str(process), most=MAX_BYTES).decode()
+      told = json.loads(text)
+      return Heartbeat(int(told["beats"]), str(told["words"]), text=text)
+    except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or no heartbeat
+      return Heartbeat(0, "no heartbeat")
+    except OSError:
+      return None
+
+  def _out_of_reach(self, now: float) -> bool:
+    """Whether the own heartbeat has not come back for too long to judge the others."""
+    mine = self._signs.get(self._process)
+    return not mine or now - mine.since > self._silence / 2
 
   def _gone(self) -> list[int]:
-    """The processes whose heartbeat has stopped; [] if the folder itself does not answer.
+    """The processes whose heartbeat has stopped; [] if the folder is out of reach.
 
     The first heartbeat seen may be from an earlier run. A process that ended well leaves no file.
     """
     now = time.monotonic()
-    signs = dict(self._signs)
-    mine = signs.get(self._process)
-    if not self._silence or not mine or now - mine.since > self._silence / 2:
+    if self._out_of_reach(now):
       return []
     return [
       process
-      for process, sign in signs.items()
+      for process, sign in self._signs.items()
       if sign.times > 1 and sign.beats and now - sign.since > self._silence
     ]
 
@@ -297,7 +308,7 @@ class Watchdog:
 
   def _end(self, what: str, *, silence: float):
     now = time.monotonic()
-    signs = dict(sorted(dict(self._signs).items()))
+    signs = dict(sorted(self._signs.items()))
     known = [
       f"  process {process}: {sign.words}; heard {now - sign.since:.0f} s ago"
       for process, sign in signs.items()

@@ -5,6 +5,7 @@ Output is the least important product of a run, but the only product of many too
 
 import contextlib
 import io
+import itertools
 import logging
 import os
 import pathlib
@@ -159,6 +160,9 @@ def leave_at_once(message: str, status: int, name: str = "vit_jax"):
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# The calls of JAX's preemption service in this process, which it expects to be counted from 1: a
+# resumed run's steps are not, and a second run's are counted from 1 again.
+_CALLS = itertools.count(1)
 
 
 class StopRequest:
@@ -228,13 +232,13 @@ class StopRequest:
     """Whether a run of one process received a signal; it may then stop its work at once."""
     return not self._several and self._received
 
-  def agreed(self, step: int) -> bool:
-    """Whether all hosts stop after `step`; every host must call this at every step.
+  def agreed(self) -> bool:
+    """Whether all hosts stop after this step; every host must call this at every step.
 
-    One host's signal is enough: JAX's preemption service picks a step that no host has passed.
+    One host's signal is enough: JAX's preemption service picks a call that no host has made yet.
     """
     if not self._several:
       return self.alone()
     from jax.experimental import multihost_utils
 
-    return multihost_utils.reached_preemption_sync_point(step)
+    return multihost_utils.reached_preemption_sync_point(next(_CALLS))

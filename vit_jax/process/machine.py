@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 
-LONGEST_PART = 255  # bytes of a name
+LONGEST_PART = 255  # bytes of a name, the limit of file systems
 # Bytes of a workdir's path, on a disk and in a bucket; less than allowed, so that its files fit.
 LONGEST_PATH = 3_800
 LONGEST_KEY = 800

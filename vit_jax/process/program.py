@@ -24,7 +24,7 @@ from vit_jax.process.text import one_line, quoted
 _log = logging.getLogger(__name__)
 
 PACKAGES = (
-  *("vit_jax", "jax", "jaxlib", "flax", "optax", "tensorstore", "grain", "numpy"),
+  *("vit_jax", "jax", "jaxlib", "flax", "optax", "tensorstore", "numpy"),
   *("opencv-python-headless", "pillow", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin"),
 )
 PREFIXES = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS", "TPU_", "NVIDIA_TF32", "CUBLAS_", "CUDNN_", "NCCL_")

@@ -204,6 +204,9 @@ class Storage(Protocol):
         it there just now; otherwise it is replaced.
     """
 
+  def put_bytes(self, path: Path, content: bytes):
+    """As `put`, without a file of this machine; only called if the storage is not `direct`."""
+
   def sync(self, path: Path):
     """Returns once a file, or the names in a folder, would survive a crash of the machine.
 
@@ -223,7 +226,8 @@ class Storage(Protocol):
   def remove(self, path: Path):
     """Removes a file, or a folder as far as possible; a missing path is no error.
 
-    Also removes invisible leftovers of a killed process at that path.
+    Also removes invisible leftovers of a killed process at that path. If the storage is not
+    `direct`, a folder disappears at once for all readers.
     """
 
   def lock(self, path: Path) -> AbstractContextManager[Lock]:

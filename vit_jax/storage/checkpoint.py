@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import jax
@@ -19,14 +19,12 @@ from vit_jax.process.errors import ConfigError, RunError
 from vit_jax.process.text import first_difference, nfc, one_line
 from vit_jax.storage import arrays, files, manifest
 from vit_jax.storage.base import CannotReadError, UnreachableError, reading
-from vit_jax.storage.paths import Path, UrlPath
+from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import name_of, named, nest
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
-FOLDER = CHECKPOINTS
 STATE = "state"
 DAMAGED = ".damaged"  # ends the name of a damaged checkpoint, which begins with its step
-MERGED = "manifest.ocdbt"  # TensorStore's manifest of all arrays
 META = "meta/metadata"  # the file that `read_meta` reads
 MAX_BYTES = 2**26  # of that file, which holds mostly names of classes and parameters
 Read = TypeVar("Read")
@@ -45,7 +43,7 @@ def available(workdir: Path) -> list[int]:
 
   A complete checkpoint has a manifest.
   """
-  folder = workdir / FOLDER
+  folder = workdir / CHECKPOINTS
   return [step for step in files.numbers_in(folder) if files.is_file(folder / str(step) / MANIFEST)]
 
 
@@ -56,7 +54,7 @@ def named_by(path: Path) -> tuple[Path, list[int]]:
   path stands for none.
   """
   path = path.absolute()
-  if path.parent.name == FOLDER and path.name in map(str, available(path.parent.parent)):
+  if path.parent.name == CHECKPOINTS and path.name in map(str, available(path.parent.parent)):
     return path.parent.parent, [int(path.name)]
   return path, available(path)
 
@@ -73,7 +71,7 @@ def described(path: Path, step: int = 0) -> tuple[int, dict]:
   """
   workdir, steps = named_by(path)
   for candidate in reversed([known for known in steps if step in (0, known)]):
-    folder = workdir / FOLDER / str(candidate)
+    folder = workdir / CHECKPOINTS / str(candidate)
     try:
       meta = read_meta(folder)
     except UnreachableError:
@@ -181,7 +179,7 @@ def find(workdir: Path, step: int = 0) -> Path:
     name = agreement.broadcast_str(lambda: _candidate(workdir, step, damaged))
     if not name.isdecimal():
       raise CheckpointError(name)
-    folder = workdir.absolute() / FOLDER / name
+    folder = workdir.absolute() / CHECKPOINTS / name
     with contextlib.suppress(RemovedError):
       damage = damage_of(folder)
       if not damage:
@@ -225,8 +223,8 @@ def load(folder: Path, abstract, changes: Callable[[dict], list[str]] = lambda s
     ConfigError: as `check_compatible`, which explains `changes`.
   """
   check_compatible(folder, read_meta(folder), abstract, changes)
-  with _reading(folder), _database(folder) as place:
-    found = arrays.read_arrays(place, named(abstract))
+  with _reading(folder):
+    found = arrays.read_arrays(files.kvstore(folder / STATE), named(abstract))
   return jax.tree_util.tree_map_with_path(lambda path, _: found[name_of(path)], abstract)
 
 
@@ -261,25 +259,8 @@ def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     raise CheckpointError(
       f"{folder} names arrays of {needed:,} bytes, and this machine has {most:,} of memory."
     )
-  with _reading(folder), _database(folder) as place:
-    return arrays.read_here(place, wanted)
-
-
-@contextlib.contextmanager
-def _database(folder: Path) -> Iterator[dict]:
-  """The key-value store from which the arrays of a checkpoint are read.
-
-  Earlier versions did not merge the arrays of several hosts in a bucket; a copy is merged here.
-  """
-  state = folder / STATE
-  if not isinstance(state, UrlPath) or files.is_file(state / MERGED):
-    yield files.kvstore(state)
-    return
-  with files.local_copy(state) as copy:
-    place = files.kvstore(copy)
-    databases = files.matching(copy, f"{arrays.OF_PROCESS}*")
-    arrays.merge(place, len(databases), {})
-    yield place
+  with _reading(folder):
+    return arrays.read_here(files.kvstore(folder / STATE), wanted)
 
 
 # The first words of TensorStore's errors that say nothing about the content.

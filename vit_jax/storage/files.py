@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -181,7 +182,7 @@ def same(first: str, second: str) -> bool:
 
 def check_writable(folder: Path):
   """Writes an empty file into a folder and removes it; OSError if the folder is not writable."""
-  probe = folder / ".writable"
+  probe = folder / f".writable-{secrets.token_hex(8)}"  # several processes may do this at once
   write_bytes(probe, b"")
   remove(probe)
 
@@ -257,12 +258,6 @@ def atomic_write(path: Path, *, new: bool = False) -> Iterator[str]:
     pathlib.Path(partial).unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, fill: Callable[[str], None]):
-  """Lets `fill` write a file, as by `atomic_write`."""
-  with atomic_write(path) as partial:
-    fill(partial)
-
-
 def create(path: Path, text: str) -> bool:
   """Writes a UTF-8 file, unless it exists; if several processes try, only one writes it.
 
@@ -278,7 +273,11 @@ def create(path: Path, text: str) -> bool:
 
 
 def write_bytes(path: Path, data: bytes):
-  """Writes a file, as by `atomic_write`."""
+  """Writes a file, as by `atomic_write`; to a bucket also if the disk of this machine is full."""
+  storage = storage_of(path)
+  if not storage.direct:
+    storage.put_bytes(path, data)
+    return
   with atomic_write(path) as partial, open(partial, "wb") as file:
     file.write(data)
 

@@ -7,9 +7,9 @@ import re
 
 from vit_jax import registry
 from vit_jax.process.errors import ConfigError
+from vit_jax.process.machine import LONGEST_PART
 
 HERE = "file"  # the storage of paths that are not URLs
-LONGEST_PART = 255  # bytes between slashes; the limit of file systems
 LONGEST_NAME = 1024  # bytes; the limit of keys in buckets
 _URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")  # one slash, because pathlib merges the two
 

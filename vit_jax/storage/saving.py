@@ -32,7 +32,6 @@ from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.checkpoint import (
   DAMAGED,
-  FOLDER,
   META,
   STATE,
   CheckpointError,
@@ -206,7 +205,7 @@ class Checkpoints:
 
     Checkpoints say whether they are kept for good: a later start may have another `keep_every`.
     """
-    self._directory = workdir.absolute() / FOLDER
+    self._directory = workdir.absolute() / workdirs.CHECKPOINTS
     self._keep_last = keep_last
     self._keep_every = keep_every
     self._kept: dict[int, bool] = {}  # whether a step is kept for good, as far as known
@@ -276,9 +275,16 @@ class Checkpoints:
     best_kept = max([step for step in steps if step <= best], default=0)
     for step in steps[: -self._keep_last]:
       if step != best_kept and not self._is_kept(step):
-        files.make_folder(self._directory / OLD)
-        files.rename(self._directory / str(step), self._directory / OLD / str(step))
-        files.remove(self._directory / OLD)
+        self._remove(step)
+
+  def _remove(self, step):
+    """Removes a checkpoint, which all readers see whole or not at all."""
+    folder = self._directory / str(step)
+    if files.storage_of(folder).direct:  # in a bucket it disappears at once; a rename would copy it
+      files.make_folder(self._directory / OLD)
+      files.rename(folder, self._directory / OLD / str(step))
+      folder = self._directory / OLD
+    files.remove(folder)
 
   def _is_kept(self, step) -> bool:
     """Whether a checkpoint is kept for good; read only once."""

@@ -211,9 +211,14 @@ class Evaluation(Callback):
   def start(self, moment):
     """Makes the evaluation that was due when the run was stopped."""
     step = moment.step
-    if step and not agreement.broadcast_bool(step in results.steps_in(self._session.folder)):
+    if step and not self._is_made(step):
       self._evaluate_if_due(moment)
     moment.ending = moment.ending or self._session.early_stopping.should_stop
+
+  def _is_made(self, step) -> bool:
+    """Whether the evaluation of a step is in the metrics, which only the first process reads."""
+    first = jax.process_index() == 0
+    return agreement.broadcast_bool(first and step in results.steps_in(self._session.folder))
 
   def wants(self, step):
     """Whether an evaluation is due."""
@@ -331,6 +336,9 @@ class Profile(Callback):
       self._say(one_line(f"Profile of {taken - first + 1} steps: {self._folder}"))
 
 
+CHECKED = 50  # steps between the checks of several processes on a save that is under way
+
+
 class Checkpointing(Callback):
   """Saves states, and retries for a while if that fails; the run goes on meanwhile.
 
@@ -350,16 +358,18 @@ class Checkpointing(Callback):
   def wants(self, step):
     """Whether to save after `step`: when a save is due, and before each evaluation.
 
-    Several processes check on an earlier save only when a save is due or metrics are logged.
+    Several processes check on an earlier save only at some steps, because each check waits for the
+    devices.
 
     Raises:
       SaveError: a save failed, and there is no time left to try again.
     """
     self._scored = self._scores and due(step, self._steps.evaluate)
     self._due = self._scored or due(step, self._steps.save)
-    if jax.process_count() > 1 and not (self._due or due(step, self._steps.log)):
-      return False
     checkpoints = self.session.checkpoints
+    checked = step % CHECKED == 0 and (checkpoints.under_way or self._retry.failing)
+    if jax.process_count() > 1 and not (self._due or checked or due(step, self._steps.log)):
+      return False
     checkpoints.look()
     self._note_outcome()
     retrying = self._retry.failing and not checkpoints.under_way

@@ -1,18 +1,19 @@
 """Early stopping: the best evaluation so far, and when to end the run (Section 4.3, Figure 4)."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from vit_jax.config import ConfigError
 from vit_jax.config import EarlyStopping as Settings
 from vit_jax.evaluation import catalogue
-from vit_jax.process import text
+from vit_jax.process import agreement, text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.paths import Path
+from vit_jax.storage.workdir import CHECKPOINTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +78,8 @@ def best_of(lines: list[dict], metric: str, best: Best = NONE) -> Best:
 
 def agreed(best: Best) -> Best:
   """The best of the first process, bit for bit, on every process."""
-  if jax.process_count() == 1:
-    return best
-  # Sent as 32-bit words: the exchange would turn float64 into float32.
-  words = np.array(dataclasses.astuple(best), np.float64).view(np.uint32)
-  words = np.ascontiguousarray(multihost_utils.broadcast_one_to_all(words), np.uint32)
-  step, value, since, seen = words.view(np.float64).tolist()
-  return Best(int(step), value, int(since), int(seen))
+  words = agreement.broadcast_str(lambda: json.dumps(dataclasses.asdict(best)))
+  return Best(**json.loads(words))
 
 
 class EarlyStopping:
@@ -100,7 +96,9 @@ class EarlyStopping:
 
     The first process reads them. Checkpoints of earlier versions have no best.
     """
-    if settings.metric and jax.process_index() == 0:
+    if not settings.metric:
+      return cls(settings, best)
+    if jax.process_index() == 0:
       best = best_of(metrics_log.read_lines(folder), settings.metric, best)
     return cls(settings, agreed(best))
 
@@ -145,7 +143,7 @@ class EarlyStopping:
     if step not in checkpoint.available(folder):
       return "of which there is no checkpoint"
     return (
-      f"{folder}/{checkpoint.FOLDER}/{step} (to evaluate it: this command with --mode=evaluate "
+      f"{folder}/{CHECKPOINTS}/{step} (to evaluate it: this command with --mode=evaluate "
       f"--config.evaluate_step={step})"
     )
 

@@ -35,7 +35,7 @@ def connect(config: Config, hosts: Hosts, facts: Callable[[], Mapping[str, str]]
     ConfigError: they are not alike, or a process does not start.
     RunError: the others cannot be reached.
   """
-  joining.connect(hosts, stall_seconds=config.stall_seconds)
+  joining.connect(hosts)
   if jax.distributed.is_initialized():
     with joining.told("start", seconds=config.stall_seconds):
       common = facts()
@@ -65,7 +65,7 @@ def tell_refusal(hosts: Hosts, refusal: str, *, unheard: Callable[[], None]):
     unheard: called if they are not, before JAX aborts this process; it may end the process.
   """
   with contextlib.suppress(ConfigError, RunError):
-    joining.connect(hosts, stall_seconds=0, seconds=TELLING, aborted=unheard)
+    joining.connect(hosts, seconds=TELLING, aborted=unheard)
     joining.compare_processes("start", {}, seconds=TELLING, refusal=refusal)
 
 

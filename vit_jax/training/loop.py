@@ -151,7 +151,7 @@ class Loop:
       callback.before_step(step)
     state = self._dispatch(step, state, batches)
     wanted = [callback.wants(step) for callback in self.callbacks]
-    stopping = self.stop.agreed(step)
+    stopping = self.stop.agreed()
     moment = LoopState(step, state, stopping, ending=step == self.run.steps.total)
     if moment.last or any(wanted):
       for callback in self.callbacks:

@@ -27,6 +27,7 @@ from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
+from vit_jax.storage.workdir import CHECKPOINTS
 from vit_jax.training import early_stopping, fingerprint
 from vit_jax.training.early_stopping import Best
 from vit_jax.training.loop import MetricAccumulator
@@ -126,7 +127,7 @@ def check_saved(run: Recorded):
     ConfigError: all checkpoints are damaged, or there are metrics and the folder is gone from a
       disk.
   """
-  place = run.folder / checkpoint.FOLDER
+  place = run.folder / CHECKPOINTS
   if not run.new:
     return
   anew = "to begin anew, give another --workdir."
@@ -237,7 +238,7 @@ def _is_moved(run: Recorded, now: str) -> bool:
 def _names(place: str) -> tuple[str, ...]:
   """The name of a workdir, or those of a checkpoint and of its workdir."""
   path = path_of(place)
-  if path.parent.name == checkpoint.FOLDER:
+  if path.parent.name == CHECKPOINTS:
     return path.name, path.parent.parent.name
   return (path.name,)
 

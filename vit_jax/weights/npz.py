@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 
-from vit_jax.storage.files import write_atomically
+from vit_jax.storage.files import atomic_write
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, published
 from vit_jax.weights.card import Card
@@ -42,11 +42,8 @@ def _load(path: pathlib.Path) -> dict:
 def _save(path: pathlib.Path, params: dict, card: Card | None):
   flat = {name: np.asarray(x) for name, x in published.to_published(params).items()}
 
-  def fill(partial: str):
-    with open(partial, "wb") as file:
-      np.savez(file, **flat)
-
-  write_atomically(str(path), fill)
+  with atomic_write(path) as partial, open(partial, "wb") as file:
+    np.savez(file, **flat)
 
 
 def _notes(params: dict, known: Card) -> list[str]:

@@ -19,7 +19,6 @@ aligned corners for "bilinear_aligned". BEiT's biases, for "bicubic_antialiased"
 import math
 
 import numpy as np
-import scipy.ndimage
 
 from vit_jax.config import POSITION_RESIZING
 
@@ -90,9 +89,11 @@ def resize_offsets(table: np.ndarray, new: int, rule: str) -> np.ndarray:
 
 
 def _zoom(array, shape):
+  from scipy import ndimage  # slow to import
+
   factors = [n / o for n, o in zip(shape, array.shape, strict=True)]
   # "nearest", because rounding may place the last entry slightly outside the table.
-  zoomed = scipy.ndimage.zoom(array.astype(np.float64), factors, order=1, mode="nearest")
+  zoomed = ndimage.zoom(array.astype(np.float64), factors, order=1, mode="nearest")
   return zoomed.astype(array.dtype)
 
 

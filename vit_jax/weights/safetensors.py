@@ -18,7 +18,7 @@ import safetensors.numpy
 from vit_jax.config import Size
 from vit_jax.models.recognition import UNKNOWN
 from vit_jax.registry import ARRAY_NAMES
-from vit_jax.storage.files import write_atomically
+from vit_jax.storage.files import atomic_write
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, prefixes, published
 from vit_jax.weights.card import Card
@@ -138,14 +138,11 @@ def is_ours(path: pathlib.Path) -> bool:
 def save_arrays(path: pathlib.Path, flat: dict[str, np.ndarray], metadata: dict[str, str]):
   """Writes {name: array}, with the metadata that PyTorch's readers need and `metadata`."""
   contiguous = {name: np.ascontiguousarray(array) for name, array in flat.items()}
-
-  def fill(partial: str):
+  with atomic_write(path) as partial:
     with open(partial, "wb") as file:
       usual = os.fstat(file.fileno()).st_mode
     safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"} | metadata)
     os.chmod(partial, usual)  # the library makes files that only their owner can read
-
-  write_atomically(str(path), fill)
 
 
 def _header(path) -> tuple[list[str], dict[str, str]]:

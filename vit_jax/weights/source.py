@@ -13,6 +13,7 @@ from vit_jax.storage import checkpoint, files
 from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, inside, path_of
 from vit_jax.storage.tree import flatten
+from vit_jax.storage.workdir import CHECKPOINTS
 from vit_jax.weights import arrays, card, workdir
 from vit_jax.weights.format import WeightFormat, Weights
 from vit_jax.weights.positions import with_fixed_positions, without_table
@@ -60,7 +61,7 @@ def versions(path: Path | str) -> tuple[tuple[str, FileVersion], ...]:
   path = path_of(path).absolute()
   folder, steps = checkpoint.named_by(path)
   if steps:
-    path = folder / checkpoint.FOLDER / str(steps[-1])
+    path = folder / CHECKPOINTS / str(steps[-1])
   candidates = files.matching(path) or [path, card.path_beside(path), *_beside(path)]
   return tuple((str(file), files.stamp(file)) for file in candidates if files.is_file(file))
 

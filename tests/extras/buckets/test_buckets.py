@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 import threading
 import time
 
@@ -19,6 +20,7 @@ from tests.storage import states
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.extras.buckets import client, growing, lease
+from vit_jax.extras.buckets.reading import Stream
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, manifest, metrics_log
 from vit_jax.storage.base import UnreachableError
@@ -502,18 +504,6 @@ def test_objects_that_stand_for_folders_are_no_files_and_go_with_the_folder(fold
   assert not files.exists(folder)
 
 
-@ONE
-def test_what_hosts_of_earlier_versions_brought_to_a_bucket_is_read(run):
-  """Each its part, and none of them merged."""
-  states.saved(run, 3)
-  folder = run / "checkpoints" / "3"
-  for name in ("state/manifest.ocdbt", "state/d", "manifest.json"):
-    files.remove(folder / name)
-  manifest.write(folder)
-  assert_same(states.restore(run), states.at_step(3))
-  assert not files.exists(folder / "state" / "manifest.ocdbt")
-
-
 def test_a_key_that_begins_with_a_slash_is_refused(scheme, proxy):
   root = path_of(f"{scheme}://{buckets.BUCKET}")
   proxy.write("/x.jpg", b"x")
@@ -523,6 +513,42 @@ def test_a_key_that_begins_with_a_slash_is_refused(scheme, proxy):
         reading(root)
   finally:
     proxy.delete("/x.jpg")
+
+
+@ONE
+def test_an_old_checkpoint_is_deleted_without_a_copy(run, monkeypatch):
+  states.saved(run, 3)
+  copy, copied = obstore.copy, []
+  monkeypatch.setattr(obstore, "copy", lambda *words: (copied.append(words[-1]), copy(*words)))
+  states.saved(run, 5, keep_last=1)
+  assert {name.split("/")[0] for name in below(run / "checkpoints")} == {"5"}
+  assert {key.partition("/checkpoints/")[2].split("/")[0] for key in copied} == {"5"}
+
+
+@ONE
+def test_files_are_written_if_the_disk_of_this_machine_is_full(folder, monkeypatch):
+  monkeypatch.setattr(tempfile, "gettempdir", lambda: "/no such folder")
+  files.write_text(folder / "heartbeat", "alive")
+  assert files.read_bytes(folder / "heartbeat", most=9) == b"alive"
+
+
+@pytest.mark.parametrize(("place", "asked"), [(0, [(0, 334)]), (998, [(332, 667), (666, 1000)])])
+def test_small_parts_are_read_at_once(monkeypatch, place, asked):
+  monkeypatch.setattr("vit_jax.extras.buckets.reading.BLOCK", 1001)
+  parts = [client.Found(str(number), size, "") for number, size in enumerate([3] * 999 + [0])]
+  known = []
+
+  def at_once(ask, pieces):
+    known.append((int(pieces[0].at.key), int(pieces[-1].at.key) + 1))
+    return list(map(ask, pieces))
+
+  read = lambda piece: (b"%03d" % int(piece.at.key))[piece.start : piece.stop]
+  stream = Stream(read, parts, at_once)
+  stream.seek(place)
+  whole = b"".join(b"%03d" % number for number in range(999))
+  assert stream.read(500) == whole[place:][:500]
+  assert known == asked[:1]
+  assert stream.readall() == whole[place:][500:]
 
 
 @ONE

@@ -113,7 +113,7 @@ def test_the_best_evaluation_of_early_stopping_is_named(tmp_path, metric, told):
 def test_the_checkpoint_of_the_best_evaluation_is_named_if_it_is_kept(tmp_path):
   settings = made_run.replaced(early_stopping=EarlyStopping(metric="test/top1"))
   folder = made_run.write(tmp_path / "run", settings=settings)
-  kept = folder / checkpoint.FOLDER / "50"
+  kept = folder / workdir.CHECKPOINTS / "50"
   kept.mkdir(parents=True)
   (kept / checkpoint.MANIFEST).write_text("{}")
   assert "after step 50 (checkpoints/50), not at the end, after step 100." in page(folder).text

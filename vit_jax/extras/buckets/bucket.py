@@ -53,7 +53,7 @@ class _Buckets(Client):
       found = Parts(self, path).found()
       if not found:
         raise
-    return Stream(lambda at, start, stop: self.read(path, at, start, stop), found)
+    return Stream(lambda piece: self.read(path, *piece), found, self.at_once)
 
   def kind(self, path) -> str:
     if not place(path)[1]:
@@ -126,6 +126,10 @@ class _Buckets(Client):
     else:
       with open(partial, "rb") as file:
         self.write(path, file.read(), NEW)
+
+  def put_bytes(self, path, content):
+    self.write(path, content)
+    Parts(self, path).remove()
 
   def sync(self, path):
     pass

@@ -24,6 +24,7 @@ LONGEST = 60  # seconds after which nothing is retried
 PAGE = 1000  # objects of a listing that are converted at once
 RETRIES = 4  # by obstore, for each page of a listing and each part of a file
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 
 class Found(NamedTuple):
@@ -230,10 +231,10 @@ class Client:
     """Deletes objects in the bucket of `path`."""
     self.at_once(lambda at: self.delete(path, at.key), found)
 
-  def at_once(self, ask: Callable[[Found], Answer], found: Iterable[Found]) -> list[Answer]:
-    """Calls `ask` for each object in several threads, and returns the results in order."""
+  def at_once(self, ask: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
+    """Calls `ask` for each item in several threads, and returns the results in order."""
     with concurrent.futures.ThreadPoolExecutor(WORKERS, "bucket") as pool:
-      return list(pool.map(ask, found))
+      return list(pool.map(ask, items))
 
   def upload(self, path: UrlPath, file: str):
     """Writes an object with the content of a file of this machine."""

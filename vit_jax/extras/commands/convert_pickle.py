@@ -201,7 +201,8 @@ def convert(args) -> str:
   found = models(read(args.source))
   name, taken = chosen(found, args.model)
   content = {key: x.detach().clone().contiguous() for key, x in taken.items()}
-  files.write_atomically(args.output, lambda partial: save_file(content, partial))
+  with files.atomic_write(args.output) as partial:
+    save_file(content, partial)
   said = f"{args.output} has {name or 'the model'} of {args.source}."
   others = ", ".join(key for key in found if key != name)
   if others:

@@ -247,4 +247,5 @@ def save(figure, path: Path):
   form = path.suffix.removeprefix(".")
   with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
     warnings.filterwarnings("ignore", "Glyph .* missing from")  # in text not made by `label`
-    files.write_atomically(path, lambda partial: figure.savefig(partial, format=form, dpi=PNG_DPI))
+    with files.atomic_write(path) as partial:
+      figure.savefig(partial, format=form, dpi=PNG_DPI)

@@ -10,6 +10,7 @@ from vit_jax.extras.report.run import RecordedRun
 from vit_jax.process.text import h_mm_ss
 from vit_jax.recipes import cost as formulas
 from vit_jax.storage import checkpoint
+from vit_jax.storage.workdir import CHECKPOINTS
 from vit_jax.weights.card import average_warning
 
 
@@ -103,7 +104,7 @@ def best_before_the_end(run: RecordedRun) -> list[str]:
     return []
   place = ""
   if step in checkpoint.available(run.folder):
-    place = f" ({checkpoint.FOLDER}/{step})"
+    place = f" ({CHECKPOINTS}/{step})"
   return [
     f"Early stopping looks at {metric}: the best value, {outcome.value_in_words(metric, value)}, "
     f"came after step {step:,}{place}, not at the end, after step {last:,}."
