@@ -24,7 +24,7 @@ from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER
 from vit_jax.training.planning import before_devices
 from vit_jax.training.run import open_data
-from vit_jax.training.start import history_of
+from vit_jax.training.start import learned_from
 from vit_jax.weights.card import Card
 
 # Settings that weights determine, with example values.
@@ -208,7 +208,7 @@ def data_of(some: Sequence[Request]) -> str:
 
 def check_chain(chain: list[Request]):
   """Opens the data of runs; none may train on what the last one scores unless that allows it."""
-  known = history_of(chain[0].config.init_from)  # what the initial weights were trained on
+  known = learned_from(chain[0].config)
   for request in chain:
     config = request.config
     if request.run.mode == "evaluate":
