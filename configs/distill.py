@@ -16,11 +16,12 @@ import dataclasses
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.extras.distillation.objective import Settings, teachers
 from vit_jax.recipes import own_images
+from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.loading import keys_of, weights_and_data
 from vit_jax.storage import files
 
 
-def get_config(argument="TEACHER,DATA"):
+def get_config(argument="TEACHER,DATA", replace=unchanged):
   """A student of this teacher on these images."""
   rest, keys = keys_of(argument)
   pair = weights_and_data(rest, named=False)
@@ -28,7 +29,12 @@ def get_config(argument="TEACHER,DATA"):
     raise ConfigError(f"The recipe's argument {argument!r} is not TEACHER,DATA.")
   place, spec = pair
   files.check_weights(place)  # before the libraries that read them are loaded
-  config = own_images.train(spec, **keys)
+  objective = Settings(teacher=place)
+
+  def with_objective(config):
+    return replace(dataclasses.replace(config, objective=objective))
+
+  config = own_images.train(spec, replace=with_objective, **keys)
   card = teachers.read(place).loaded.card
   asked = {"resampling": card.resampling}
   if card.image_size:
@@ -37,7 +43,7 @@ def get_config(argument="TEACHER,DATA"):
     dataclasses.replace(
       config,
       data=dataclasses.replace(config.data, **asked),
-      objective=Settings(teacher=place),
+      objective=objective,
       origins=(*config.origins, *((f"data.{key}", "the teacher") for key in asked)),
     )
   )

@@ -53,13 +53,14 @@ gives the command. Not run here on the real sets, because they are large.
 
 from vit_jax.config import to_config_dict
 from vit_jax.recipes import SUITES, choice, evaluation, own_images
+from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.loading import keys_of, weights_and_data
 
 
-def get_config(argument="imagenet"):
+def get_config(argument="imagenet", replace=unchanged):
   """One suite, for one model or for any."""
   suite, _, model = argument.partition(",")
   data, keys = keys_of(argument)
   if own := weights_and_data(data, named=suite in SUITES):
-    return to_config_dict(own_images.evaluation(*own, **keys))
+    return to_config_dict(own_images.evaluation(*own, replace=replace, **keys))
   return to_config_dict(evaluation(choice(suite, *SUITES), model))

@@ -33,7 +33,7 @@ def get_config(argument="ViT-B/16,cifar10", replace=unchanged):
   data, keys = keys_of(argument)
   first, *rest = argument.split(",")
   if own := weights_and_data(data, named=not TASKS.keys().isdisjoint([first, *rest[:1]])):
-    return to_config_dict(own_images.finetune(*own, **keys))
+    return to_config_dict(own_images.finetune(*own, replace=replace, **keys))
   model, *rest = [AUTO, first, *rest] if first in TASKS else [first, *rest]
   if not rest:
     raise ConfigError(

@@ -13,10 +13,11 @@ The table at the start says what was chosen, and from what; every setting can be
 
 from vit_jax.config import to_config_dict
 from vit_jax.recipes import own_images
+from vit_jax.recipes.following import unchanged
 from vit_jax.recipes.loading import data_and_model, keys_of
 
 
-def get_config(argument="digits"):
+def get_config(argument="digits", replace=unchanged):
   """Settings for these images."""
   rest, keys = keys_of(argument)
-  return to_config_dict(own_images.train(*data_and_model(rest), **keys))
+  return to_config_dict(own_images.train(*data_and_model(rest), replace=replace, **keys))

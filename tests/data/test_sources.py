@@ -18,6 +18,8 @@ from vit_jax.data import sources
     (["x.parquet"], "x.parquet", "parquet:"),
     (["data/train-0.parquet", "README.md"], "", "parquet:"),
     (["0.tar", "1.tar"], "", "wds:"),
+    (["0.tar", "a/1.txt", "sample.jpg", ".a/1.jpg"], "", "wds:"),
+    (["._0.tar", ".x.parquet", "a/1.jpg"], "", "folder:"),
     ([], "{0..1}.tar", "wds:"),
     (["dataset_dict.json", "train/state.json"], "", "hf:"),
     (["state.json", "data-0.arrow"], "", "hf:"),
@@ -30,6 +32,26 @@ def test_a_path_is_recognised_by_what_it_is(tmp_path, files, path, named):
   assert sources.recognised(text) == named + text
   assert sources.recognised(f"folder:{text}") == f"folder:{text}"
   assert sources.anywhere(text) == (named + text.rstrip("/") if named else text)
+
+
+@pytest.mark.parametrize(
+  ("file", "form"), [("0.tar", "wds:"), ("metadata.parquet", "parquet:"), ("data/0.parquet", "par")]
+)
+def test_an_archive_beside_folders_of_images_is_refused_with_both_readings(tmp_path, file, form):
+  tree(tmp_path, "cat/1.jpg", "dog/inner/1.jpg", file)
+  with pytest.raises(sources.SourceError, match=f"name it {form}.* or folder:{tmp_path} to read"):
+    sources.meant(str(tmp_path))
+  assert sources.meant(f"wds:{tmp_path}") == f"wds:{tmp_path}"
+
+
+@pytest.mark.parametrize("name", ["digits", "synthetic:3"])
+def test_a_path_of_a_user_comes_before_a_source_of_its_name(tmp_path, monkeypatch, name):
+  monkeypatch.chdir(tmp_path)
+  assert sources.meant(name) == name
+  tree(tmp_path, f"{name}/a/1.png")
+  assert sources.meant(name) == f"folder:./{name}"
+  assert sources.recognised(name) == name  # as settings name it
+  assert sources.anywhere("digits") == "digits"
 
 
 def test_what_was_recognised_is_said(tmp_path):
@@ -70,8 +92,32 @@ def test_two_folders_for_a_split_are_named_and_one_alone_is_a_class(tmp_path):
   tree(tmp_path, "train2014/a/1.png", "train2017/a/1.png", "test/a/1.png")
   with pytest.raises(sources.SourceError, match=r"several folders for train: train2014, train2017"):
     sources.named_parts(str(tmp_path))
+  tree(tmp_path / "one", "train/a/1.png", "train_small/a/1.png", "test/a/1.png")
+  assert sources.named_parts(str(tmp_path / "one"))["train"] == (f"folder:{tmp_path}/one/train", "")
   tree(tmp_path / "vehicles", "train/steam/1.png", "bus/1.png")
   assert sources.named_parts(str(tmp_path / "vehicles")) == {}
+
+
+@pytest.mark.parametrize(
+  ("values", "told"),
+  [
+    (["train2017", "Val_Set"], {"train": "train2017", "val": "Val_Set"}),
+    (["Train", "train_small", "eval", ""], {"train": "Train", "eval": "eval"}),
+    (["fold1", "Fold2"], {"fold1": "fold1", "fold2": "Fold2"}),
+    (["Train", "train", "test"], "several values for train: Train, train; keep one"),
+    (["test_a", "test_b"], "several values for test: test_a, test_b; keep one"),
+    (["A", "a"], "several values for a: A, a; keep one"),
+  ],
+)
+def test_values_of_a_column_mean_splits_as_names_of_folders_do(tmp_path, values, told):
+  rows = "".join(f"{number}.jpg,x,{value}\n" for number, value in enumerate(values))
+  spec = f"csv:{tmp_path}/list.csv"
+  (tmp_path / "list.csv").write_text(f"path,label,split\n{rows}")
+  if isinstance(told, str):
+    with pytest.raises(sources.SourceError, match=told):
+      sources.named_parts(spec)
+  else:
+    assert sources.named_parts(spec) == {word: (spec, value) for word, value in told.items()}
 
 
 NO_SOURCE = ("", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:", "synthetic")

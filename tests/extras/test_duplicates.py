@@ -1,6 +1,7 @@
 """Search for copies: planted copies are found in both directions, different images are not."""
 
 import base64
+import io
 import json
 import re
 
@@ -18,6 +19,8 @@ from vit_jax.extras.duplicates import report
 from vit_jax.extras.duplicates import search as compare
 from vit_jax.extras.duplicates.fingerprint import KNOWN_VIEWS, THUMBNAIL, VIEW, fingerprint, view
 from vit_jax.extras.duplicates.search import RADIUS, Index, Known, Search
+from vit_jax.extras.inspection import gallery
+from vit_jax.extras.probes.search import picture
 
 # --- index of hashes ---
 
@@ -94,6 +97,23 @@ def test_of_small_images_only_the_same_pixels_count():
   assert search.copied(fingerprint(image, max_pixels=10**6)) == {(3, 0): 1.0}
   assert search.copied(fingerprint(encoded(image), max_pixels=10**6)) == {}
   assert (3, 1) in search.copied(fingerprint(encoded(larger), max_pixels=10**6))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 5, 12])
+@pytest.mark.parametrize("side", [20, 200])
+def test_arrays_of_any_number_of_channels_are_compared(channels, side):
+  rng = np.random.default_rng(0)
+  pixels, other = rng.integers(0, 256, (2, side, side, channels), np.uint8)
+  stream = io.BytesIO()
+  np.save(stream, pixels)
+  search = searched([pixels, other])
+  assert search.copied(fingerprint(stream.getvalue(), max_pixels=10**6)) == {(3, 0): 1.0}
+  last = pixels.copy()
+  last[..., -1] ^= 1
+  assert bool(search.copied(fingerprint(last, max_pixels=10**6))) == (side == 200)
+  for shown in (report._thumbnail(pixels, 10**6), picture(pixels, "").data):
+    assert images.decode(shown, max_pixels=10**6).std() > 1  # else it is black
+  assert gallery.Gallery([""], lambda _: pixels).original(0).shape == (side, side, 3)
 
 
 def test_images_of_one_colour_are_alike_only_where_they_are_the_same():

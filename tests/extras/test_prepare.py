@@ -161,10 +161,14 @@ def test_refusals(tmp_path):
   write_images(tmp_path / "in", {"ant": 2})
   source = folder(tmp_path / "in")
   made(tmp_path, {"train": source})
+  (tmp_path / "tfds/older/0.9.0").mkdir(parents=True)
+  (tmp_path / "tfds/newer/3.0.1").mkdir(parents=True)
   for path in (tmp_path / "in/ant").iterdir():
     path.write_bytes(b"rubbish")
   for name, message in (
     ("mine", r'mine/1\.0\.0" is already there; give another name'),
+    ("older", r'older/0\.9\.0" is already there'),  # which tfds:older names until now
+    ("newer", r'newer/3\.0\.1" is already there'),
     *((name, "is not a name for a dataset") for name in ("../up", "Mine", "", "1a")),
     ("rubbish", 'Split "train" has no image that can be decoded'),
   ):

@@ -114,6 +114,9 @@ def test_paths_may_be_named_like_tasks_and_suites(tmp_path, monkeypatch):
     config = recipes.load(recipe)
     found = [config.data.train.source, *(spec.source for spec in config.evaluate.values())]
     assert (config.init_from, found[-1]) == (weights, f"folder:{data}")
+  draw(tmp_path / "digits", images=4)
+  assert recipes.load("train:digits").data.train.source == "folder:./digits"
+  assert parts.open_parts("digits", (), SILENT).class_names == ("a", "b")
   assert recipes.load("finetune:ViT-B/16,pets").data.train.source.startswith("tfds:")
   for name in ("finetune", "evaluate"):
     with pytest.raises(ConfigError, match='"photoz" does not name a data source, and there is no'):
@@ -150,6 +153,42 @@ def test_a_tenth_of_a_dataset_of_tfds_is_none_of_each_class(tmp_path, monkeypatc
   assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
   probed = parts.open_parts("tfds:mine", (), SILENT)
   assert probed.words == "a random tenth is scored, and not trained on"
+
+
+@pytest.fixture(scope="module")
+def one_and_two(tmp_path_factory):
+  """A dataset whose splits have no word for a split."""
+  folder = tmp_path_factory.mktemp("tfds")
+  kinds = tfds_fixture.tfds.features
+  features = {"image": kinds.Image(encoding_format="jpeg"), "label": kinds.ClassLabel(names="ab")}
+  image = tfds_fixture.jpeg_of(np.random.default_rng(0))
+  examples = [{"image": image, "label": i % 2} for i in range(4)]
+  tfds_fixture.write(folder, "mine", features, {"one": examples, "two": examples})
+  return folder
+
+
+@pytest.mark.parametrize(
+  ("recipe", "words", "splits"),
+  [
+    ("train.py:{}", ["data.train.split=one"], ["one", "[90%:]"]),
+    ("train.py:{}", ["data.train.split=one", "evaluate.held_out.split=two"], ["one", "two"]),
+    ("finetune.py:w.npz,{}", ["data.train.split=one[:50%]"], ["one[:50%]", "[90%:]"]),
+    ("evaluate.py:w.npz,{}", ["evaluate.own.split=two"], ["two"]),
+    ("train.py:{}", [], "Split .* names no examples .* its splits are one .* two"),
+    ("evaluate.py:w.npz,{}", [], "has the splits one, two, and none of them is called test or val"),
+  ],
+)
+def test_the_command_line_may_name_the_parts(one_and_two, monkeypatch, recipe, words, splits):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(one_and_two))
+  recipe = f"configs/{recipe.format('tfds:mine')}"
+  words = [f"--config.{word}" for word in words]
+  if isinstance(splits, str):
+    with pytest.raises(ConfigError, match=splits):
+      recipes.resolve(recipe, words)
+    return
+  config = recipes.resolve(recipe, words)
+  found = [config.data.train, *config.evaluate.values()]
+  assert [each.split for each in found if each.source] == splits
 
 
 def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):

@@ -1,5 +1,6 @@
 """vit-jax dedup as a user runs it, from folders to a run that leaves the copies out."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ from tests.data.natural import COPIES, encoded, photographs, tiles
 from vit_jax import config as c
 from vit_jax.data import datasets
 from vit_jax.extras.commands import dedup
+from vit_jax.extras.duplicates import find
 
 TOOL = [sys.executable, "tools/dedup.py"]
 needs_beam = pytest.mark.skipif(
@@ -94,3 +96,14 @@ def test_without_beam_it_says_how_to_install_it(tmp_path, monkeypatch):
   )  # imported by other tests
   with pytest.raises(c.ConfigError, match=r"apache_beam is not installed; .*'\.\[dedup\]'"):
     dedup.search(arguments("--train digits train --test digits test", tmp_path), [])
+
+
+def test_a_part_is_that_of_training(tmp_path, monkeypatch):
+  """Cut by class, which needs the labels; whole sets need none."""
+  monkeypatch.setattr(find, "search", lambda train, tests, *_, **__: [train, *tests])
+  (tmp_path / "digits").mkdir()
+  monkeypatch.chdir(tmp_path)
+  words = "--train folder:a [:90%] --test folder:a [90%:] --test digits --label-key=species"
+  train, part, whole = dedup.search(arguments(words, tmp_path), [])
+  assert (part, train.label_key) == (dataclasses.replace(train, split="[90%:]"), "species")
+  assert (whole.source, whole.label_key) == ("folder:./digits", "")

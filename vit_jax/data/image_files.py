@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import heapq
 import os
+from collections.abc import Iterator
 
 from vit_jax.storage import files
 from vit_jax.storage.base import Entry, FileVersion
@@ -31,7 +32,7 @@ LIST = ", ".join(SUFFIXES)
 ARRAYS = ".npy"  # images only in a folder without others: beside them it may hold anything
 MAX_BYTES = 2**30  # largest image file; larger ones are not read
 
-_ARRAY = f"with the suffix {ARRAYS!r}"
+_ARRAY = f"with the suffix {ARRAYS!r}"  # as by `_with_suffix`
 _SHOWN = 6  # reasons in a message
 _SUFFIX_SHOWN = 12  # characters of a suffix in a message
 
@@ -95,6 +96,50 @@ def find(folder: Path) -> Listing:
   found = {}
   arrays = {}
   left_out = LeftOut()
+  for name, kind, entry in below(folder):
+    if kind == "image":
+      found[name] = getattr(entry, "stamp", None)
+    elif kind == _ARRAY:
+      arrays[name] = getattr(entry, "stamp", None)
+    else:
+      left_out.add(kind, name)
+  if found:
+    for name in arrays:
+      left_out.add(_ARRAY, name)
+  else:
+    found = arrays
+  names = sorted(found)
+  return Listing(names, [found[name] for name in names], left_out)
+
+
+def of_suffix(folder: Path, suffix: str) -> tuple[list[str], list[str]]:
+  """Finds the files of a suffix in a folder and in all folders below it, as `find` does.
+
+  Returns:
+    Their sorted paths, relative to the folder; and a note on hidden ones, which are left out, if
+    there are any: macOS writes "._x.tar" beside "x.tar".
+
+  Raises:
+    OSError: a folder cannot be read.
+  """
+  names = []
+  left_out = LeftOut()
+  for name, kind, _ in below(folder):
+    if not name.endswith(suffix):
+      continue
+    if kind == "hidden":
+      left_out.add(kind, name)
+    elif kind == _with_suffix(suffix):
+      names.append(name)
+  notes = [f"Left out of {str(folder)!r}: {words}." for words in [left_out.in_words()] if words]
+  return sorted(names), notes
+
+
+def below(folder: Path) -> Iterator[tuple[str, str, Entry | None]]:
+  """The path within a folder, the kind as by `kind_of`, and the entry of all that is below it.
+
+  Folders themselves are left out, except those that are read already, without an entry.
+  """
   known = set()
   pending = [(False, "")]  # (whether it is below a link, path): links are read last
   while pending:
@@ -103,7 +148,7 @@ def find(folder: Path) -> Listing:
     prefix = inner and f"{inner}/"
     identity = files.identity(path)
     if identity in known:
-      left_out.add("folders that are read already", inner)
+      yield inner, "folders that are read already", None
       continue
     known.add(identity)
     for entry in files.scan(path):
@@ -111,19 +156,8 @@ def find(folder: Path) -> Listing:
       kind = kind_of(entry)
       if kind == "folder":
         heapq.heappush(pending, (linked or entry.is_symlink(), name))
-      elif kind == "image":
-        found[name] = getattr(entry, "stamp", None)
-      elif kind == _ARRAY:
-        arrays[name] = getattr(entry, "stamp", None)
       else:
-        left_out.add(kind, name)
-  if found:
-    for name in arrays:
-      left_out.add(_ARRAY, name)
-  else:
-    found = arrays
-  names = sorted(found)
-  return Listing(names, [found[name] for name in names], left_out)
+        yield name, kind, entry
 
 
 def kind_of(entry: Entry) -> str:
@@ -140,4 +174,9 @@ def kind_of(entry: Entry) -> str:
     return "links to nowhere"
   if not suffix:
     return "without a suffix"
+  return _with_suffix(suffix)
+
+
+def _with_suffix(suffix: str) -> str:
+  """The kind of a file that is no image."""
   return f"with the suffix {suffix[:_SUFFIX_SHOWN]!r}"

@@ -263,14 +263,14 @@ def as_channels(image: bytes | np.ndarray, channels: int, *, max_pixels: int) ->
   return _of_rgb(image, channels)
 
 
-def size_of(image: bytes | np.ndarray, *, max_pixels: int) -> tuple[int, int]:
-  """Rows and columns of an upright image of any channels, which is decoded."""
+def as_stored(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
+  """As `as_channels`, for RGB of a file, and for the own channels of an array."""
   if isinstance(image, bytes) and image.startswith(_NPY):
     image = _array_in(image)
   channels = RGB
   if isinstance(image, np.ndarray):
     channels = image.shape[2] if image.ndim == 3 else 1
-  return as_channels(image, channels, max_pixels=max_pixels).shape[:2]
+  return as_channels(image, channels, max_pixels=max_pixels)
 
 
 def _decoded(data: bytes, channels: int, *, max_pixels: int) -> np.ndarray:

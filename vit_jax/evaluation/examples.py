@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from PIL import Image
 
-from vit_jax.data.images import BadImage
+from vit_jax.data.images import BadImage, as_stored
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
@@ -102,6 +102,17 @@ def visible(pixels: np.ndarray) -> np.ndarray:
   if channels > 4:
     return pixels[..., :3]
   return pixels
+
+
+def to_look_at(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
+  """An image of any number of channels as RGB, (H, W, 3) uint8; see `visible`.
+
+  Args: as of vit_jax/data/images.py.
+
+  Raises:
+    BadImage: as `images.decode`.
+  """
+  return visible(as_stored(image, max_pixels=max_pixels))[..., :3]
 
 
 def png(picture: np.ndarray) -> bytes:

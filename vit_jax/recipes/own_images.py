@@ -7,11 +7,12 @@ from vit_jax.config import AUTO, Config, Data, Dataset, Model, recipe_file
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import columns_named
 from vit_jax.recipes.suites import evaluation as suite
 
 TRAINING = ("train", "training")
-VALIDATION = ("validation", "valid", "val", "dev")
+VALIDATION = ("validation", "valid", "val", "dev", "eval")
 TEST = ("test", "testing")
 PART = "[:90%]"
 REST = "[90%:]"
@@ -49,28 +50,47 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
   """
   from vit_jax.data import sources  # imports JAX, which other recipes do not need
 
-  spec = sources.recognised(spec)
+  spec = sources.meant(spec)
   train, held_out, words = parts_of(spec, sources.named_parts(spec))
-  train = dataclasses.replace(train, **keys)
   held_out = dataclasses.replace(held_out, **keys)
-  with columns_named("In a recipe's argument, "):
-    source = sources.open_source(train.source, split=train.split, **keys)
-  if source.multi_label:  # cut without regard to classes
-    words = words.replace(OF_EACH_CLASS, "")
   return dict(
-    data=Data(train=train),
+    data=Data(train=dataclasses.replace(train, **keys)),
     evaluate={"held_out": Classification(**vars(held_out))},
     origins=(("data.train", words),),
   )
 
 
-def train(spec: str, model: str = "", **keys: str) -> Config:
+def checked(config: Config, replace: Replace) -> Config:
+  """The settings, with the origin of training data that may have several labels each.
+
+  Args:
+    config: the settings, with the data of `parted`.
+    replace: as in vit_jax/recipes/following.py; the data that it leads to are opened.
+
+  Raises:
+    SourceError: there is no such data, or it has no such part.
+  """
+  from vit_jax.data import sources
+
+  train = replace(config).data.train
+  keys = dict(image_key=train.image_key, label_key=train.label_key)
+  with columns_named("In a recipe's argument, "):
+    source = sources.open_source(train.source, split=train.split, **keys)
+  if not source.multi_label:
+    return config
+  # Their parts are cut without regard to classes.
+  origins = [(key, words.replace(OF_EACH_CLASS, "")) for key, words in config.origins]
+  return dataclasses.replace(config, origins=tuple(origins))
+
+
+def train(spec: str, model: str = "", replace: Replace = unchanged, **keys: str) -> Config:
   """A run from scratch on a user's own images.
 
   Args:
     spec: a data source, or a folder.
     model: its name, ours or another library's; empty: one that suits the number and the size of the
       images.
+    replace: as for `checked`.
     **keys: as for `parted`.
 
   Raises:
@@ -81,10 +101,10 @@ def train(spec: str, model: str = "", **keys: str) -> Config:
     optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
     **parted(spec, keys),
   )
-  return recipe_file.as_elsewhere(config, model)
+  return checked(recipe_file.as_elsewhere(config, model), replace)
 
 
-def finetune(weights: str, spec: str, **keys: str) -> Config:
+def finetune(weights: str, spec: str, replace: Replace = unchanged, **keys: str) -> Config:
   """Fine-tuning of weights on a user's own images, at the size of the weights.
 
   As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay, a new
@@ -95,37 +115,44 @@ def finetune(weights: str, spec: str, **keys: str) -> Config:
   Args:
     weights: what `config.init_from` takes.
     spec: a data source, or a folder.
+    replace: as for `checked`.
     **keys: as for `parted`.
 
   Raises:
     SourceError: there is no such data.
   """
-  return Config(
+  config = Config(
     init_from=weights,
     new_head=True,
     optimizer=SGD(momentum=0.9, clip_norm=1.0),
     **parted(spec, keys),
   )
+  return checked(config, replace)
 
 
-def evaluation(weights: str, spec: str, **keys: str) -> Config:
+def evaluation(weights: str, spec: str, replace: Replace = unchanged, **keys: str) -> Config:
   """The evaluation of weights on a user's own images.
 
   Args:
     weights: what `config.init_from` takes.
     spec: a data source, or a folder. If the data comes in splits, the test images are scored, or
       else the validation images.
+    replace: as in vit_jax/recipes/following.py; it may choose the part to score.
     **keys: as for `parted`.
 
   Raises:
-    SourceError: there is no such data.
+    SourceError: there is no such data, or none of its parts is for scoring.
   """
   from vit_jax.data import sources
 
-  spec = sources.recognised(spec)
+  spec = sources.meant(spec)
   named = sources.named_parts(spec)
   scored = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
-  base = suite("own")
-  return dataclasses.replace(
-    base, init_from=weights, evaluate={"own": Classification(*scored, **keys)}
-  )
+  own = Classification(*scored, **keys)
+  config = dataclasses.replace(suite("own"), init_from=weights, evaluate={"own": own})
+  if scored == (spec, "") and len(named) > 1 and replace(config).evaluate.get("own") == own:
+    raise sources.SourceError(
+      f"{spec!r} has the splits {', '.join(named)}, and none of them is called test or val; choose "
+      "one by --config.evaluate.own.split, or by --config.evaluate.own.source."
+    )
+  return config

@@ -202,7 +202,7 @@ def median_side(source: Source, *, max_pixels: int) -> int:
 
   def side(index: int) -> int:
     example = base.retried(lambda: source[index], lambda: source.name(index))
-    return min(images.size_of(example.image, max_pixels=max_pixels))
+    return min(images.as_stored(example.image, max_pixels=max_pixels).shape[:2])
 
   def sides() -> Iterator[int]:
     for index in range(0, len(source), max(1, len(source) // SAMPLE)):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.data.opened import open_source, tree
 from vit_jax.config import ConfigError
 from vit_jax.data.crops import Box
 from vit_jax.data.sources.digits import Digits
@@ -62,13 +63,22 @@ def test_a_table_is_recognised_and_its_columns_can_be_named(folder):
   table.write_text("path,species,size\na.png,heron,2\nb.png,gull,1\n")
   found = gallery([f"{table},label_key=species"], "", 10, labelled=True)
   assert (list(found.labels), found.squares(Card(image_size=16)).shape[0]) == (["heron", "gull"], 2)
-  assert len(gallery([f"{table},label_key=size"], "[:50%]", 10)) == 1
+  assert len(gallery([f"{table},label_key=size"], "[50%:]", 10)) == 2
   table.write_text("path,label\na.png,heron\nb.png,gull\n")
   assert gallery([str(table)], "", 10, labelled=True).labels == ["heron", "gull"]
   (folder / "birds" / "gull").mkdir(parents=True)
   (folder / "a.png").rename(folder / "birds" / "gull" / "a.png")
   assert gallery([f"{folder / 'birds'},label_key="], "", 10, labelled=True).labels == []
   assert len(gallery([str(folder / "birds")], "", 10)) == 1
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_part_has_the_images_that_training_holds_out(tmp_path, labelled):
+  folder = str(tree(tmp_path, *(f"{name}/{i}.jpg" for name in ("cat", "dog") for i in range(20))))
+  held_out = open_source(f"folder:{folder}", "[90%:]")
+  found = gallery([f"folder:{folder}"], "[90%:]", 100, labelled=labelled)
+  assert found.names == [held_out.name(i) for i in range(len(held_out))]
+  assert bool(found.labels) == labelled
 
 
 def test_a_folder_of_records_is_recognised(folder):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.data.opened import open_source
 from tests.extras.probes import made
 from vit_jax.config import Dataset
 from vit_jax.extras.commands import predict, probe, search
@@ -184,6 +185,14 @@ def test_a_source_that_has_splits_can_be_searched(folder, capsys):
   (one,), _ = run(search, folder, words, capsys)
   assert len(one["nearest"]) == 3
   assert "digits test (360 images)" in (folder / "s.html").read_text()
+
+
+def test_a_part_is_that_of_training(folder, capsys):
+  words = "{}/w.npz {}/photos {}/photos/blue/3.png --split [90%:] --count 100 --output {}/p.html"
+  (one,), _ = run(search, folder, words, capsys)
+  held_out = open_source(f"folder:{folder}/photos", "[90%:]")
+  names = {held_out.name(i) for i in range(len(held_out))}
+  assert {each["image"] for each in one["nearest"]} == names
 
 
 def test_columns_are_named_behind_the_images(folder, capsys):

@@ -175,6 +175,16 @@ def test_splits_are_told_by_the_names_of_files(tmp_path):
       open_source(spec, split)
 
 
+def test_files_are_found_behind_links_and_hidden_ones_are_told(tmp_path):
+  write(tmp_path / "elsewhere/0.parquet", {"image": images(2), "label": [0, 1]})
+  (tmp_path / "data").mkdir()
+  (tmp_path / "data/inner").symlink_to(tmp_path / "elsewhere")
+  (tmp_path / "data/._0.parquet").write_bytes(b"of macOS")
+  source = open_source(f"parquet:{tmp_path}/data")
+  assert [example.image for example in every(source)] == images(2)
+  assert source.notes == (f"Left out of '{tmp_path}/data': 1 hidden ('._0.parquet').",)
+
+
 def test_a_column_names_splits(tmp_path):
   splits = ["train", "val", "train", None, "val", "train"]
   columns = {"image": images(6), "label": list("abbcba"), "Split": splits}

@@ -50,7 +50,11 @@ def labels(source):
     ("{8..10}", ["8", "9", "10"]),
     ("{b,a}/{0..1}", ["b/0", "b/1", "a/0", "a/1"]),
     ("{a}{}", ["a"]),
-    ("{1..0}", []),
+    ("{2..0}", ["2", "1", "0"]),
+    ("{11..08}", ["11", "10", "09", "08"]),
+    ("{0..10}", [str(i) for i in range(11)]),
+    ("{00..127}", [f"{i:03}" for i in range(128)]),
+    ("{099..1}", [f"{i:03}" for i in range(99, 0, -1)]),
   ],
 )
 def test_braces_are_those_of_a_shell(pattern, names):
@@ -67,6 +71,20 @@ def test_files_of_a_folder_are_sorted_and_splits_are_in_their_names(tmp_path):
   assert datasets.shared_images(train, open_source(f"wds:{tmp_path}/train-{{1,0}}.tar")).images == 8
   with pytest.raises(SourceError, match="of these splits: train, val; name one, not ''"):
     open_source(f"wds:{tmp_path}")
+
+
+def test_files_are_found_behind_links_and_hidden_ones_are_told(tmp_path):
+  """macOS writes ._0.tar beside 0.tar."""
+  write(tmp_path / "elsewhere/1.tar", pairs(2, 2))
+  write(tmp_path / "shards/0.tar", pairs(0, 2))
+  (tmp_path / "shards/inner").symlink_to(tmp_path / "elsewhere")
+  (tmp_path / "shards/inner/up").symlink_to(tmp_path / "shards")
+  (tmp_path / "shards/._0.tar").write_bytes(b"of macOS")
+  (tmp_path / "shards/.notes").write_bytes(b"")
+  source = open_source(f"wds:{tmp_path}/shards")
+  assert [example.image for example in every(source)] == [b"image %d" % i for i in range(4)]
+  (note,) = source.notes
+  assert note == f"Left out of '{tmp_path}/shards': 1 hidden ('._0.tar')."
 
 
 def test_labels_are_fields_of_json(tmp_path):

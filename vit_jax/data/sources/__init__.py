@@ -45,6 +45,8 @@ __all__ = [
   "in_one_order",
   "is_named",
   "is_prefixed",
+  "label_key_of",
+  "meant",
   "member",
   "named_parts",
   "open_source",
@@ -96,6 +98,14 @@ def open_source(
   return source
 
 
+def label_key_of(split: str, label_key: str = Dataset().label_key) -> str:
+  """The `label_key` with which to open images whose labels are not needed: "", except for a part.
+
+  A part such as "[90%:]" is taken from each class, so without labels it has other images.
+  """
+  return label_key if "[" in split else ""
+
+
 def recognised(text: str) -> str:
   """The source that a text names; for a path, by its content: "folder:DIR" for a folder of images.
 
@@ -107,6 +117,16 @@ def recognised(text: str) -> str:
   path = path_of(text)
   names = (name for name in registry.SOURCES if registry.SOURCES[name].recognises(path))
   return next((f"{name}:{text}" for name in names), text)
+
+
+def meant(word: str) -> str:
+  """The source that a word of the command line names: as `recognised`, but a path comes first.
+
+  So "digits" is a folder of that name, if there is one; in settings, it always is the source.
+  """
+  if is_named(word) and os.path.exists(word):
+    word = os.path.join(os.curdir, word)
+  return recognised(word)
 
 
 def member(spec: str) -> type[Source]:

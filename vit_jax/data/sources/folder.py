@@ -98,19 +98,10 @@ class Folder(Table):
     _check_there(root, "a folder of images for each class")
     names = [entry.name for entry in files.scan(root) if entry.is_dir()]
     names = [name for name in names if not name.startswith(".") and _has_folders(root / name)]
-    found = {}
-    for name in names:
-      for word in sorted(part.split_words(name))[:1]:
-        found.setdefault(word, []).append(name)
-    if len(found) < 2:
+    names = [name for name in names if part.split_words(name)]
+    if len({min(part.split_words(name)) for name in names}) < 2:
       return {}
-    for word, alike in found.items():
-      if len(alike) > 1 and word not in alike:
-        raise SourceError(
-          f'"{root}" has several folders for {word}: {", ".join(sorted(alike))}; rename one of '
-          f"them to {word}, which is then taken."
-        )
-    chosen = {word: word if word in alike else alike[0] for word, alike in found.items()}
+    chosen = part.by_word(names, f'"{root}" has several folders')
     return {word: (os.path.join(argument, name), "") for word, name in chosen.items()}
 
   @classmethod

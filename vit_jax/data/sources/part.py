@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -152,3 +152,30 @@ def _no_part(split: str, of: str = "") -> SourceError:
 def split_words(name: str) -> frozenset[str]:
   """The words of a name that mean a split, as in "val", "Test_Set", "train2017"."""
   return frozenset(_SPLITS.intersection(re.split("[^a-z]+", name.lower())))
+
+
+def by_word(names: Iterable[str], what: str) -> dict[str, str]:
+  """The name of each split, by the word in it that means a split, or else by itself in lower case.
+
+  Of several names with a word, the one that is this word alone, in any case, is taken.
+
+  Args:
+    names: of splits.
+    what: the names, for messages, such as '"photos" has several folders'.
+
+  Raises:
+    SourceError: it is not certain which name means a split.
+  """
+  found = {}
+  for name in sorted(names):
+    found.setdefault(min(split_words(name), default=name.lower()), []).append(name)
+  chosen = {}
+  for word, alike in found.items():
+    exact = [name for name in alike if name.lower() == word] or alike
+    if len(exact) > 1:
+      raise SourceError(
+        f"{what} for {word}: {', '.join(alike)}; keep one, or call one of them alone {word}, which "
+        "is then taken."
+      )
+    chosen[word] = exact[0]
+  return chosen

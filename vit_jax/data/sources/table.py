@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from vit_jax.data import image_files
 from vit_jax.data.sources import part, several
 from vit_jax.data.sources.base import Block, ColumnError, Source, SourceError
 from vit_jax.process.text import listed, nfc, shown
@@ -217,6 +218,32 @@ def _in_part(
   return np.sort(np.fromiter(rows, np.int64)), lacking
 
 
+def holds(path: Path, folders: Iterable[Path], pattern: str, form: str) -> bool:
+  """Whether a path that is given without a form is a folder with files of tables or archives.
+
+  Args:
+    path: the folder.
+    folders: where in it the files are looked for.
+    pattern: of their names, such as "*.tar".
+    form: of their source, such as "wds:PATTERN".
+
+  Raises:
+    SourceError: folders in it hold images, so that it may be a folder of classes as well.
+  """
+  found = [file for folder in folders for file in files.matching(folder, pattern)]
+  found = [file for file in found if not file.name.startswith(".")]
+  if not found:
+    return False
+  inner = (name for name, kind, _ in image_files.below(path) if kind == "image" and "/" in name)
+  if image := next(inner, ""):
+    raise SourceError(
+      f'"{path}" holds "{found[0].name}" and folders with images, such as "{image}"; name it '
+      f"{form.partition(':')[0]}:{path} to read the files {pattern}, or folder:{path} to read the "
+      "images."
+    )
+  return True
+
+
 def divided(split: str) -> tuple[str, str]:
   """The name and the part of a split: "train[:90%]" is "train" and "[:90%]"."""
   name, bracket, rest = split.partition("[")
@@ -264,14 +291,38 @@ def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
   return {word: (argument, word) for word in sorted(min(found) for found in words if found)}
 
 
-def all_splits(where: str, column: str, values: Sequence[str]) -> str:
-  """The note that the rows of all splits are used."""
-  return f"All splits of {where!r} are taken: {shown(values)} in the column {column!r}."
+def parts_in(argument: str, column: str, values: Iterable[str]) -> dict[str, tuple[str, str]]:
+  """The splits in a column, as in `Source.named_parts`; `values` are all that occur in it."""
+  what = f"{argument!r} has, in its column {column!r}, several values"
+  chosen = part.by_word(filter(None, values), what)
+  return {word: (argument, value) for word, value in chosen.items()}
 
 
-def without_split(rows: int, where: str, column: str) -> str:
-  """The note that some rows belong to no split."""
-  return f"{rows:,} rows of {where!r} have no {column!r}, and are left out."
+def rows_of_split(
+  where: str, column: str, values: Sequence[str | None], split: str, notes: list[str]
+) -> np.ndarray:
+  """The rows of a split, ascending; for "" all rows.
+
+  Args:
+    where: the data, for messages.
+    column: the name of the column of splits.
+    values: the split of each row; some may have none.
+    split: one of the values.
+    notes: get a note on rows of all splits, or of none.
+
+  Raises:
+    SourceError: there is no such split.
+  """
+  there = shown(sorted(filter(None, set(values))))
+  if not split:
+    notes.append(f"All splits of {where!r} are taken: {there} in the column {column!r}.")
+    return np.arange(len(values))
+  rows = np.flatnonzero([value == split for value in values])
+  if not len(rows):
+    raise SourceError(f'"{where}" has no split {split!r}: its column {column!r} has {there}.')
+  if without := sum(not value for value in values):
+    notes.append(f"{without:,} rows of {where!r} have no {column!r}, and are left out.")
+  return rows
 
 
 def outside(where: str, paths: Iterable[str]) -> list[str]:

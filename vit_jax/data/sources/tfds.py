@@ -244,14 +244,19 @@ def _find(spec: str) -> Path:
   directory = path_of(root) / match["name"]
   if match["config"]:
     directory = directory / match["config"]
-  children = [path.name for path in files.matching(directory)]
-  versions = sorted((c for c in children if _VERSION.fullmatch(c)), key=_version_key)
+  versions = versions_in(directory)
   version = match["version"]
   if not version and versions:
     version = versions[-1]
   if version in versions:
     return directory / version
-  raise SourceError(_missing(spec, directory=directory, versions=versions, children=children))
+  raise SourceError(_missing(spec, directory=directory, versions=versions))
+
+
+def versions_in(directory: Path) -> list[str]:
+  """The versions of a dataset in its folder, the newest last."""
+  names = (path.name for path in files.matching(directory))
+  return sorted(filter(_VERSION.fullmatch, names), key=_version_key)
 
 
 def _is_folder(spec: str) -> bool:
@@ -262,11 +267,11 @@ def _version_key(version: str) -> tuple[int, ...]:
   return tuple(int(number) for number in version.split("."))
 
 
-def _missing(spec: str, *, directory, versions: list[str], children: list[str]) -> str:
+def _missing(spec: str, *, directory, versions: list[str]) -> str:
   found = f"there is no prepared dataset in {directory}"
   if versions:
     found = f"{directory} has only version {', '.join(versions)}"
-  elif children:
+  elif children := [path.name for path in files.matching(directory)]:
     found = f"{directory} has no version, only {', '.join(children)} (to use a config, name it)"
   return (
     f"tfds:{spec}: {found}; prepare it with `vit-jax prepare build {quoted(spec)}` (it"

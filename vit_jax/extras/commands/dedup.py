@@ -44,7 +44,9 @@ def flags() -> ToolFlags:
     default=Dataset().image_key,
     help="TFDS feature that holds the image, in all sources",
   )
-  add("--label-key", default=Dataset().label_key, help="TFDS feature that holds the label")
+  add(
+    "--label-key", default=Dataset().label_key, help="TFDS feature that holds the label; '': none"
+  )
   pixels = whole(1, 2**40)
   add("--max-pixels", type=pixels, default=Data().max_pixels, help="larger images are left out")
   shown = "most pairs on the page, the least alike first"
@@ -61,15 +63,21 @@ def dataset(words: list[str], args) -> Dataset:
   """
   if len(words) > 2:
     raise ConfigError(f"{' '.join(words)!r} is more than a source and a split.")
+  from vit_jax.data import sources
+
   split = words[1] if len(words) == 2 else ""
-  return Dataset(words[0], split, image_key=args.image_key, label_key=args.label_key)
+  return Dataset(sources.meant(words[0]), split, image_key=args.image_key, label_key=args.label_key)
 
 
 def search(args, options: list[str]) -> dict:
   """Searches, writes the results, and returns the summary; raises as `find.search`."""
+  from vit_jax.data.sources import label_key_of
   from vit_jax.extras.duplicates import find
 
-  tests = [dataclasses.replace(dataset(words, args), label_key="") for words in args.test]
+  tests = [dataset(words, args) for words in args.test]
+  tests = [
+    dataclasses.replace(test, label_key=label_key_of(test.split, test.label_key)) for test in tests
+  ]
   sizes = dict(max_pixels=args.max_pixels, shown=args.shown)
   return find.search(dataset(args.train, args), tests, args.output, **sizes, options=options)
 

@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.data import images
+from vit_jax.evaluation.examples import visible
 
 THUMBNAIL = 48  # pixels a side
 VIEW = 32  # pixels a side
@@ -47,18 +48,21 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(image: bytes | np.ndarray, *, max_pixels: int) -> Fingerprint:
-  """The fingerprint of an encoded file, or of uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
+  """The fingerprint of an encoded file, or of uint8 pixels (H, W) or (H, W, channels).
 
   Raises:
     BadImage: as `images.decode`.
   """
-  pixels = images.as_rgb(image, max_pixels=max_pixels)
+  stored = images.as_stored(image, max_pixels=max_pixels)
+  pixels = visible(stored)[..., :3]
   side = min(pixels.shape[:2])
-  grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+  grey = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGB2GRAY)
   interpolation = cv2.INTER_AREA if side > THUMBNAIL else cv2.INTER_LINEAR
   thumbnail = cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=interpolation)
   digest = hashlib.blake2b(np.ascontiguousarray(pixels), digest_size=16)
   digest.update(repr(pixels.shape).encode())
+  if stored.shape[2] not in (1, images.RGB):  # grey is as RGB
+    digest.update(np.ascontiguousarray(stored))
   return Fingerprint(thumbnail, side, digest.digest())
 
 

@@ -12,6 +12,7 @@ import simplejpeg
 from vit_jax.data import images
 from vit_jax.data.sources import Source
 from vit_jax.data.sources.subset import write_exclusions
+from vit_jax.evaluation.examples import to_look_at
 
 EXCLUDE = "exclude.txt"
 PAIRS = "pairs.jsonl"
@@ -92,7 +93,7 @@ def _row(pair: dict, train: Source, test: Source, max_pixels: int) -> str:
 
 def _thumbnail(image: bytes | np.ndarray, max_pixels: int) -> bytes:
   """A JPEG whose larger side has at most 128 pixels."""
-  pixels = images.as_rgb(image, max_pixels=max_pixels)
+  pixels = to_look_at(image, max_pixels=max_pixels)
   height, width = pixels.shape[:2]
   least = max(1, min(height, width) * _SIDE // max(height, width))
   small = images.shrink(pixels, side=least, max_pixels=max_pixels)[:_SIDE, :_SIDE]

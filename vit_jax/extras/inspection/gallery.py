@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.config import ConfigError, sides
+from vit_jax.config import ConfigError, Dataset, sides
 from vit_jax.data import image_files, sources
 from vit_jax.data.crops import Box
-from vit_jax.data.images import BadImage, as_rgb, evaluate_image
+from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.data.patterns import find_images
+from vit_jax.evaluation.examples import to_look_at
 from vit_jax.inference.predict import MAX_PIXELS, THREADS
 from vit_jax.recipes.loading import columns_named, keys_of
 from vit_jax.storage import files
@@ -42,12 +43,12 @@ class Gallery:
     return len(self.names)
 
   def original(self, place: int) -> np.ndarray:
-    """An image at its own size, (H, W, 3) uint8.
+    """An image at its own size, as RGB, (H, W, 3) uint8.
 
     Raises:
       ConfigError: it cannot be read.
     """
-    return self._decoded(place, lambda data: as_rgb(data, max_pixels=self.max_pixels))
+    return self._decoded(place, lambda data: to_look_at(data, max_pixels=self.max_pixels))
 
   def squares(self, card: Card) -> np.ndarray:
     """All images as an evaluation prepares them, (N, S, S, 3) uint8.
@@ -129,7 +130,8 @@ def of_source(
 ) -> Gallery:
   """Examples of a source, with these keys of its columns; other arguments as in `gallery`."""
   if not labelled:
-    keys = {**keys, "label_key": ""}
+    key = keys.get("label_key", Dataset().label_key)
+    keys = {**keys, "label_key": sources.label_key_of(split, key)}
   with columns_named():
     source = sources.open_source(spec, split=split, max_pixels=max_pixels, **keys)
   if not len(source):
@@ -138,7 +140,7 @@ def of_source(
   return Gallery(
     [source.name(i) for i in places],
     lambda i: source[places[i]].image,
-    _class_names(source, places),
+    _class_names(source, places) if labelled else [],
     len(source),
     max_pixels,
   )
@@ -165,11 +167,10 @@ def source_in(word: str, *, named: bool) -> str:
     word: without the keys of columns.
     named: whether keys were given, which only a source has.
   """
-  path = pathlib.Path(os.path.expanduser(word))
-  if sources.is_named(word):
-    return "" if path.exists() else word
-  spec = sources.recognised(word)
-  of_files = path.is_dir() and spec.startswith("folder:") and not named
+  spec = sources.meant(word)
+  of_files = (
+    pathlib.Path(os.path.expanduser(word)).is_dir() and spec.startswith("folder:") and not named
+  )
   return spec if sources.is_named(spec) and not of_files else ""
 
 

@@ -20,7 +20,7 @@ from vit_jax.data import records
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.order import Permutation
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.data.sources.tfds import DIGEST
+from vit_jax.data.sources.tfds import DIGEST, versions_in
 from vit_jax.extras.preparation import quality
 from vit_jax.extras.preparation.splits import checked_classes
 from vit_jax.storage.base import UnreachableError
@@ -81,8 +81,9 @@ def prepare(
 
 
 def _check_new(target: pathlib.Path):
-  if target.exists():
-    raise SourceError(f'"{target}" is already there; give another name, or delete it.')
+  if there := versions_in(target.parent):  # the newest of several versions would be read
+    place = target.with_name(there[-1])
+    raise SourceError(f'"{place}" is already there; give another name, or delete it.')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,7 +52,7 @@ def check(example: Example, checked: Checked, *, max_pixels: int) -> bool:
   """Adds the findings for an example to `checked`; returns False if it must be left out."""
   checked.labels.append(example.labels)
   try:
-    images.size_of(example.image, max_pixels=max_pixels)
+    images.as_stored(example.image, max_pixels=max_pixels)
   except images.BadImage as error:
     checked.broken.append(f"{example.name}: {error}")
     return False

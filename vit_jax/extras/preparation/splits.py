@@ -59,7 +59,7 @@ def open_split(text: str) -> tuple[str, Source]:
   """
   split, _, spec = text.partition("=")
   spec, keys = keys_of(spec)
-  spec = sources.recognised(spec)
+  spec = sources.meant(spec)
   if not split.isidentifier() or not sources.is_named(spec):
     forms = sources.forms(spec.partition(":")[0])
     raise SourceError(f"--split {text!r} is not SPLIT=SOURCE, with one of {forms}.")

@@ -155,6 +155,6 @@ def size_of(image: str) -> tuple[int, int]:
   """
   try:
     data = files.read_bytes(path_of(image), most=MAX_BYTES)
-    return pictures.size_of(data, max_pixels=MAX_PIXELS)
+    return pictures.as_stored(data, max_pixels=MAX_PIXELS).shape[:2]
   except (BadImage, OSError) as error:
     raise ConfigError(f"{image} cannot be read: {error}") from error

@@ -59,7 +59,7 @@ def open_parts(
       test images are trained on.
   """
   spec, keys = keys_of(spec)
-  spec = sources.recognised(spec)
+  spec = sources.meant(spec)
   train, test, words = own_images.parts_of(spec, sources.named_parts(spec))
   opener = datasets.opener_of(Data(), progress)
   with columns_named():

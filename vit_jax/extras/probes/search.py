@@ -10,9 +10,10 @@ from PIL import Image
 
 from vit_jax.config import Data, Dataset
 from vit_jax.data import datasets, sources
-from vit_jax.data.images import BadImage, as_rgb
+from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Source
 from vit_jax.evaluation import nearest_neighbours
+from vit_jax.evaluation.examples import to_look_at
 from vit_jax.evaluation.features import unit
 from vit_jax.extras.probes.cache import Cache
 from vit_jax.extras.report import document, thumbnails
@@ -59,9 +60,9 @@ def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], 
   """
   opener = datasets.opener_of(Data(), kept.progress)
   spec, keys = keys_of(images)
-  keys["label_key"] = ""
+  keys["label_key"] = sources.label_key_of(split, keys.get("label_key", Dataset().label_key))
   with columns_named():
-    named = opener.open("The images", Dataset(sources.recognised(spec), split=split, **keys))
+    named = opener.open("The images", Dataset(sources.meant(spec), split=split, **keys))
   features = kept.features(named, "the images", patches=False)["pre_logits"]
   wanted = kept.model.features(queries, batch_size=kept.batch_size)
   found = nearest_neighbours.nearest(unit(features), unit(wanted), min(count, len(features)))
@@ -127,7 +128,7 @@ def picture(image: pathlib.Path | bytes | np.ndarray, caption: str) -> Picture:
   try:
     if isinstance(image, pathlib.Path):
       image = encoded_or_pixels(image)
-    small = thumbnails.scaled(Image.fromarray(as_rgb(image, max_pixels=MAX_PIXELS)), SIDE)
+    small = thumbnails.scaled(Image.fromarray(to_look_at(image, max_pixels=MAX_PIXELS)), SIDE)
   except (BadImage, OSError):
     small = Image.new("RGB", (SIDE, SIDE))
   data = thumbnails.jpeg(np.asarray(small))

@@ -181,31 +181,6 @@ def _is_list(kind) -> bool:
   return str(kind).startswith(("list", "large_list", "fixed_size_list"))
 
 
-def splits(values) -> list[str]:
-  """The different splits in a column, sorted."""
-  return sorted(filter(None, values.cast("string").unique().to_pylist()))
-
-
-def of_split(where: str, column: str, values, split: str, notes: list[str]) -> np.ndarray:
-  """The rows of a split, ascending; for "" all rows, with a note.
-
-  Raises:
-    SourceError: there is no such split.
-  """
-  if not split:
-    notes.append(table.all_splits(where, column, splits(values)))
-    return np.arange(len(values))
-  texts = values.cast("string").to_pylist()
-  rows = np.array([row for row, text in enumerate(texts) if text == split], np.int64)
-  if not len(rows):
-    raise SourceError(
-      f'"{where}" has no split {split!r}: its column {column!r} has {shown(splits(values))}.'
-    )
-  if without := sum(not text for text in texts):
-    notes.append(table.without_split(without, where, column))
-  return rows
-
-
 def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> table.Labels:
   """The labels in a column: names or whole numbers, or lists of them.
 

@@ -64,7 +64,11 @@ class Csv(table.Table):
     name, cut = table.divided(split)
     rows, splits = _rows(file, image_key, label_key, self.notes)
     several = any(_SEVERAL in row.label for row in rows)
-    rows = _of_split(file, rows, splits, name, self.notes)
+    if name and not splits:
+      raise SourceError(f'"{file}" has no split {name!r}: it has no column "{table.SPLIT}".')
+    if splits:
+      chosen = table.rows_of_split(str(file), table.SPLIT, splits, name, self.notes)
+      rows = [rows[row] for row in chosen]
     rows = _once(file, rows, self.notes)
     stamps = _stamps(file, rows, self.notes)
     paths = np.array([os.fsencode(row.path) for row in rows])
@@ -102,8 +106,7 @@ class Csv(table.Table):
     """The values in the column "split"."""
     file = path_of(argument).absolute()
     header, lines = _with_header(file)
-    values = sorted({*_splits(header, lines)} - {""})
-    return {value.lower(): (argument, value) for value in values}
+    return table.parts_in(argument, table.SPLIT, {*_splits(header, lines)})
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -250,27 +253,6 @@ def _label_column(file: Path, names: list[str], image: int, label_key: str) -> i
       '"label", or name it by label_key.'
     )
   return others[0]
-
-
-def _of_split(
-  file: Path, rows: list[_Row], splits: list[str], split: str, notes: list[str]
-) -> list[_Row]:
-  """The rows of a split; `splits` has the split of each row, if the table has that column."""
-  different = sorted(set(splits))
-  if not split:
-    if splits:
-      notes.append(table.all_splits(str(file), table.SPLIT, different))
-    return rows
-  if not splits:
-    raise SourceError(f'"{file}" has no split {split!r}: it has no column "{table.SPLIT}".')
-  chosen = [row for row, value in zip(rows, splits, strict=True) if value == split]
-  if not chosen:
-    raise SourceError(
-      f'"{file}" has no split {split!r}: its column "{table.SPLIT}" has {shown(different)}.'
-    )
-  if without := splits.count(""):
-    notes.append(table.without_split(without, str(file), table.SPLIT))
-  return chosen
 
 
 def _once(file: Path, rows: list[_Row], notes: list[str]) -> list[_Row]:

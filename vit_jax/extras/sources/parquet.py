@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import byte_ranges
+from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.extras.sources import arrow
@@ -21,6 +21,7 @@ from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion, UnreachableError
 from vit_jax.storage.paths import Path, is_url, path_of, within
 
+_SUFFIX = ".parquet"
 _SLOW = 2**26  # bytes; larger row groups are slow, since each image needs its whole group
 _KEPT = 2**28  # bytes of row groups that are kept in memory
 _GROUPS = 64  # the most row groups that are kept in memory
@@ -59,7 +60,7 @@ class Parquet(table.Table):
   ):
     root = path_of(path).absolute()
     name, cut = table.divided(split)
-    below = _below(root)
+    below, hidden = _below(root)
     column = _split_column(path, root, below)
     if not column:
       below = table.of_split(path, below, name)
@@ -70,11 +71,12 @@ class Parquet(table.Table):
     schema = _schema(self._files)
     self._image, label = arrow.columns(str(root), schema, image_key, label_key)
     self.notes = arrow.notes(str(root), self._image, label, {*schema.names} - {column})
-    self.notes += _notes(self._files, self._image)
+    self.notes += [*hidden, *_notes(self._files, self._image)]
     keys = np.concatenate([file.keys() for file in self._files])
     chosen = np.arange(len(keys))
     if column:
-      chosen = arrow.of_split(str(root), column, self._values(column), name, self.notes)
+      values = self._values(column).cast("string").to_pylist()
+      chosen = table.rows_of_split(str(root), column, values, name, self.notes)
     texts = self._texts(str(root), schema, chosen)
     chunks = ()
     if label:
@@ -183,29 +185,28 @@ class Parquet(table.Table):
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The splits in the names of the files, or in the column "split"."""
     root = path_of(argument).absolute()
-    below = _below(root)
+    below, _ = _below(root)
     column = _split_column(argument, root, below)
     if not column:
       return table.parts_of(argument, below)
     values = _values(_opened(root, below), column)
-    return {value.lower(): (argument, value) for value in arrow.splits(values)}
+    return table.parts_in(argument, column, values.cast("string").unique().to_pylist())
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
     """Whether the path ends in .parquet, or is a folder with such a file in it or in its data/."""
     folders = (path, path / "data")
-    inside = any(files.matching(folder, "*.parquet") for folder in folders)
-    return inside or str(path).endswith(".parquet")
+    return str(path).endswith(_SUFFIX) or table.holds(path, folders, f"*{_SUFFIX}", cls.form)
 
 
-def _below(root: Path) -> list[str]:
-  """The paths of the files within a folder, sorted; "" if the root is a file."""
+def _below(root: Path) -> tuple[list[str], list[str]]:
+  """The paths of the files within a folder, sorted, "" if the root is a file; and notes on them."""
   if not files.is_folder(root):
-    return [""]
-  below = sorted(path for path in files.files_below(root) if path.endswith(".parquet"))
+    return [""], []
+  below, notes = image_files.of_suffix(root, _SUFFIX)
   if not below:
     raise SourceError(f'"{root}" has no *.parquet files; give a folder that has some, or a file.')
-  return below
+  return below, notes
 
 
 def _split_column(path: str, root: Path, below: list[str]) -> str:

@@ -25,6 +25,7 @@ from vit_jax.storage.base import ChangedError, FileVersion, UnreachableError
 from vit_jax.storage.paths import Path, path_of
 
 INDICES = pathlib.Path("~/.cache/vit_jax/tars")
+_SUFFIX = ".tar"
 _FORMAT = 2  # version of the index
 _MEMBER = re.compile(r"(?P<key>(?:.*/)?[^./][^./]*)\.(?P<extension>[^/]+)")  # no hidden files
 _BRACES = re.compile(r"(?P<before>.*?)\{(?P<inside>[^{}]*)\}(?P<after>.*)")
@@ -64,7 +65,7 @@ class WebDataset(table.Table):
     label_key: str = Dataset().label_key,
   ):
     name, cut = table.divided(split)
-    root, below = _expanded(pattern)
+    root, below, hidden = _expanded(pattern)
     below = table.of_split(pattern, below, name)
     self._paths = paths = [root / file for file in below]
     self.distant = byte_ranges.distant(root)
@@ -74,7 +75,7 @@ class WebDataset(table.Table):
       return _index(*path_and_stamp, image_key.lower(), label_key)
 
     indices = files.at_once(root, index_of, zip(paths, self._stamps, strict=True))
-    self.notes = _notes(paths, indices)
+    self.notes = [*hidden, *_notes(paths, indices)]
     counts = [len(index["keys"]) for index in indices]
     if not any(counts):
       raise SourceError(f'The files of "wds:{pattern}" hold no examples with images; give others.')
@@ -122,22 +123,26 @@ class WebDataset(table.Table):
   @classmethod
   def recognises(cls, path: Path) -> bool:
     """Whether the path ends in .tar, or is a folder with such a file."""
-    return str(path).endswith(".tar") or bool(files.matching(path, "*.tar"))
+    return str(path).endswith(_SUFFIX) or table.holds(path, [path], f"*{_SUFFIX}", cls.form)
 
 
-def _expanded(pattern: str) -> tuple[Path, list[str]]:
-  """A folder, and the paths in it that a pattern names: in its order, or sorted for a folder."""
+def _expanded(pattern: str) -> tuple[Path, list[str], list[str]]:
+  """What a pattern names.
+
+  Returns:
+    A folder; the paths in it, in the order of the pattern, or sorted for a folder; notes on them.
+  """
   path = path_of(pattern).absolute()
   if files.is_folder(path):
-    paths = sorted(file for file in files.files_below(path) if file.endswith(".tar"))
+    paths, notes = image_files.of_suffix(path, _SUFFIX)
     if not paths:
       raise SourceError(f'"{path}" has no *.tar files; give a folder that has some, or a pattern.')
-    return path, paths
+    return path, paths, notes
   paths = list(map(path_of, itertools.islice(_without_braces(str(path)), _MOST_FILES)))
   if len({path.anchor or path.parts[:2] for path in paths}) > 1:
     raise SourceError(f'The files of "wds:{pattern}" lie in several buckets; name one of them.')
   root = path_of(posixpath.commonpath([str(path.parent) for path in paths]))
-  return root, [str(path.relative_to(root)) for path in paths]
+  return root, [str(path.relative_to(root)) for path in paths], []
 
 
 def _stamps(pattern: str, paths: list[Path]) -> list[FileVersion]:
@@ -152,7 +157,7 @@ def _stamps(pattern: str, paths: list[Path]) -> list[FileVersion]:
 
 
 def _without_braces(pattern: str) -> Iterator[str]:
-  """Expands braces as a shell does: {08..11} becomes 08, 09, 10 and 11."""
+  """Expands braces as bash does: {08..11} becomes 08, 09, 10 and 11, and {2..0} 2, 1 and 0."""
   match = _BRACES.fullmatch(pattern)
   if not match:
     yield pattern
@@ -168,9 +173,10 @@ def _alternatives(inside: str) -> Iterable[str]:
     return inside.split(",")
   first, last = ends.groups()
   width = 0
-  if first[0] == "0" or len(first) == len(last):
-    width = len(first)
-  return (f"{number:0{width}}" for number in range(int(first), int(last) + 1))
+  if re.match("0[0-9]", first) or re.match("0[0-9]", last):
+    width = max(len(first), len(last))
+  step = 1 if int(first) <= int(last) else -1
+  return (f"{number:0{width}}" for number in range(int(first), int(last) + step, step))
 
 
 def _index(path: Path, stamp: FileVersion, image_key: str, label_key: str) -> dict[str, np.ndarray]:
