@@ -35,7 +35,7 @@ setuptools.setup(
     "absl-py>=2.1",
     "array-record>=0.8",
     "clu>=0.0.12",
-    "etils[epath,epy]>=1.15",
+    "etils[epy]>=1.15",
     "flax>=0.12.8",
     "importlib_resources>=6",
     "jax>=0.10",

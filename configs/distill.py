@@ -3,11 +3,12 @@ r"""Distillation: a model that learns from labels and from the predictions of a 
   python -m vit_jax.main --config=configs/distill.py:TEACHER,DATA
 
 TEACHER: weights in any format, or a run, of the classes of the data. DATA: as for configs/train.py.
-Training images have the size of the teacher's. Half of the loss is that of the labels, half the
-cross-entropy with the teacher's most probable class, as in DeiT (Touvron et al., 2021, equation 3);
---config.objective.target=soft takes the teacher's probabilities (docs/fine-tuning.md). The student
-suits the number and the size of the images; --config.model.name=ViT-Ti/16 gives another, and
-deit_tiny_distilled_patch16_224 one with a distillation token.
+Training images have the teacher's size and are resized as its are. Half of the loss is that of the
+labels, half the cross-entropy with the teacher's most probable class, as in DeiT (Touvron et al.,
+2021, equation 3); --config.objective.target=soft takes the teacher's probabilities
+(docs/fine-tuning.md). The student suits the number and the size of the images;
+--config.model.name=ViT-Ti/16 gives another, and deit_tiny_distilled_patch16_224 one with a
+distillation token.
 """
 
 import dataclasses
@@ -34,7 +35,15 @@ def get_config(argument="TEACHER,DATA", replace=unchanged):
     return replace(dataclasses.replace(config, objective=objective))
 
   config = own_images.train(spec, replace=with_objective, **keys)
-  data = config.data
-  if side := teachers.read(place).loaded.card.image_size:
-    data = dataclasses.replace(data, image_size=side)
-  return to_config_dict(dataclasses.replace(config, data=data, objective=objective))
+  card = teachers.read(place).loaded.card
+  asked = {"resampling": card.resampling}
+  if card.image_size:
+    asked["image_size"] = card.image_size
+  return to_config_dict(
+    dataclasses.replace(
+      config,
+      data=dataclasses.replace(config.data, **asked),
+      objective=objective,
+      origins=(*config.origins, *((f"data.{key}", "the teacher") for key in asked)),
+    )
+  )

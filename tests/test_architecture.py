@@ -179,7 +179,7 @@ OF_THIS_MACHINE = (
     f"vit_jax.extras.{name}"
     for name in ("sources", "prepared_cache", "preparation", "duplicates", "commands")
   ),
-  *("vit_jax.process.machine", "vit_jax.process.machine"),  # limits
+  "vit_jax.process.machine",  # limits
   *("vit_jax.config.recipe_file", "vit_jax.config.suggestions"),  # recipes
   *(f"vit_jax.extras.experiments.studies.{name}" for name in ("loading", "record", "stale")),
   "vit_jax.process.program",  # its code

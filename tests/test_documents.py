@@ -58,6 +58,13 @@ def test_files_that_are_named_are_there():
   assert missing(OF_TODAY, FILE, lambda *args: args[1].endswith("/NAME.py") or there(*args)) == {}
 
 
+def test_files_of_the_makefile_are_there():
+  text = (ROOT / "Makefile").read_text()
+  named = re.findall(r"(?<![\w./])(?:tests|tools|docs|configs)/[\w/.]*\w", text)
+  assert named
+  assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def test_modules_that_are_named_are_there():
   """Such as `models/vit.py`, of vit_jax; tests that mirror them are named in the same way."""
   rooms = {folder.name for folder in (ROOT / "vit_jax").iterdir() if folder.is_dir()}

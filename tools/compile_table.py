@@ -25,9 +25,7 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("compile_table", __doc__, prog="python tools/compile_table.py")
   add = result.add_argument
-  add(
-    "--recipes", "--only", default="", metavar="TEXT", help="recipes with this text in their name"
-  )
+  add("--recipes", default="", metavar="TEXT", help="recipes with this text in their name")
   add("--platform", choices=tuple(TABLES), default="tpu", help="which table (default: tpu)")
   add("--topologies", metavar="A,B,...", help="default: all of the table")
   add("--jobs", type=whole(1, 1024), default=1, help="compilations at a time")

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from vit_jax.config.tool_flags import ToolFlags, ending, folder, path
 from vit_jax.process import console
+from vit_jax.process.text import markdown_table
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAPER = ROOT / "configs" / "studies" / "paper"
@@ -61,20 +62,14 @@ def page() -> str:
   return "\n".join(
     [
       BEGIN,
-      *table(["model", "parameters", "GFLOPs"], sizes),
+      markdown_table([["model", "parameters", "GFLOPs"], *sizes]),
       ACCURACIES,
-      *table(["model", *PRETRAINING], accuracy_rows(models.names())),
+      markdown_table([["model", *PRETRAINING], *accuracy_rows(models.names())]),
       WEIGHTS,
-      *table(["model", "top-1", "weights"], [weights_row(row) for row in published_weights()]),
+      markdown_table([["model", "top-1", "weights"], *map(weights_row, published_weights())]),
       "",
     ]
   )
-
-
-def table(headings: list[str], rows: list[list[str]]) -> list[str]:
-  """The lines of a table in Markdown."""
-  lines = [headings, ["---"] * len(headings), *rows]
-  return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def size_row(name: str) -> list[str]:

@@ -21,7 +21,7 @@ that axial ViTs are more accurate than ViTs and need more computation, and that 
 is very slow on TPUs.
 """
 
-from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study, transfer
 
 HALVES = "configs/fashion_halves.py:first"
 SMALL = {
@@ -29,10 +29,6 @@ SMALL = {
   "schedule.warmup.steps": 40,
   "evaluate_every.steps": 400,
   "checkpoint.every.steps": 400,
-}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 
 
@@ -72,8 +68,8 @@ def small() -> Study:
 def paper() -> Study:
   """On a pod."""
   cells = [
-    *pair("ViT", "configs/vit_b32_jft.py", PROBE, "ViT-B/32", "Axial-ViT-B/32"),
-    *pair("ViT", "configs/vit_b16_jft.py", PROBE, "ViT-B/16", "Axial-ViT-B/16"),
-    *pair("ResNet", "configs/r50x1_jft.py", PROBE, "R50x1", "Axial-R50"),
+    *pair("ViT", "configs/vit_b32_jft.py", transfer.PROBE, "ViT-B/32", "Axial-ViT-B/32"),
+    *pair("ViT", "configs/vit_b16_jft.py", transfer.PROBE, "ViT-B/16", "Axial-ViT-B/16"),
+    *pair("ResNet", "configs/r50x1_jft.py", transfer.PROBE, "R50x1", "Axial-R50"),
   ]
   return study(cells, "imagenet/5shot", "5-shot ImageNet", seeds=1)

@@ -19,10 +19,6 @@ and that hybrids are a little better than ViTs where compute is small.
 from vit_jax.extras.experiments.studies import Cell, Drawing, Paper, Stage, Study, transfer
 
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
-}
 MODELS = {  # the curves of the figure; each model with its epochs
   "ViT": {
     "ViT-B/32": (7,),
@@ -67,10 +63,7 @@ SMALL_MODELS = {
 
 def small_cell(family: str, model: str) -> Cell:
   """A cell of the small scale."""
-  name = model.replace("/", "_")
-  before = Stage(f"configs/fashion_halves.py:first,{model}", name=name)
-  recipe = f"configs/fashion_halves.py:second,{model}"
-  stage = Stage(recipe, name=f"tuned_{name}", after=before)
+  stage = transfer.halves(model, model.replace("/", "_"))
   return Cell(model, stage, {"family": family, "model": model})
 
 
@@ -85,7 +78,7 @@ def small() -> Study:
 def paper_cells(family: str, model: str, epochs: int) -> list[Cell]:
   """The tasks of a row of Table 6."""
   recipe = transfer.pretraining_of(model, "jft", f"{epochs}")
-  before = Stage(recipe, JFT | PROBE, name=f"{model.replace('/', '_')}_{epochs}")
+  before = Stage(recipe, JFT | transfer.PROBE, name=f"{model.replace('/', '_')}_{epochs}")
   factors = {"family": family, "model": model, "epochs": epochs}
   return [
     Cell(f"{model} {epochs} {task}", stage, factors | {"task": task})

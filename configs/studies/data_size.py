@@ -39,15 +39,11 @@ VITS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14")
 RESNETS = ("R50x1", "R152x2")
 I21K = {"data.train.source": "tfds:imagenet21k", "evaluate.val.source": "tfds:imagenet21k"}
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
-}
 SETTINGS = {
   "ImageNet": {"data.train.split": "train[:99%]", "evaluate.val.split": "train[99%:]"},
   "ImageNet-21k": I21K
   | {"data.train.split": "train[51200:]", "evaluate.val.split": "train[:51200]"},
-  "JFT-300M": JFT | PROBE,
+  "JFT-300M": JFT | transfer.PROBE,
 }
 HELD_OUT = {
   "ImageNet": {"data.train.split": "train[:98%]", "evaluate.val.split": "train[98%:99%]"},
@@ -81,14 +77,9 @@ def candidates(model: str, decay: float, dropout: float, smoothing: float) -> tu
 def small_cell(model: str, images: int) -> Cell:
   """A cell of the small scale."""
   name = f"{model.replace('/', '_')}_{images}"
-  before = Stage(
-    f"configs/fashion_halves.py:first,{model}",
-    {"data.train.split": "train[:90%]", "data.train.subset": images},
-    name=name,
-    choice=Choice(candidates(model, 0.3, 0.1, 0.1), SMALL_HELD_OUT),
-  )
-  recipe = f"configs/fashion_halves.py:second,{model}"
-  stage = Stage(recipe, name=f"tuned_{name}", after=before)
+  settings = {"data.train.split": "train[:90%]", "data.train.subset": images}
+  choice = Choice(candidates(model, 0.3, 0.1, 0.1), SMALL_HELD_OUT)
+  stage = transfer.halves(model, name, settings=settings, choice=choice)
   return Cell(f"{model} {images}", stage, {"model": model, "images": images})
 
 

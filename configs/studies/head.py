@@ -14,7 +14,7 @@ each with its own learning rate: 8e-4 for the class token and 3e-4 for the mean.
 over the epochs, as the figure here does, and gives no numbers.
 """
 
-from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study, transfer
 
 HEADS = {"class token": "class_token", "mean": "gap"}
 SMALL = {
@@ -27,10 +27,6 @@ SMALL = {
   "schedule.warmup.steps": 150,
   "evaluate_every.steps": 312,
   "checkpoint.every.steps": 1560,
-}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 
 
@@ -59,7 +55,7 @@ def paper() -> Study:
   """On a pod: the paper's three runs, and the fourth that completes the square."""
   linear = {"model.representation_layer": False}
   compared = [
-    cell("configs/vit_b16_jft.py", PROBE | (linear if head == "mean" else {}), head, rate)
+    cell("configs/vit_b16_jft.py", transfer.PROBE | (linear if head == "mean" else {}), head, rate)
     for head in HEADS
     for rate in (3e-4, 8e-4)
   ]

@@ -21,10 +21,6 @@ from vit_jax.extras.experiments.studies import Cell, Choice, Drawing, Paper, Sta
 from vit_jax.recipes import LENGTHS_OF_BIT
 
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
-}
 RECIPES = {"Adam": "configs/{}_jft.py", "SGD": "configs/resnet_sgd.py:{},jft"}
 TABLE = Paper(
   "configs/studies/paper/table7.csv",
@@ -54,14 +50,9 @@ def cell(task: str, model: str, optimizer: str, stage: Stage) -> Cell:
 def small_cell(model: str, optimizer: str) -> Cell:
   """A cell of the small scale."""
   rates = tuple({"schedule.learning_rate": rate} for rate in RATES[optimizer])
-  before = Stage(
-    f"configs/fashion_halves.py:first,{model}",
-    PART | SMALL[optimizer],
-    name=f"{model}_{optimizer}",
-    choice=Choice(rates, HELD_OUT),
-  )
-  recipe = f"configs/fashion_halves.py:second,{model}"
-  stage = Stage(recipe, name=f"tuned_{before.name}", after=before)
+  name = f"{model}_{optimizer}"
+  settings = PART | SMALL[optimizer]
+  stage = transfer.halves(model, name, settings=settings, choice=Choice(rates, HELD_OUT))
   return cell("new classes", model, optimizer, stage)
 
 
@@ -75,7 +66,7 @@ def small() -> Study:
 def paper_cells(model: str, optimizer: str) -> list[Cell]:
   """The fine-tunings after one pre-training."""
   name = model.lower() if optimizer == "Adam" else model
-  before = Stage(RECIPES[optimizer].format(name), JFT | PROBE, name=f"{model}_{optimizer}")
+  before = Stage(RECIPES[optimizer].format(name), JFT | transfer.PROBE, name=f"{model}_{optimizer}")
   return [
     cell(task, model, optimizer, transfer.fine_tuning(model, key, before))
     for task, key in transfer.TABLE_4.items()

@@ -12,7 +12,7 @@ Nothing is chosen: every cell has the settings of the recipe. The paper finds th
 embedding is better than none, and little difference between kinds and places.
 """
 
-from vit_jax.extras.experiments.studies import Cell, Drawing, Paper, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Paper, Score, Stage, Study, transfer
 
 CELLS = [
   ("none", "stem"),
@@ -35,10 +35,6 @@ SMALL = {
   "schedule.warmup.steps": 150,
   "evaluate_every.steps": 1560,
   "checkpoint.every.steps": 1560,
-}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 
 
@@ -70,7 +66,7 @@ def small() -> Study:
 def paper() -> Study:
   """On a pod."""
   return Study(
-    cells=cells("configs/vit_b16_jft.py", PROBE),
+    cells=cells("configs/vit_b16_jft.py", transfer.PROBE),
     drawing=Drawing(x="positions", by="position_place", label="5-shot ImageNet"),
     score=Score("imagenet/5shot"),
     seeds=1,

@@ -19,7 +19,7 @@ up to 64 blocks but less beyond 16; that width helps least; that smaller patches
 parameters; and that scaling all together helps too.
 """
 
-from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study, transfer
 
 SMALL = {
   "model.name": "ViT-Ti/4",
@@ -27,10 +27,6 @@ SMALL = {
   "schedule.warmup.steps": 50,
   "evaluate_every.steps": 500,
   "checkpoint.every.steps": 500,
-}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 
 
@@ -103,7 +99,9 @@ def paper() -> Study:
     "2": sizes(16, 2048, 4096, 16),
   }
   return Study(
-    cells=cells("configs/vit_shape_jft.py:base", PROBE, curves(base, ways, together), head=64),
+    cells=cells(
+      "configs/vit_shape_jft.py:base", transfer.PROBE, curves(base, ways, together), head=64
+    ),
     drawing=Drawing(x="exaflops", by="scaled", log=True, label="5-shot ImageNet"),
     score=Score("imagenet/5shot"),
     seeds=1,

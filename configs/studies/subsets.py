@@ -20,14 +20,10 @@ The paper draws its results, and gives no numbers. It finds that ViTs lose more 
 smallest subset, and win on the largest.
 """
 
-from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study
+from vit_jax.extras.experiments.studies import Cell, Drawing, Score, Stage, Study, transfer
 
 MODELS = ("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2")
 SUBSETS = {"9M": 9_000_000, "30M": 30_000_000, "90M": 90_000_000, "all": 303_000_000}
-PROBE = {
-  "evaluate.imagenet.train.source": "tfds:imagenet2012",
-  "evaluate.imagenet.test.source": "tfds:imagenet2012",
-}
 SMALL_MODELS = ("ViT-64/7", "ViT-96/7", "ResNet-2", "ResNet-3")
 SMALL_SUBSETS = (900, 3000, 9000, 30_000)
 SMALL = {
@@ -68,7 +64,7 @@ def small() -> Study:
 def paper() -> Study:
   """On a pod."""
   compared = [
-    cell(f"configs/jft_subsets.py:{model},{subset}", PROBE, model, images)
+    cell(f"configs/jft_subsets.py:{model},{subset}", transfer.PROBE, model, images)
     for model in MODELS
     for subset, images in SUBSETS.items()
   ]

@@ -20,13 +20,14 @@ from vit_jax import config as c
 from vit_jax import models, recipes, weights
 from vit_jax.config.fields import Labels
 from vit_jax.config.resolve import resolve
-from vit_jax.data import batches
+from vit_jax.data import batches, datasets
 from vit_jax.extras import lora
 from vit_jax.extras.distillation import teacher as teachers
 from vit_jax.extras.distillation.objective import DIFFERENCE, TARGETS, Distillation, Given, Settings
 from vit_jax.extras.settings import LoRA
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training import start
 from vit_jax.weights.card import Card
 
 SIDE, CLASSES = 8, 5
@@ -180,6 +181,7 @@ def test_both_heads_are_trained_with_the_head(pattern, trained, with_lora):
   found = objective.trainable(pattern)
   both = "head/bias", DIFFERENCE_OF_BIASES
   assert [name for name in both if re.fullmatch(found, name)] == trained
+  assert objective.per_class() == DIFFERENCE_OF_BIASES
 
 
 def test_mixed_images_are_those_that_the_teacher_sees():
@@ -255,7 +257,7 @@ def folder(tmp_path_factory):
   """Weights of teachers."""
   place = tmp_path_factory.mktemp("teachers")
   save(place / "w.npz", names=NAMES[::-1])
-  save(place / "large.npz", side=32)
+  save(place / "large.npz", side=32, resampling="torchvision_bicubic")
   save(place / "few.npz", names=("a", "b"))
   save(place / "others.npz", names=tuple("abcdefghij"))
   save(place / "sigmoid.npz", loss="sigmoid")
@@ -305,9 +307,11 @@ def test_a_run_resumes_to_the_same_bits_with_the_same_teacher(folder, tmp_path):
   chex.assert_trees_all_equal(*(ends.final_state(one, 4)[0] for one in (whole, parts)))
 
 
-def test_the_recipe_takes_the_size_of_the_teachers_images(folder):
+def test_the_recipe_prepares_images_as_the_teacher_expects_them(folder):
   config = recipes.resolve(f"configs/distill.py:{folder}/large.npz,digits", [])
-  assert config.data.image_size == 32
+  assert (config.data.image_size, config.data.resampling) == (32, "torchvision_bicubic")
+  words = ["data.image_size", "data.resampling"]
+  assert {key: dict(config.origins)[key] for key in words} == dict.fromkeys(words, "the teacher")
   assert config.objective == Settings(teacher=f"{folder}/large.npz")
   with pytest.raises(c.ConfigError, match=r"'w\.npz' is not TEACHER,DATA"):
     recipes.resolve("configs/distill.py:w.npz", [])
@@ -328,7 +332,8 @@ def test_the_recipe_takes_the_size_of_the_teachers_images(folder):
       r"images of 32 pixels, and the student's have 16; give .*image_size=32\.",
     ),
     ("few.npz", {}, r"has 2 classes, and the training data has 10; give a teacher"),
-    ("others.npz", {}, r"others\.npz is of other classes than the training data: .*'a'"),
+    ("few.npz", dict(outputs=()), r"has 2 classes, and the training data has 10; give a teacher"),
+    ("others.npz", {}, r"of other classes than the training data: .*'a'.*outputs='\(\)' for the"),
     ("sigmoid.npz", dict(target="soft"), r"no temperature in common; give .*target=hard"),
     ("w.npz", dict(outputs=(0, 0, 1)), r"outputs=\(0, 0, 1\) does not name each of the 10 outputs"),
     ("grey.npz", {}, r"images of 1 channels, and the student's have 3; give .*channels=1"),
@@ -420,6 +425,25 @@ def test_a_teacher_that_goes_on_training_is_the_one_that_the_run_began_with(
   assert resolve(config, {}).objective.digest != found.objective.digest  # of the next run
   with pytest.raises(c.ConfigError, match="is not the teacher that the run began with"):
     found.objective.check(found, model)  # as in another process
+
+
+def test_what_the_teacher_was_trained_on_counts_for_the_student(tmp_path):
+  known = datasets.Trained(c.Dataset("digits", "train"), "sum")
+  place = str(save(tmp_path / "w.npz", trained_on=(known,)))
+  config = c.Config(init_from=place, objective=Settings(teacher=place))
+  new = start.Recorded(tmp_path)
+  assert start.trained_on(config, new) == (known,)
+  assert start.trained_on(dataclasses.replace(config, init_from=""), new) == (known,)
+
+
+def test_others_under_other_names_may_be_given_by_their_order(folder):
+  config = c.Config(
+    objective=Settings(teacher=str(folder / "others.npz"), outputs=()),
+    model=c.Model(name="ViT-Ti/4", num_classes=10),
+    data=c.Data(train=c.Dataset("digits", "train"), image_size=16),
+  )
+  known = dict(images=1437, side=8, labels=Labels(NAMES))
+  resolved.checks.check(config, resolved.without_data(config, **known))
 
 
 def test_images_with_several_labels_are_refused():

@@ -185,7 +185,8 @@ def settings(name="ViT-B/8", side=SIDE, model=None, **objective):
   ("config", "words"),
   [
     (settings("R50x1"), "R50x1: it has no patch embeddings"),
-    (settings(model=dict(pool="map")), "pool=class_token or gap"),
+    (settings(model=dict(pool="map")), "pool=gap"),
+    (settings(model=dict(pool="map_with_token")), "pool=class_token"),
     (settings(model=dict(representation_layer=True)), "representation_layer=False"),
     (settings(model=dict(final_norm="pooled")), "final_norm=tokens"),
     (settings(rate=0.05), "rate=0.05 of 9 patches of an image leaves none"),

@@ -18,6 +18,7 @@ from vit_jax.extras.compiled import compilation
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.recipes import cost
 from vit_jax.training.steps import START, ImageCount
 
 SIDE, SIZE = 4, 16
@@ -128,7 +129,7 @@ def test_the_pod_compiler_and_the_cost_are_of_the_objective():
   program = compilation.compile_step(HIDDEN, jax.devices())
   assert program.fits
   assert program.argument_bytes < 20_000  # parameters, average and images alone
-  assert compilation.step_flops(HIDDEN) == 32 * HIDES.training_flops(8)
+  assert cost.training_flops(HIDDEN) == HIDES.training_flops(8)
 
 
 def test_a_step_takes_its_values_from_the_images_so_far():

@@ -300,6 +300,9 @@ FOLLOWS = [
   (SCRATCH, "model.name=ViT-S/20", {}, "model.depth=12 data.image_size=60"),
   (SCRATCH, "model.patch=9", {}, "model.depth=4 data.image_size=63"),
   (SCRATCH, "data.image_size=128", {}, "model.name=ViT-Ti/16 model.patch=16"),
+  (SCRATCH, "data.image_size=518", {}, "model.name=ViT-Ti/14 model.patch=14"),
+  (SCRATCH, "data.image_size=84x126", {}, "model.name=ViT-Ti/7"),
+  (SCRATCH, "data.image_size=127", {}, "model.name=ViT-Ti/16"),  # refused later: a prime
   (WITH_CARD, "", {}, FOR_FINE_TUNING),
   (WITH_CARD, "", dict(images=10**6), "duration.steps=20000 schedule.warmup.steps=500"),
   (WITH_CARD, "duration.epochs=2", dict(images=51_200), "schedule.warmup.steps=40"),

@@ -4,8 +4,6 @@ import dataclasses
 import functools
 import json
 
-import jax
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -15,7 +13,6 @@ from vit_jax.config import Augmentation, ConfigError
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.extras.report import report
 from vit_jax.extras.settings_page import page
-from vit_jax.storage import checkpoint
 from vit_jax.storage.workdir import AUGMENTED, IMAGES
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -37,8 +34,12 @@ class Stripes(Augmentation):
     return [functools.partial(striped, first=int(self.period * rng.random()), period=self.period)]
 
 
+STRIPED = []  # the first row of each image so far
+
+
 def striped(pixels, first, period):
   """The pixels with rows that are black."""
+  STRIPED.append(first)
   out = pixels.copy()
   out[first::period] = 0
   return out
@@ -50,11 +51,10 @@ def line(monkeypatch):
 
 
 def test_it_trains_and_is_in_the_report(tmp_path):
-  whole, plain = tmp_path / "whole", tmp_path / "plain"
+  whole = tmp_path / "whole"
+  STRIPED.clear()
   assert program.run(whole, TOY, *WORDS)
-  assert program.run(plain, *WORDS)
-  ends = (checkpoint.load_params(checkpoint.find(run), ema=False) for run in (whole, plain))
-  assert not np.array_equal(*(jax.tree.leaves(end)[0] for end in ends))
+  assert len(STRIPED) >= 4 * 32  # each image of each step
   settings = json.loads((whole / "config.json").read_text())["data"]["augment"]
   assert settings == [{"kind": "stripes", "period": 3}]
   report.write([whole], tmp_path / "report.html", inside=False)

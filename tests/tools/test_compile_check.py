@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from tests import resolved
-from tests.tools.compiled.made import GIB, PROGRAM
+from tests.extras.compiled.made import GIB, PROGRAM
 from tools import compile_table
 from vit_jax import recipes
 from vit_jax.config import AUTO, ConfigError, RunError

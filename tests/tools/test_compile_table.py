@@ -68,7 +68,7 @@ def test_a_decision_quotes_its_row_of_the_table():
 
 
 ON_GPUS = compiled_on_gpus.TABLE.read()
-RATES = pathlib.Path(__file__).parent / "compiled" / "published_rates.csv"
+RATES = pathlib.Path(__file__).parents[1] / "extras/compiled/published_rates.csv"
 PUBLISHED = list(csv.DictReader(RATES.read_text().splitlines()))
 
 

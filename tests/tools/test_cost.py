@@ -1,6 +1,7 @@
 """The table of costs: the paper's figures, formats, recipes, and wrong command lines."""
 
 import csv
+import dataclasses
 import json
 
 import pytest
@@ -12,6 +13,8 @@ from vit_jax import models
 from vit_jax.extras import mae
 from vit_jax.extras.commands import cost as tool
 from vit_jax.extras.dino import objective as dino
+from vit_jax.extras.settings import LoRA
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes import cost
 
 TYPES = dict(
@@ -166,6 +169,15 @@ def test_masked_patches_by_hand(target, outputs):
   macs = 196 * 768 * width + 12 * block
   assert row["gmacs"] * 1e9 == pytest.approx(macs)
   assert row["training_gflops"] == pytest.approx(6 * (macs + 98 * width * outputs) / 1e9)
+
+
+@pytest.mark.parametrize(
+  "changes", [dict(optimizer=Adam(trainable="head/.*")), dict(lora=LoRA(rank=2))]
+)
+def test_training_a_part_of_a_model_has_no_known_flops(changes):
+  run = dataclasses.replace(cost.pretraining("ViT-B/16"), **changes)
+  row = cost.cost(run, None)
+  assert [key for key, value in row.items() if value is None] == ["training_gflops", *MISSING]
 
 
 @pytest.mark.parametrize("settings", [mae.Settings(), dino.Settings()])

@@ -89,6 +89,13 @@ def test_steps_that_depend_on_missing_data(here):
   assert "give the data" in plan.estimate_table(lines)
 
 
+def test_the_flops_of_a_part_of_the_model_are_not_known(here):
+  found = asked("configs/studies/positions.py", "--config.optimizer.trainable=head/.*")
+  (line, *_) = lines = plan.lines(found.study, found.checked_costs())
+  assert (line.steps > 0, line.exaflops, line.device_days) == (True, None, None)
+  assert "teraFLOPs are not known where only a part" in plan.estimate_table(lines)
+
+
 def test_the_example_of_the_documents(here, tmp_path):
   page = (programs.ROOT / "docs" / "studies.md").read_text()
   (example,) = re.findall(r"^```python[^\n]*\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)

@@ -139,7 +139,6 @@ def test_every_tool_is_tried():
 HELP = """
 import contextlib, json, runpy, sys
 
-sys.path.insert(0, "tools")
 for tool in sys.argv[1:]:
   sys.argv = [f"tools/{tool}.py", "--help"]
   with contextlib.suppress(SystemExit):

@@ -18,7 +18,7 @@ from vit_jax.process.errors import RunError
 from vit_jax.storage import checkpoint, files, metrics_log, workdir
 from vit_jax.storage.paths import path_of
 
-CASES = (0, 20)  # storage/test_buckets.py has single faults in every test run
+CASES = (0, 20)  # extras/buckets/test_buckets.py has single faults in every test run
 LIVES = 10  # of one run, each ended at some request
 LAST, EVERY = 12, 3  # steps, and steps between two saves
 REQUESTS = 160  # of the longest of these lives; a whole run has about 600

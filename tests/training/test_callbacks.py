@@ -184,7 +184,7 @@ def metrics_of(settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.
     config=types.SimpleNamespace(
       non_finite=settings, data=types.SimpleNamespace(bad_limit=bad_limit)
     ),
-    steps=types.SimpleNamespace(log=10**6, total=10**6),
+    steps=types.SimpleNamespace(log=10**6, evaluate=0, total=10**6),
     resume_point=ImageCount(6, taken, batch_size),
     attention=attention,
   )

@@ -7,6 +7,7 @@ import pytest
 from tests import resolved
 from vit_jax import config as c
 from vit_jax.config import recipe_file
+from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -88,6 +89,13 @@ SCORED = "evaluate.val.source=digits evaluate.val.split=test model.num_classes=1
     ("optimizer.trainable=hed/.*", r"'hed/\.\*' matches no .* of ViT-B/16; nearest: head/bias"),
     ("evaluate_step=3", r"evaluate_step=3 has no effect in training; add --mode=evaluate"),
     ("new_head=True", "new_head=True has no effect without"),
+    *(
+      (
+        SCORED.replace(".val.", f".{name}."),
+        rf"evaluate\.{name}: {name}/\.\.\. are metrics of train",
+      )
+      for name in catalogue.OF_TRAINING
+    ),
   ],
 )
 def test_contradictions(words, message):

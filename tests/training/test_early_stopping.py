@@ -119,6 +119,7 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
     "--config.early_stopping.metric=test/top1",
     "--config.early_stopping.patience=3",
     "--config.evaluate_every.steps=4",
+    "--config.log_every.steps=7",
     "--config.optimizer.ema=0.9",
     # The head begins with zeros, so the smallest update decides between the classes. With this
     # setting no metric changes, whatever the order of the images.
@@ -127,10 +128,12 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   whole, cut = tmp_path / "whole", tmp_path / "cut"
   result = programs.run(programs.digits(whole, *settings))
   assert result.returncode == 0, result.stderr
-  metrics = {x["step"]: x["test/top1"] for x in metrics_log.read_lines(whole) if "test/top1" in x}
+  lines = metrics_log.read_lines(whole)
+  metrics = {x["step"]: x["test/top1"] for x in lines if "test/top1" in x}
   *_, end = metrics
   best = max(metrics, key=metrics.get)
   assert end == best + 12 < 40
+  assert end in [x["step"] for x in lines if "loss" in x]  # no line is due then
   kept = checkpoint.available(whole)
   assert (kept[0], kept[-1], len(kept)) == (best, end, 3)
   said = f"Best:       test/top1 {metrics[best]:.4f} after step {best}, "

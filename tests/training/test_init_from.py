@@ -2,11 +2,12 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import pytest
 
-from tests import resolved
+from tests import modules, resolved
 from tests.learning import steps
 from tests.weights import families
 from vit_jax import config as c
@@ -115,6 +116,44 @@ def test_what_does_not_fit_is_wrong_usage(source, change, message):
   source.unlink()
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
     read(asked)
+
+
+@pytest.mark.parametrize(
+  ("there", "here", "said", "dropped", "new"),
+  [
+    # The same arrays, such as those of DINOv3 and of timm's models for it.
+    (dict(pool="gap_beside_token"), dict(pool="class_token"), "pool is gap_beside_token", "", ""),
+    (dict(), dict(pool="gap_beside_token"), "pool is class_token there", "", ""),
+    (dict(pool="map"), dict(pool="map_of_all"), "pool is map there and map_of_all", "", ""),
+    (dict(pool="map"), dict(pool="gap"), "pool is map there and gap here", "MAPHead_0/", ""),
+    (dict(pool="gap"), dict(pool="map"), "pool is gap there and map here", "", "MAPHead_0/"),
+    (
+      dict(pool="gap", final_norm="pooled"),
+      dict(pool="gap"),
+      "final_norm is pooled there and tokens here",
+      "pooled_norm/",
+      "Transformer/encoder_norm/",
+    ),
+  ],
+)
+def test_pooling_is_that_of_the_run_where_it_has_the_same_tokens(
+  tmp_path, there, here, said, dropped, new
+):
+  """Whether or not a card tells how the weights are pooled."""
+  module = models.create(**VIT | dict(num_classes=5) | there)
+  params = modules.parameters(module, np.zeros((1, 16, 16, 3), np.float32), train=False)
+  path = tmp_path / "w.npz"
+  card = Card(16, model=models.settings_of(module))
+  weights.write(path, weights.Weights(params, card))
+  found = read(config(path, **here))
+  assert f"  pooling  {said}" in found.report
+  kept = {name: x for name, x in flatten(params).items() if not name.startswith(dropped or " ")}
+  chex.assert_trees_all_equal(flatten(found.params), kept)
+  wanted = config(path, **here)
+  shapes = objectives.initial_shapes(objectives.of_config(wanted), 16)
+  others = {*flatten(shapes)} - {*flatten(found.params)}
+  assert bool(others) == bool(new)
+  assert all(name.startswith(new) for name in others)
 
 
 def carded(tmp_path, *names):

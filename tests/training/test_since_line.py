@@ -10,6 +10,7 @@ from tests.seams.program import StopAfter
 from tests.tiny_run import CONFIG
 from vit_jax import launch
 from vit_jax.config import Checkpoint, ConfigError, Duration
+from vit_jax.evaluation import catalogue
 from vit_jax.learning.classification import Classification
 from vit_jax.storage import metrics_log
 from vit_jax.training import run as runs
@@ -44,6 +45,8 @@ def test_lines_are_means_of_single_batches_also_of_a_run_that_was_stopped(tmp_pa
     wanted = [np.mean(values[:3]), np.mean(values[3:6]), values[6]]
     np.testing.assert_allclose([line[mean] for line in means.values()], wanted, rtol=1e-12)
     assert [line[of_batch] for line in means.values()] == [values[2], values[5], values[6]]
+  named = {key.partition("/")[0] for line in single.values() for key in line if "/" in key}
+  assert named == {*catalogue.OF_TRAINING}  # which evaluations cannot be called
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -64,6 +64,28 @@ def test_a_new_head(source, family, model, options, expected):
   assert table.startswith(f"{len(rows) - len(expected)} of {len(rows)} parameters taken")
 
 
+PER_CLASS = "objective/difference/bias"  # as of a distillation token
+
+
+@pytest.mark.parametrize(
+  ("options", "expected"),
+  [
+    ({}, {}),
+    (ASKED, NEW_HEAD | {PER_CLASS: "new"}),
+    (dict(outputs=(4, 2, 0, 1, 3)), dict.fromkeys((*NEW_HEAD, PER_CLASS), "moved")),
+  ],
+)
+def test_what_an_objective_has_for_each_class_follows_the_head(options, expected):
+  own = nest({PER_CLASS: np.arange(5.0), "objective/other/bias": np.arange(5.0)})
+  wanted = shapes(families.module("vit")) | own
+  stored = families.params("vit") | own
+  fitted, rows = weights.fit(stored, wanted, (4, 4), per_class=PER_CLASS, **options)
+  assert whats(rows) == expected
+  order = list(options.get("outputs", range(5)))
+  for name in {"head/bias", PER_CLASS} & {*flatten(fitted)}:
+    np.testing.assert_array_equal(flatten(fitted)[name], flatten(stored)[name][order])
+
+
 def test_a_head_that_the_file_lacks_is_new_and_the_table_says_no_more():
   params = {k: v for k, v in families.params("vit").items() if k != "head"}
   fitted, rows = weights.fit(params, shapes(families.module("vit")), (4, 4), new_head=True)

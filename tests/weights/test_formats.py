@@ -260,6 +260,37 @@ def test_what_timm_must_be_told_of_safetensors_is_said():
   assert len(notes("bit", families.params("bit"))) == 1
 
 
+@pytest.mark.parametrize(
+  ("fields", "options"),
+  [
+    (dict(pool="class_token"), ""),  # as timm's VisionTransformer
+    (dict(pool="gap_beside_token"), 'global_pool="avg", fc_norm=False'),
+    (dict(pool="gap_beside_token", final_norm="pooled"), 'global_pool="avg"'),
+    (dict(pool="class_token", final_norm="pooled"), ""),
+    (dict(pool="class_token", rotary="dinov3", positions="none"), 'global_pool="token"'),
+    (
+      dict(pool="gap_beside_token", rotary="dinov3", positions="none"),
+      'global_pool="avg", use_fc_norm=False',
+    ),
+    (dict(pool="class_token", positions="relative_table"), 'global_pool="token"'),
+    (dict(pool="gap"), ""),  # without a class token
+  ],
+)
+def test_how_timm_must_pool_is_told_where_arrays_do_not_tell(fields, options):
+  module = families.module("vit", **fields)
+  card = Card(16, model=settings_of(module))
+  params = modules.parameters(module, IMAGES, train=False)
+
+  def told(name):
+    notes = weights.format_to_write(pathlib.Path(name)).notes(params, card)
+    return [note for note in notes if "global_pool" in note]
+
+  assert [note.rpartition("give timm ")[2] for note in told("w.safetensors")] == (
+    [f"{options}."] if options else []
+  )
+  assert bool(told("w.npz")) == (fields["pool"] == "gap_beside_token")
+
+
 def test_parameters_alone_are_not_written_where_a_card_would_be_wrong(tmp_path):
   params = families.params("vit")
   weights.write(tmp_path / "w.npz", weights.Weights(params, Card(image_size=16)))

@@ -5,6 +5,7 @@ known (`config.resolve.resolve`): a fact is a function of the settings, called w
 """
 
 import dataclasses
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -318,6 +319,18 @@ def _by_name(groups: Group, meaning: str):
   return dataclasses.field(default_factory=dict, metadata=dict(group=groups, meaning=meaning))
 
 
+def whole_interval(interval: float, length: float) -> int:
+  """The whole number nearest to an interval; the next one, if that came once more in `length`.
+
+  A tenth of 581 steps is 59 steps: with 58, an eleventh would come a step after the tenth.
+  """
+  nearest = max(1, round(interval))
+  times = math.ceil((length - 0.5) / interval)  # the length itself may be rounded up
+  if math.ceil(length / nearest) > times:
+    return math.ceil(interval)
+  return nearest
+
+
 @dataclasses.dataclass(frozen=True)
 class Duration:
   """A length of training in exactly one unit; if all three are 0, it means never."""
@@ -339,9 +352,14 @@ class Duration:
     return {unit: value for unit, value in dataclasses.asdict(self).items() if value}
 
   def in_steps(
-    self, *, batch_size: int, epoch_examples: int, step: int = 0, images: int = 0
+    self,
+    *,
+    batch_size: int,
+    epoch_examples: int,
+    step: int = 0,
+    images: int = 0,
   ) -> int:
-    """The duration rounded to whole steps; at least 1 unless the duration is 0.
+    """The duration in whole steps; at least 1 unless the duration is 0.
 
     Args:
       batch_size: of the steps after `step`.
@@ -363,13 +381,15 @@ class Duration:
 
   def part(self, parts: int) -> "Duration":
     """The duration divided by `parts`, in the same unit; at least one whole step or example."""
+    return self._divided(parts, lambda count: max(1, round(count / parts)))
 
-    def divided(count: int) -> int:
-      if count == 0:
-        return 0
-      return max(1, round(count / parts))
+  def every_part(self, parts: int) -> "Duration":
+    """As `part`, for what comes `parts` times in the duration: see `whole_interval`."""
+    return self._divided(parts, lambda count: whole_interval(count / parts, count))
 
-    return Duration(divided(self.steps), self.epochs / parts, divided(self.examples))
+  def _divided(self, parts: int, divided: Callable[[int], int]) -> "Duration":
+    steps, examples = (divided(count) if count else 0 for count in (self.steps, self.examples))
+    return Duration(steps, self.epochs / parts, examples)
 
 
 LEFT_TO_RULE = Duration(AUTO, AUTO, AUTO)

@@ -25,6 +25,7 @@ class ObjectiveSettings:
     trains_head: whether it trains the model's head; otherwise its parameters may lack a head.
     sharding: the rules by which its own parameters are split over devices, before those of the
       model; see `vit_jax.devices.mesh`.
+    teacher: the weights of another model that the model learns from; "": none.
     representation: the features that evaluations without a head use, if their settings do not say:
       "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
   """
@@ -34,6 +35,7 @@ class ObjectiveSettings:
   needs_labels: ClassVar[bool] = False
   trains_head: ClassVar[bool] = False
   sharding: ClassVar = ((f"{OBJECTIVE_PARAMS}/.*", ()),)
+  teacher: ClassVar[str] = ""
   representation: ClassVar[str] = "pre_logits"
 
   def views(self, data) -> Mapping[str, View]:

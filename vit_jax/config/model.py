@@ -6,7 +6,7 @@ from typing import Any
 
 from vit_jax import registry
 from vit_jax.config.fields import AUTO, Rule, Size, setting, sides
-from vit_jax.config.scales import in_words, patch_of, scale_of
+from vit_jax.config.scales import in_words, patch_for, patch_of, scale_of
 from vit_jax.process.text import listed
 
 LATER_POOLS = ("gap_beside_token", "map_of_all", "map_with_token", "distilled")
@@ -42,8 +42,7 @@ def name_of(init_from, side_asked, architecture, images, side) -> tuple[str, str
   """The name of the weights' model; from scratch, of one that suits the images."""
   if known := architecture():
     return known.name, init_from or "the weights"
-  pixels = side() if side_asked == AUTO else side_asked
-  patch = patch_of(min(sides(pixels)))
+  patch = patch_of(side()) if side_asked == AUTO else patch_for(sides(side_asked))
   origin = f"{in_words(images())}, images of about {side()} pixels"
   return f"{scale_of(images()).model}/{patch}", origin
 

@@ -63,7 +63,7 @@ def steps_between_lines(length, batch_size, images) -> tuple[Duration, str]:
 
 def tenth(length) -> tuple[Duration, str]:
   """A tenth of the run."""
-  return length.part(10), ""
+  return length.every_part(10), ""
 
 
 def resized_positions(init_from, card) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Defaults by the number of training images: model, batch, length, learning rate, crops."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 
@@ -86,6 +87,20 @@ def patch_of(side: int) -> int:
   if side <= 96:
     return 8
   return 16
+
+
+def patch_for(size: tuple[int, int]) -> int:
+  """The patch nearest to `patch_of` that tiles images of this size, from half to twice of it.
+
+  Args:
+    size: height and width, pixels.
+
+  Returns:
+    The side of the patch, pixels; that of `patch_of` if none tiles them.
+  """
+  usual = patch_of(min(size))
+  tiling = [side for side in range(usual // 2, 2 * usual + 1) if math.gcd(*size) % side == 0]
+  return min(tiling, key=lambda side: abs(side - usual), default=usual)
 
 
 def warmup_of(steps: int) -> int:

@@ -67,7 +67,7 @@ def _changed(dataset: Dataset) -> dict[str, Any]:
 
 
 def read_history(values: Any) -> History:
-  """The inverse of `written`; the values are not trusted.
+  """The inverse of `history_as_dicts`; the values are not trusted.
 
   Raises:
     ValueError: the values are not a history.

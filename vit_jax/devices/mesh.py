@@ -165,7 +165,7 @@ def shardings(mesh: Mesh, state, params: dict, rules: Rules = ALL_LARGEST):
     rules: the rules for the parameters.
 
   Raises:
-    ConfigError: as `check`, or a rule does not fit its parameter.
+    ConfigError: as `check_split`, or a rule does not fit its parameter.
   """
   sizes = {axis: mesh.shape[axis] for axis in AXES}
   shapes = {name: x.shape for name, x in flatten(params).items()}

@@ -39,7 +39,7 @@ _begun: dict[int, tuple[float, Callable[[int], str], int]] = {}  # by thread
 def begin_image(name: Callable[[int], str], row: int) -> None:
   """Notes that this thread begins with the image that `name(row)` names.
 
-  The name is only asked for in `in_words`, and must not need to read anything.
+  The name is only asked for in `images_at_work`, and must not need to read anything.
   """
   _begun[threading.get_ident()] = time.monotonic(), name, row
 

@@ -11,7 +11,8 @@ from vit_jax.registry import EVALUATIONS
 with epy.lazy_imports():
   from vit_jax.weights import card
 
-OF_TRAINING = ("training", "batch")  # not evaluations: their metrics are of training batches
+# Not evaluations: the metrics of training are called so.
+OF_TRAINING = ("training", "batch", "data", "time")
 AVERAGE = "average"  # 1 beside metrics of a moving average of the parameters
 
 

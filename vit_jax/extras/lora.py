@@ -188,6 +188,10 @@ class LoRA(Parametrization):
       pattern = TRAINED
     return self.objective.trainable(pattern)
 
+  def per_class(self) -> str:
+    """The parameters of the objective with an element for each class."""
+    return self.objective.per_class()
+
   def for_model(self, params: dict) -> dict:
     """The model's parameters on the devices, split as those of the run."""
     of_model = {name: tree for name, tree in params.items() if name != NAME}

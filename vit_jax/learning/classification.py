@@ -150,6 +150,7 @@ class Classification(Objective):
 
     With `class_weights` the loss of an image, smoothed or not, has the weight of its class, and a
     mixed image the blend of both weighted losses. `Sums.count` is then the sum of the weights.
+    With the softmax an image without a label has the weight 0.
     """
     images = batches.normalize(mixing.mixed_images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
@@ -169,14 +170,20 @@ class Classification(Objective):
     return Sums(loss, weights.sum(), {"accuracy": accuracy(logits, batch)})
 
   def _weight(self, labels: "jax.Array") -> "jax.Array | float":
-    """The weight of the class of each label (B,)."""
-    if not self.class_weights:
-      return 1.0
-    return jnp.asarray(self.class_weights, jnp.float32)[labels]
+    """The weight of the class of each label (B,), or whether there is one in indicators (B, K)."""
+    if self.class_weights:
+      return jnp.asarray(self.class_weights, jnp.float32)[labels]
+    if self._needs_a_label(labels):
+      return jnp.float32(labels.any(axis=-1))
+    return 1.0
+
+  def _needs_a_label(self, labels: "jax.Array") -> bool:
+    """Whether images without a label do not count: the softmax has no target for them."""
+    return self.settings.kind == "softmax" and labels.ndim == 2
 
   def weights(self, batch: dict) -> "jax.Array | float":
-    """The weight of each image (B,): of its class, or the blend of both."""
-    if not self.class_weights:
+    """The weight of each image (B,): of its labels, or the blend of both."""
+    if not self.class_weights and not self._needs_a_label(batch["labels"]):
       return 1.0
     return mixing.blend(self._weight, batch)
 

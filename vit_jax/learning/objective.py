@@ -135,6 +135,10 @@ class Objective:
     """The regex of the parameters that are trained; `pattern` is config.optimizer.trainable."""
     return pattern
 
+  def per_class(self) -> str:
+    """The regex of its own parameters with an element for each class, as the head's bias has."""
+    return "(?!)"
+
   def for_model(self, params: dict) -> dict:
     """The parameters with which the model, and evaluations, compute."""
     return params

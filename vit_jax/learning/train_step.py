@@ -52,7 +52,7 @@ def init_state(
   with_ema: bool,
   trainable: str = ALL,
 ) -> TrainState:
-  """A new state; meant to be traced by `create` or `jax.eval_shape`."""
+  """A new state; meant to be traced by `create_state` or `jax.eval_shape`."""
   params = objective.init(jax.random.key(seed), image_size)
   trained = optim.partition(params, objective.trainable(trainable))
   zero = jnp.zeros((), jnp.int32)

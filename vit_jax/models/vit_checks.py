@@ -159,7 +159,7 @@ def check_parts(model, name: str):
   if (model.pool_heads or model.pool_mlp_dim) and not model.pool.startswith("map"):
     raise ValueError(
       f"pool_heads={model.pool_heads} and pool_mlp_dim={model.pool_mlp_dim} are of attention "
-      f"pooling, and {name} has pool={model.pool!r}; leave them out."
+      f"pooling, and {name} has pool={model.pool!r}; give 0 for both."
     )
   if model.pool_heads and model.width % model.pool_heads:
     raise ValueError(

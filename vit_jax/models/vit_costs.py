@@ -257,7 +257,8 @@ class ViTCosts(Network, Layered, Inspectable):
     if self.neck != "none":
       return "its patches are those of its neck; give a ViT, such as --config.model.name=ViT-B/16."
     if self.pool.startswith("map"):
-      return "it would not train the attention pooling; use --config.model.pool=class_token or gap."
+      pool = "class_token" if "cls" in self.learned_tokens() else "gap"
+      return f"it would not train the attention pooling; use --config.model.pool={pool}."
     if self.representation_layer:
       return (
         "it would not train the representation layer; use "
@@ -288,6 +289,13 @@ class ViTCosts(Network, Layered, Inspectable):
     if self.neck != "none":
       return "its patches are those of its neck"
     return ""
+
+  def pooled_as(self, other: Network) -> Network:
+    """As `Network.pooled_as`."""
+    if type(self) is not type(other) or [*self.learned_tokens()] != [*other.learned_tokens()]:
+      return self
+    fields = ("pool", "pool_heads", "pool_mlp_dim", "final_norm")
+    return self.clone(**{key: getattr(other, key) for key in fields})
 
   def first(self, blocks: int) -> "ViTCosts":
     """As `Layered.first`."""

@@ -208,7 +208,7 @@ def _memory_limits(root) -> Iterator[tuple[int, int]]:
 
 
 def _of_groups(root, path, top, limit, used, cached) -> Iterator[tuple[int, int]]:
-  """As `_limits`, for a group and the groups around it.
+  """As `_memory_limits`, for a group and the groups around it.
 
   In a container, the path may be the one outside it: its own group is then the top one.
   """

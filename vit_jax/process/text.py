@@ -171,6 +171,12 @@ def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> s
   return "\n".join(lines)
 
 
+def markdown_table(rows: Iterable[Sequence[str]]) -> str:
+  """A table in Markdown, its head first; the cells are Markdown too."""
+  head, *rest = rows
+  return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])
+
+
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-](?:inf|nan)|[+-]"
 _FORMULA = re.compile(rf"'*(?!(?:{_NUMBER})\Z)[=+\-@\t\r\n＝＋－＠].*", re.DOTALL)
 
@@ -187,7 +193,7 @@ def csv_line(row: Iterable) -> str:
 
 
 def csv_rows(text: str) -> Iterator[list[str]]:
-  """The rows that `line` wrote.
+  """The rows that `csv_line` wrote.
 
   Raises:
     csv.Error: they cannot be read.
@@ -197,7 +203,7 @@ def csv_rows(text: str) -> Iterator[list[str]]:
 
 
 def csv_plain(cell: str) -> str:
-  """The text of a cell before `line` wrote it."""
+  """The text of a cell before `csv_line` wrote it."""
   if cell.startswith("'") and _FORMULA.fullmatch(cell):
     return cell[1:]
   return cell

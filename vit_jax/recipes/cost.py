@@ -10,6 +10,7 @@ import jax
 
 from vit_jax import config, models
 from vit_jax.config import recipe_file
+from vit_jax.config.learning import ALL
 from vit_jax.config.model import USUAL, our_name
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
@@ -101,7 +102,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
   of_example = training_flops(run)
   images = training_images(run, examples)
   exaflops = None
-  if images is not None:
+  if None not in (of_example, images):
     exaflops = of_example * images / 1e18
   paper = paper_exaflops(run, of_example, images)
   shapes = objectives.shapes(run)
@@ -114,7 +115,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
     body_params=sum(count for name, count in params.items() if name not in outside),
     checkpoint_bytes=checkpoint_bytes(run, shapes),
     gmacs=forward_macs(run) / 1e9,
-    training_gflops=of_example / 1e9,
+    training_gflops=of_example and of_example / 1e9,
     exaflops=exaflops,
     paper_exaflops=paper,
     ratio=exaflops / paper if paper else None,
@@ -152,9 +153,19 @@ def forward_macs(run: config.Config) -> int:
   return macs
 
 
-def training_flops(run: config.Config) -> int:
-  """FLOPs of an example in training, with all its views and what the objective computes besides."""
+def training_flops(run: config.Config) -> int | None:
+  """FLOPs of an example in training, with all its views and what the objective computes besides.
+
+  None if only a part of the model is trained: the formula counts all gradients.
+  """
+  if not trains_all(run):
+    return None
   return objectives.of_config(run).training_flops(run.data.image_size)
+
+
+def trains_all(run: config.Config) -> bool:
+  """Whether no parameters are frozen."""
+  return objectives.of_config(run).trainable(run.optimizer.trainable) == ALL
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:
@@ -167,12 +178,12 @@ def training_images(run: config.Config, examples: int | None) -> float | None:
   return run.duration.epochs * examples
 
 
-def paper_exaflops(run: config.Config, of_example: int, images: float | None) -> int | None:
+def paper_exaflops(run: config.Config, of_example: int | None, images: float | None) -> int | None:
   """Table 6's number if this run computes as much as that row; else None.
 
   Args:
     run: the settings.
-    of_example: its FLOPs of an example in training.
+    of_example: its FLOPs of an example in training; None: unknown.
     images: that it sees; None: unknown.
   """
   row = (run.model.name, run.duration.epochs)

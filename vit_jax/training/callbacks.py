@@ -113,8 +113,14 @@ class Metrics(Callback):
       self._session.since.skipped += 1
     else:
       self._session.since.add(of_batch)
-    if due(step, self._run.steps.log) or step == self._run.steps.total:
+    if due(step, self._run.steps.log) or self._perhaps_last(step):
       self._log(step, metrics, of_batch)
+
+  def _perhaps_last(self, step):
+    """Whether the run ends after this step, or does if the evaluation after it is not better."""
+    if due(step, self._run.steps.evaluate) and self._session.early_stopping.may_stop:
+      return True
+    return step == self._run.steps.total
 
   def _log(self, step, metrics, of_batch):
     writer = self._session.writer

@@ -16,6 +16,7 @@ from vit_jax.inference import model as inference
 from vit_jax.learning import optim
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, initial_shapes
 from vit_jax.learning.train_step import TrainState, new_extra
+from vit_jax.models.recognition import differences
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 from vit_jax.registry import PARAMETRIZATIONS
 from vit_jax.storage.base import UnreachableError
@@ -99,7 +100,8 @@ def read_initial(
   source = source or weights_of(config)
   try:
     model = with_learned_positions(inference.of_weights(source, settings), settings)
-    model.check_is(dataclasses.replace(settings, channels=model.module.channels))
+    as_pooled = dataclasses.replace(model, module=model.module.pooled_as(objective.model))
+    as_pooled.check_is(dataclasses.replace(settings, channels=model.module.channels))
     order = AS_IT_IS
     if config.objective.trains_head and not config.new_head:
       check_head(model.read.params)
@@ -123,6 +125,8 @@ def read_initial(
   report = f"Started from {start}: {weights.table(rows)}"
   if model.read is not source:
     report += "\n  learned  position embeddings, which begin as the fixed ones of the weights"
+  if other := differences(model.module, as_pooled.module):
+    report += f"\n  pooling  {'; '.join(other)}"
   if order.description:
     report += f"\n  classes  {order.description}"
   return Initial(params, report)
@@ -193,7 +197,8 @@ def fitted(params: dict, objective: Objective, size: Size, **options) -> tuple[d
   initial = initial_shapes(objective, size)
   of_model = {name: tree for name, tree in initial.items() if name not in PARAMETRIZATIONS}
   wanted = jax.eval_shape(unstack_blocks, of_model)
-  return weights.fit(params, wanted, objective.model.grid(*sides(size)), **options)
+  grid = objective.model.grid(*sides(size))
+  return weights.fit(params, wanted, grid, per_class=objective.per_class(), **options)
 
 
 def put(

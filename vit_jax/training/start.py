@@ -167,14 +167,26 @@ def history_of(place: str, step: int = 0) -> History:
 
 
 def trained_on(config: Config, run: Recorded) -> History:
-  """The datasets that parameters were trained on: from a run's record, or from config.init_from.
+  """The datasets that parameters were trained on: by a run's record, or what it `learned_from`.
 
   Raises:
     ConfigError: as `history_of`.
   """
   if run.new:
-    return history_of(config.init_from)
+    return learned_from(config)
   return run.trained_on
+
+
+def learned_from(config: Config) -> History:
+  """The datasets that the weights in config.init_from, and a teacher, were trained on.
+
+  A teacher tells what it learned, so its images may not be scored either.
+
+  Raises:
+    ConfigError: as `history_of`.
+  """
+  places = (config.init_from, config.objective.teacher)
+  return tuple(dict.fromkeys(known for place in places for known in history_of(place)))
 
 
 def as_begun(config: Config, run: Recorded) -> Config:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vit_jax.config import MAX_STEPS, Config, ConfigError, Duration
+from vit_jax.config.fields import whole_interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,20 +113,28 @@ def durations_in_steps(
   """
   since = resume_point.begun(config.batch_size)
 
-  def steps(duration: Duration, batch_size: int = config.batch_size, **begun: int) -> int:
-    return duration.in_steps(batch_size=batch_size, epoch_examples=epoch_examples, **begun)
+  def steps(duration: Duration, batch_size: int = config.batch_size, **others) -> int:
+    return duration.in_steps(batch_size=batch_size, epoch_examples=epoch_examples, **others)
+
+  total = steps(config.duration, step=since.step, images=since.images)
+
+  def interval(duration: Duration) -> int:
+    sizes = dict(batch_size=config.batch_size, epoch_examples=lambda: epoch_examples)
+    return whole_interval(duration.exact_steps(**sizes), total) if duration else 0
 
   result = Steps(
-    total=steps(config.duration, step=since.step, images=since.images),
+    total=total,
     course=Course(
       total=steps(config.duration, since.first_batch),
       warmup=steps(config.schedule.warmup, since.first_batch),
       **_pace(config.duration, since),
     ),
-    log=steps(config.log_every),
-    evaluate=steps(config.evaluate_every),
-    save=steps(config.checkpoint.every),
-    keep=nearest_multiple(steps(config.checkpoint.keep_every), steps(config.checkpoint.every)),
+    log=interval(config.log_every),
+    evaluate=interval(config.evaluate_every),
+    save=interval(config.checkpoint.every),
+    keep=nearest_multiple(
+      interval(config.checkpoint.keep_every), interval(config.checkpoint.every)
+    ),
   )
   if result.total > MAX_STEPS:
     raise ConfigError(

@@ -17,6 +17,9 @@ KERNEL = "embedding/kernel"  # (P, P, channels, D)
 RGB = 3
 HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
+NONE = "(?!)"  # matches no name
+# What follows the blocks, of which a model has all arrays or none.
+POOLING = ("MAPHead_0", "pooled_norm", "Transformer/encoder_norm")
 NAMED = 5  # the most parameters that the message names
 
 
@@ -39,13 +42,16 @@ def fit(
   new_positions: bool = False,
   keep_representation: bool = False,
   outputs: tuple[int, ...] | None = None,
+  per_class: str = NONE,
   position_resizing: str = PUBLISHED,
 ) -> tuple[dict, list[Row]]:
   """Fits loaded parameters to a model.
 
   Position embeddings of another grid are resized. The head, with its representation layer, and the
-  parameters under "objective" are new if their shapes do not match. A patch embedding of RGB images
-  is changed for other channels (`for_channels`). All others must match.
+  parameters under "objective" are new if their shapes do not match. Attention pooling, and the norm
+  of the tokens or of the pooled vector, are new if the weights have none, and dropped if the model
+  has none. A patch embedding of RGB images is changed for other channels (`for_channels`). All
+  others must match.
 
   Args:
     params: the loaded tree, blocks unstacked.
@@ -57,6 +63,7 @@ def fit(
     new_positions: whether to make new position embeddings even if the old ones can be resized.
     keep_representation: whether the representation layer stays under a new head.
     outputs: for each output of the model, its index in the kept head; None: the same.
+    per_class: the regex of other parameters with an element for each output, which follow the head.
     position_resizing: the rule for position embeddings, see `resizing`.
 
   Returns:
@@ -70,6 +77,7 @@ def fit(
   wanted = flatten(wanted)
   grids = Grids(grid, old_grid)
   head = LAST if keep_representation else HEAD
+  head = re.compile(f"{head.pattern}|{per_class}")
   renewed = _renewed(stored, wanted, head, new_head=new_head, new_positions=new_positions)
   kept = [name for name in wanted if not renewed(name)]
   misfits = [_misfit(name, stored.get(name), wanted[name], grids) for name in kept]
@@ -83,7 +91,8 @@ def fit(
     if renewed(name):
       rows.append(_new(name, array))
     elif array.shape == target.shape and positions.fit_as_they_are(params, name, target, grids):
-      fitted[name], row = _taken(name, array, outputs)
+      moved = outputs if re.fullmatch(f"{LAST.pattern}|{per_class}", name) else None
+      fitted[name], row = _taken(name, array, moved)
       rows.append(row)
     elif name == KERNEL:
       fitted[name] = for_channels(array, target.shape[2])
@@ -110,6 +119,10 @@ def _renewed(
     patterns.append(head)
   if not _has_all(stored, wanted, f"{OBJECTIVE_PARAMS}/"):
     patterns.append(re.compile(f"{OBJECTIVE_PARAMS}/.*"))
+  for prefix in POOLING:
+    there, here = (any(name.startswith(prefix) for name in names) for names in (stored, wanted))
+    if there != here:
+      patterns.append(re.compile(f"{prefix}/.*"))
   if new_positions:
     patterns.append(positions.ALL)
     if not any(map(positions.ALL.fullmatch, wanted)):
@@ -166,8 +179,8 @@ def _new(name: str, array) -> Row:
 
 
 def _taken(name: str, array, outputs: tuple[int, ...] | None) -> tuple[np.ndarray, Row]:
-  """An array that fits; `outputs` reorders the arrays of the head."""
-  if outputs is None or not name.startswith("head/"):
+  """An array that fits; `outputs` reorders those of the head."""
+  if outputs is None:
     return array, Row(name, "taken")
   return array[..., outputs], Row(name, "moved", "by the names of classes")
 

@@ -48,13 +48,19 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
 
 def _notes(params: dict, known: Card) -> list[str]:
   names = flatten(params)
+  notes = []
+  if known.model.pool == "gap_beside_token":
+    notes.append(
+      "Its head is for the mean of the patches, and timm takes the class token: give timm "
+      'global_pool="avg", fc_norm=False.'
+    )
   lost = [words for words, key in LOST.items() if any(key in f"/{name}" for name in names)]
   if not lost:
-    return []
+    return notes
   note = f"Other readers of .npz, such as timm, drop its {' and '.join(lost)} without a warning."
   if lost != [LAYER]:
     note += " For timm, export .safetensors."
-  return [note]
+  return [*notes, note]
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:

@@ -139,17 +139,26 @@ def without_table(params: dict, card: Card | None) -> dict:
   """
   if not card or card.model.positions not in FIXED_POSITIONS:
     return params
-  if _MODULE not in params.get("Transformer", {}):
-    return params
-  encoder = {name: x for name, x in params["Transformer"].items() if name != _MODULE}
-  bare = params | {"Transformer": encoder}
-  computed = _table_in(with_fixed_positions(bare, card))
-  stored = _table_in(params)
-  if computed.shape != stored.shape or not np.allclose(computed, stored, atol=1e-5):
+  if not is_fixed(params, card):
     raise ValueError(
       f"its card says positions={card.model.positions!r}, and it holds other position embeddings"
     )
-  return bare
+  return _bare(params)
+
+
+def is_fixed(params: dict, card: Card) -> bool:
+  """Whether a table in the parameters is that of the card's model, whose positions are fixed."""
+  if _MODULE not in params["Transformer"]:
+    return True
+  computed = _table_in(with_fixed_positions(_bare(params), card))
+  stored = _table_in(params)
+  return computed.shape == stored.shape and np.allclose(computed, stored, atol=1e-5)
+
+
+def _bare(params: dict) -> dict:
+  """The parameters without the table at the stem."""
+  encoder = {name: x for name, x in params["Transformer"].items() if name != _MODULE}
+  return params | {"Transformer": encoder}
 
 
 def _table_in(params: dict) -> np.ndarray:

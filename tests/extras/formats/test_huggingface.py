@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import load_file, save_file
 
 from tests import modules
 from tests.data.pictures import png16
@@ -239,6 +240,28 @@ def test_positions_that_the_library_resizes_itself_stay_as_they_are(tmp_path):
     assert (config["model_type"], config["image_size"]) == ("dinov2", side)
     assert weights.read(tmp_path / rule).card.image_size == 16
   families.assert_same_bits(weights.load(tmp_path / "bicubic"), params)
+
+
+@pytest.mark.parametrize("positions", ["sincos2d", "sincos2d_mae"])
+@pytest.mark.parametrize("trained", [False, True])
+def test_what_transformers_trained_further_can_be_read(tmp_path, positions, trained):
+  """It trains the table of fixed positions, and keeps what we say of the weights before."""
+  module = families.module("vit", positions=positions)
+  params = modules.parameters(module, families.images(), train=False)
+  known = Card(16, model=settings_of(module), representation="patches", average=True)
+  weights.write(tmp_path / "hf", Weights(params, known))
+  if trained:
+    file = tmp_path / "hf" / "model.safetensors"
+    arrays = load_file(file)
+    arrays["vit.embeddings.position_embeddings"] += 0.01
+    save_file(arrays, file)
+    change(tmp_path / "hf" / "config.json", transformers_version="5.23.0")
+  model = load(tmp_path / "hf")
+  assert model.module.positions == ("1d" if trained else positions)
+  assert model.card.representation == ("pre_logits" if trained else "patches")
+  assert model.card.average is not trained
+  weights.write(tmp_path / "again", model.read)
+  families.assert_same_bits(weights.load(tmp_path / "again"), model.read.params)
 
 
 def test_biases_of_offsets_go_out_and_come_back(tmp_path):

@@ -95,7 +95,7 @@ def test_all_is_logged_once(name, logged_run):
   if name not in libraries:
     pytest.skip(f"{name} is not installed")
   first, seen = libraries[name]
-  assert recorded(run, name) == {**first, "step": 8}
+  assert recorded(run, name) == {**first, "step": 8, "lines": 2}
   written = [(line.pop("step"), line) for line in metrics_log.read_lines(run)]
   assert [step for step, _ in written] == [1, 2, 3, 4, 4, 5, 6, 7, 8, 8]
   assert without_times(seen.lines) == without_times(written)
@@ -298,6 +298,26 @@ def test_lines_that_the_library_lacks_are_logged_by_the_next_start(tmp_path, mon
   assert lines(tmp_path, 2, 3, "metrics") == [*twice(1, 2), 2, *twice(3, 3)]
   assert lines(tmp_path, 3, 4, "metrics") == [3, *twice(4, 4)]
   assert lines(tmp_path, 4, 5, "another")[:2] == [1, 1]
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("fails_at", [3, 4])  # the training and the evaluation of step 2
+@pytest.mark.parametrize("begin", [1, 2])
+def test_so_is_the_second_line_of_a_step_alone(tmp_path, monkeypatch, fails_at, begin):
+  taken = []
+
+  def log_metrics(self, step, metrics):
+    taken.append(step)
+    if len(taken) == fails_at:
+      raise OSError("no network")
+
+  with monkeypatch.context() as patch:
+    patch.setattr(Fake, "log_metrics", log_metrics)
+    lines(tmp_path, 0, 2)
+  missed = [2] * (5 - fails_at)
+  again = [begin]  # its evaluation, as if it had been left to do
+  assert lines(tmp_path, begin, 3) == (again + missed, missed + again)[begin == 2] + [3, 3]
+  assert lines(tmp_path, 3, 4) == [3, 4, 4]
 
 
 @pytest.mark.usefixtures("plain")

@@ -60,6 +60,16 @@ def test_the_temperature_has_the_smallest_loss_of_a_fine_grid():
   assert scaled["ece_scaled"] < scaled["ece"]
 
 
+def test_the_best_has_the_greatest_accuracy_then_the_smallest_loss_and_none_that_diverged():
+  labels = np.array([0, 0, 0, 1])
+  right, sure = np.array([[2.0, 0], [2, 0], [0, 1], [0, 2]]), np.array([[3.0, 0]] * 4)
+  diverged = np.full((4, 2), np.nan)  # whose largest elements seem to be the first: 3 of 4 right
+  unsure = right / 100
+  found = [("diverged", diverged), ("unsure", unsure), ("right", right), ("sure", sure)]
+  assert scores.best(found, labels) == ("right", scores.temperature(right, labels))
+  assert scores.best(found[:2], labels)[0] == "unsure"
+
+
 def test_rank_me():
   features = made.features(60, 4, width=9)[0]["pre_logits"].astype(np.float64)
   values = np.sqrt(np.linalg.eigvalsh(features.T @ features))

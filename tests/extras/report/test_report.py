@@ -19,7 +19,7 @@ from vit_jax.config import ConfigError, EarlyStopping
 from vit_jax.evaluation import examples, results
 from vit_jax.extras.masked_patches.objective import Masked
 from vit_jax.extras.masked_patches.reconstruction import Reconstruction
-from vit_jax.extras.report import cost, document, report, reproduce, run
+from vit_jax.extras.report import cost, document, lead, report, reproduce, run
 from vit_jax.storage import checkpoint, workdir
 
 METRICS, SPEED = "Metrics at the end", "Speed and computation"
@@ -175,6 +175,12 @@ def test_each_command_of_a_resumed_run_is_shown_once(tmp_path):
   first, *others = reproduce.commands_of(one)
   assert first.startswith("python -m vit_jax.main --config")
   assert others == ["# from step 50 on", "vit-jax a", "# from step 80 on", "vit-jax b"]
+
+
+def test_steps_of_other_batch_sizes_tell_the_images_of_all(tmp_path):
+  lines = [made_run.step_line(50), made_run.step_line(100, **{"data/images": 50 * 32 + 50 * 64})]
+  (one,) = run.read_all([made_run.write(tmp_path / "run", lines=lines)])
+  assert lead.training(one) == "100 steps with 4,800 images"
 
 
 def test_what_the_run_cost(whole):

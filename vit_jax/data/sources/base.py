@@ -96,7 +96,7 @@ def check_given_fields(asks: str, needed: Mapping[str, Field], given: Mapping[st
   """Checks that a source has the needed fields as they are declared.
 
   Args:
-    asks, needed: as for `check`.
+    asks, needed: as for `check_fields`.
     given: the fields of the source.
     of: the source, in words.
 

@@ -56,7 +56,10 @@ def rand_augment(tf, image, layers: int = 2, magnitude: float = 10.0):
   return image
 
 
-def three_augment(tf, image, strength: float = 0.3):
+JITTER = 0.3  # most change of brightness, contrast and colour
+
+
+def three_augment(tf, image):
   """Grey, solarized or blurred; then brightness, contrast and colour."""
   one_of = (
     lambda: grey(tf, image),
@@ -64,7 +67,7 @@ def three_augment(tf, image, strength: float = 0.3):
     lambda: blurred(tf, image, tf.random.uniform([], 0.1, 2.0)),
   )
   image = tf.switch_case(tf.random.uniform([], 0, 3, tf.int32), one_of)
-  factors = tf.random.uniform([3], 1 - strength, 1 + strength)
+  factors = tf.random.uniform([3], 1 - JITTER, 1 + JITTER)
   image = blended(tf, 0.0, image, factors[0])
   image = blended(tf, tf.reduce_mean(tf.cast(grey(tf, image), tf.float32)), image, factors[1])
   return blended(tf, grey(tf, image), image, factors[2])

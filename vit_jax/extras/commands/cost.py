@@ -20,8 +20,9 @@ GMACs are 1e9 multiply-adds of the model's forward pass for one image; only conv
 count, without the zeros around a map. Training costs 6 FLOPs for each multiply-add, because the
 backward pass costs twice as much as the forward pass; the FLOPs of a teacher, a decoder and further
 crops are added, and patches that the encoder does not see are not. exaFLOPs are 1e18 FLOPs of the
-whole training. They are missing if the number of images is not known: give --examples. The paper's
-number is shown for the runs of its Table 6 only; the ratio is our number divided by the paper's.
+whole training. They are missing if the number of images is not known: give --examples. FLOPs are
+missing if only a part of the model is trained, as all gradients are counted. The paper's number is
+shown for the runs of its Table 6 only; the ratio is our number divided by the paper's.
 """
 
 import argparse
@@ -120,9 +121,7 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("cost", __doc__)
   what = result.add_mutually_exclusive_group()
-  what.add_argument(
-    "--model", "--models", nargs="+", metavar="NAME", help="names of the paper, 7 epochs each"
-  )
+  what.add_argument("--model", nargs="+", metavar="NAME", help="names of the paper, 7 epochs each")
   what.add_argument("--config", metavar="configs/NAME.py[:ARG]", help="a recipe")
   add = result.add_argument
   add("--image-size", type=image_size, metavar="N", help="pixels, such as 224 or 224x256")

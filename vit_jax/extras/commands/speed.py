@@ -48,7 +48,6 @@ def flags() -> ToolFlags:
   add = result.add_argument
   add(
     "--model",
-    "--models",
     nargs="+",
     metavar="NAME",
     default=MODELS,

@@ -8,7 +8,6 @@ import hashlib
 
 import jax
 
-from vit_jax import models
 from vit_jax.config import AUTO, Config
 from vit_jax.config.resolve import with_value
 from vit_jax.devices import mesh as meshes
@@ -165,12 +164,6 @@ def optimal_seconds(cost: dict) -> float | None:
   if seconds <= 0:
     return None
   return seconds
-
-
-def step_flops(config: Config) -> int:
-  """FLOPs of one update on all devices, from the formulas of the model."""
-  objective = config.objective.configured(config, models.configured(config.model))
-  return config.batch_size * objective.training_flops(config.data.image_size)
 
 
 def smaller(config: Config, program: Program, compiled):

@@ -5,14 +5,12 @@ import sys
 
 from vit_jax import recipes
 from vit_jax.config import AUTO, Config, ConfigError, RunError
-from vit_jax.config.learning import ALL
 from vit_jax.devices import mesh as meshes
 from vit_jax.extras.compiled import communication, compilation, platforms, words
 from vit_jax.extras.compiled import largest as largest_batch
 from vit_jax.extras.compiled.breakdown import Part, breakdown
 from vit_jax.extras.compiled.platform import known
 from vit_jax.extras.experiments import step_program
-from vit_jax.learning import objective as objectives
 from vit_jax.recipes import cost
 from vit_jax.training import checks
 
@@ -220,9 +218,8 @@ def estimates(config: Config, program) -> dict:
 
 def flops_per_device(config: Config, program) -> float | None:
   """FLOPs of a step by the formula; None if only a part of the model is trained."""
-  if not trains_all(config):
-    return None
-  return compilation.step_flops(config) / program.devices
+  of_image = cost.training_flops(config)
+  return of_image and config.batch_size * of_image / program.devices
 
 
 def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
@@ -234,14 +231,9 @@ def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
     return None, None
   as_many = dataclasses.replace(its.model, num_classes=model.num_classes)
   its = dataclasses.replace(its, model=as_many)
-  if cost.training_flops(config) != cost.training_flops(its) or not trains_all(config):
+  if cost.training_flops(config) != cost.training_flops(its):
     return None, None
   return printed
-
-
-def trains_all(config: Config) -> bool:
-  """Whether all parameters are trained; else the formula of a step's FLOPs does not hold."""
-  return objectives.of_config(config).trainable(config.optimizer.trainable) == ALL
 
 
 def tell(progress: str):

@@ -114,6 +114,8 @@ class Settings(classification.Settings):
         f"config.objective.teacher={self.teacher} gives each class a probability of its own, so "
         "they have no temperature in common; give --config.objective.target=hard."
       )
+    if config.model.num_classes != AUTO:
+      known.check_count(config.model.num_classes)
     if self.outputs != AUTO and sorted(self.outputs) not in ([], [*range(known.class_count)]):
       raise ConfigError(
         f"config.objective.outputs={shown(self.outputs)} does not name each of the "
@@ -207,6 +209,10 @@ class Distillation(classification.Classification):
     if with_head and not re.fullmatch(pattern, _BIAS):
       return f"{pattern}|{_BIAS}"
     return pattern
+
+  def per_class(self) -> str:
+    """Half the difference of the biases of two heads."""
+    return _BIAS
 
   def given(self) -> dict:
     """The teacher's parameters."""

@@ -37,6 +37,18 @@ class Teacher:
     """Outputs of the head."""
     return self.loaded.module.num_classes
 
+  def check_count(self, classes: int):
+    """Checks that the head has as many outputs as the training data has classes.
+
+    Raises:
+      ConfigError: it has not.
+    """
+    if classes != self.class_count:
+      raise ConfigError(
+        f"config.objective.teacher={self.place} has {self.class_count:,} classes, and the training "
+        f"data has {classes:,}; give a teacher of the same classes."
+      )
+
   def for_images(self, size: Size) -> LoadedModel:
     """The model, if it is for images of this size.
 
@@ -63,17 +75,15 @@ class Teacher:
     Raises:
       ConfigError: the head has another number of classes, or classes of other names.
     """
-    if len(names) != self.class_count:
-      raise ConfigError(
-        f"config.objective.teacher={self.place} has {self.class_count:,} classes, and the training "
-        f"data has {len(names):,}; give a teacher of the same classes."
-      )
+    self.check_count(len(names))
     try:
       return classes.of_head("", self.loaded.card.class_names, names)
     except classes.OtherClasses as error:
       raise ConfigError(
         f"config.objective.teacher={self.place} is of other classes than the training data: "
-        f"{error}. Give a teacher of the same classes."
+        f"{error}. Give a teacher of the same classes; or, if they are the same under other names, "
+        "the teacher's output for each class of the data with --config.objective.outputs='(2, 0, "
+        "1)', or --config.objective.outputs='()' for the data's own order."
       ) from error
 
 

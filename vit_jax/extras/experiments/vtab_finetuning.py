@@ -89,7 +89,7 @@ def finetune_on_vtab(model: str, task: str, *, part: str, replace: Replace = unc
   length = replace(config).duration
   if is_auto(length):
     return config
-  return with_value(config, "checkpoint.every", length.part(5))
+  return with_value(config, "checkpoint.every", length.every_part(5))
 
 
 def of_task(model: str, task: str, part: str) -> Config:

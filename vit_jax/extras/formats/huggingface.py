@@ -11,7 +11,7 @@ import pathlib
 import re
 
 from vit_jax.config import AUTO, Model, Size, in_pixels, sides
-from vit_jax.config.model import USUAL
+from vit_jax.config.model import FIXED_POSITIONS, USUAL
 from vit_jax.data import datasets
 from vit_jax.extras.formats import huggingface_images as images
 from vit_jax.extras.formats import huggingface_notes as notes
@@ -33,6 +33,7 @@ from vit_jax.weights import pixels, safetensors
 from vit_jax.weights.card import Card, inferred
 from vit_jax.weights.fit import fit
 from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.positions import is_fixed
 from vit_jax.weights.translation import THEIRS
 
 CONFIG = "config.json"
@@ -45,6 +46,7 @@ LACKING = {
 WHOLE = ("architectures", "model_type", "problem_type", "id2label", "quantization_config")
 OLDEST = "vit"  # the type of a file that names none
 CLASSIFIER = "ForImageClassification"  # in the names of all classes whose outputs are classes
+SAVED_BY = "transformers_version"  # which the library adds when it saves a model again
 TRAINED_ON = "vit_jax_trained_on"  # a key of our own, as "representation" and "average" are
 _log = logging.getLogger(__name__)
 
@@ -197,6 +199,10 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     usual_position_resizing = Card.position_resizing
   resampling = settings["resampling"] or usual_resampling
   loss = "sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax"
+  saved_again = SAVED_BY in settings  # perhaps trained further there, with a head
+  representation = settings["representation"]
+  if saved_again and "head" in (params or {}):
+    representation = Card.representation
   whole_images = Card(
     image_size=prepared.size,
     resize=prepared.resize,
@@ -206,13 +212,22 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     class_names=_class_names(settings),
     loss=loss,
     model=Model(**_known(kind, settings), channels=settings["num_channels"]),
-    representation=settings["representation"],
+    representation=representation,
     trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),
-    average=settings["average"],
+    average=settings["average"] and not saved_again,
     projection=kind.projection and "head" in (params or {}),
     guessed=images.values_in(folder)[0] is None,
   )
+  if whole_images.model.positions in FIXED_POSITIONS and params:
+    whole_images = _with_trained_positions(params, whole_images)
   return whole_patches.of_card(whole_images, settings["patch_size"], "Transformers")
+
+
+def _with_trained_positions(params: dict, card: Card) -> Card:
+  """The card; with learned positions if Transformers has trained the table of fixed ones."""
+  if is_fixed(params, card):
+    return card
+  return dataclasses.replace(card, model=dataclasses.replace(card.model, positions="1d"))
 
 
 def _class_names(settings: dict) -> tuple[str, ...]:

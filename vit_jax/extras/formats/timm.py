@@ -489,6 +489,7 @@ def _notes(params: dict, exported: Card) -> list[str]:
       f"Its activation is {activation}: if that of timm's model is another one, give timm "
       f"act_layer={activation}."
     )
+  notes += _notes_on_pooling(exported.model)
   if POSITIONS not in flat:
     return notes
   if _of_patches_alone(flat) is not flat:
@@ -502,6 +503,21 @@ def _notes(params: dict, exported: Card) -> list[str]:
       "for them, as DeiT III and models with registers, give timm no_embed_class=False."
     )
   return notes
+
+
+def _notes_on_pooling(model: Model) -> list[str]:
+  """What timm must be told where the arrays suit a head of the class token and of the mean."""
+  kind = {"class_token": "token", "gap_beside_token": "avg"}.get(model.pool)
+  of_eva = timm_blocks.of_eva(model)  # timm's Eva and Beit, whose default is the mean
+  averages = of_eva or model.positions.startswith("relative")
+  if not kind or (kind == "token" and not averages):
+    return []
+  words = {"token": "the class token", "avg": "the mean of the patches"}
+  options = [f'global_pool="{kind}"']
+  pooled = model.final_norm == "pooled"
+  if pooled != (kind == "avg"):
+    options.append(f"{'use_fc_norm' if of_eva else 'fc_norm'}={pooled}")
+  return [f"Its head is for {words[kind]}: give timm {', '.join(options)}."]
 
 
 NAMES = ArrayNames(

@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 
+from vit_jax.config import Model
 from vit_jax.models import Network
 
 Arrays = dict[str, np.ndarray]
@@ -182,8 +183,7 @@ def _of_sam(others: Arrays, model: Network) -> Arrays:
 
 def _of_class(block: Arrays, model: Network) -> Arrays:
   """One block under the names of its class."""
-  # timm's Eva and Beit, whose attention has rotary positions or no bias of keys.
-  eva = model.rotary != "none" or model.qkv_bias == "no_key"
+  eva = of_eva(model)
   separate = model.norm == "rms" if model.rotary == "dinov3" else eva and model.mlp_norm
   if model.mlp == "gated":
     if _separate_gate(model):
@@ -202,6 +202,11 @@ def _of_class(block: Arrays, model: Network) -> Arrays:
       pairs.append((r"attn\.([qv])_proj\.bias", r"attn.\1_bias"))
     return _named_by(block, pairs)
   return block
+
+
+def of_eva(model: Network | Model) -> bool:
+  """Whether the class is timm's Eva or Beit: attention with rotary positions or no key bias."""
+  return model.rotary != "none" or model.qkv_bias == "no_key"
 
 
 def _separate_gate(model: Network) -> bool:

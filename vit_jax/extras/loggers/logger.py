@@ -35,6 +35,21 @@ FINISHED = "finished"
 STOPPED = "stopped"  # by a signal; the next start goes on
 FAILED = "failed"
 
+ALL = 2**31 - 1  # lines of a step
+
+
+class Place(NamedTuple):
+  """A place among the lines of metrics.jsonl: after some lines of a step."""
+
+  step: int = 0
+  lines: int = ALL
+
+  def after(self, step: int) -> "Place":
+    """The place after one more line, of the same step or a later one."""
+    if step == self.step:
+      return Place(step, self.lines + 1)
+    return Place(step, 1)
+
 
 class Known(NamedTuple):
   """The run in the library, as WORKDIR/LIBRARY.json keeps it.
@@ -45,6 +60,7 @@ class Known(NamedTuple):
     run: its identifier there; "": none yet.
     step: the last step that the library has.
     closed: whether `step` is exact: the last start was not killed while it logged.
+    lines: the number of lines of `step` that the library has.
   """
 
   folder: str = ""
@@ -52,6 +68,12 @@ class Known(NamedTuple):
   run: str = ""
   step: int = 0
   closed: bool = True
+  lines: int = ALL
+
+  @property
+  def place(self) -> Place:
+    """After the last line that the library has."""
+    return Place(self.step, self.lines)
 
 
 class Logger(Callback, Follower, abc.ABC):
@@ -107,7 +129,8 @@ class Logger(Callback, Follower, abc.ABC):
     self._given_up = False
     self._status = FAILED
     self._known = Known()
-    self._before = 0  # the last step that the library has of earlier starts
+    self._before = Place()  # after the last line that the library has of earlier starts
+    self._place = Place()  # after the last line of this start
     self._lines = session.writer.lines
     session.writer.follow(self)  # on the first process
 
@@ -127,12 +150,12 @@ class Logger(Callback, Follower, abc.ABC):
       self._begin()
 
   def write(self, step, metrics):
-    """Logs a line, unless an earlier start has logged its step."""
-    self._add(lambda: self._is_repeated(step) or self._log_line(step, metrics))
+    """Logs a line, unless an earlier start has logged it."""
+    self._add(lambda: self._log_new(step, metrics))
 
   def picture(self, step, name, png):
-    """Logs a picture, unless an earlier start has logged its step."""
-    self._add(lambda: self._is_repeated(step) or self.log_picture(step, name, png))
+    """Logs a picture, unless an earlier start has logged the line before it."""
+    self._add(lambda: self._is_repeated() or self.log_picture(step, name, png))
 
   def end(self, moment):
     """Logs what the other callbacks have written at their end; nothing if nothing is logged."""
@@ -172,9 +195,9 @@ class Logger(Callback, Follower, abc.ABC):
     self._begin()
     self._jobs.put(job)
 
-  def _is_repeated(self, step) -> bool:
-    """Whether an earlier start logged the step; not its evaluation, if that was left to do."""
-    return self._run.resume_point.step < step <= self._before
+  def _is_repeated(self) -> bool:
+    """Whether an earlier start logged the last line; not an evaluation that was left to do."""
+    return self._run.resume_point.step < self._place.step and self._place <= self._before
 
   def _work(self):
     try:
@@ -207,12 +230,12 @@ class Logger(Callback, Follower, abc.ABC):
     if known.project != self._project or is_copy(known, here, self._path.name):
       known = Known()
     if not known.closed:
-      known = known._replace(step=max(known.step, self._session.writer.reached))
+      known = known._replace(step=max(known.step, self._session.writer.reached), lines=ALL)
     if self._is_another_from(known.step):
       known = Known()
     settings = flat(to_dict(self._run.config))
-    self._before = known.step
-    self._known = Known(here, self._project, known.run, self._before)
+    self._before = known.place
+    self._known = known._replace(folder=here, project=self._project)
     run, place = self.open_run(self._project, known.run, folder.absolute().name, settings)
     self._known = self._known._replace(run=run)
     self._note(closed=False)
@@ -235,16 +258,24 @@ class Logger(Callback, Follower, abc.ABC):
 
   def _log_missed(self):
     """Logs the lines of earlier starts that the library lacks."""
-    if self._before >= self._run.resume_point.step:
+    if self._before.step > self._run.resume_point.step:
       return
+    place = Place()
     for line in metrics_log.read_lines(self._session.folder)[: self._lines]:
       step = line.pop("step")
-      if step > self._before and not self._given_up:
+      place = place.after(step)
+      if place > self._before and not self._given_up:
         self._log_line(step, text.with_numbers(line))
+
+  def _log_new(self, step, metrics):
+    self._place = self._place.after(step)
+    if not self._is_repeated():
+      self._log_line(step, metrics)
 
   def _log_line(self, step, metrics):
     self.log_metrics(step, metrics)
-    self._known = self._known._replace(step=max(step, self._known.step))
+    if step >= self._known.step:
+      self._known = self._known._replace(**self._known.place.after(step)._asdict())
 
   def _log_pictures(self, step):
     for name, path in pictures(self._session.folder):
@@ -265,7 +296,7 @@ def read(path: Path) -> Known:
     known = Known(**files.read_json(path, most=MAX_BYTES))
   except (TypeError, ValueError) as error:
     raise RunError(f"{path} is damaged: {error}; remove it to log to a new run") from error
-  if tuple(map(type, known)) != (str, str, str, int, bool):
+  if tuple(map(type, known)) != (str, str, str, int, bool, int):
     raise RunError(f"{path} is damaged; remove it to log to a new run")
   return known
 

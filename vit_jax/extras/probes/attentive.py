@@ -23,7 +23,6 @@ import optax
 from vit_jax.extras.probes import scores
 from vit_jax.extras.probes.batches import chunks, cosine
 from vit_jax.extras.probes.fitted import Features, Fitted
-from vit_jax.extras.probes.linear import loss_of
 from vit_jax.extras.probes.parts import held_out
 
 DEPTHS = {"attentive": 4, "cross_attention": 1}
@@ -52,11 +51,8 @@ def fit(
   done: Callable[[int], None] = lambda images: None,
   *,
   depth: int,
-  epochs: int = EPOCHS,
 ) -> Fitted:
-  """Trains all settings and chooses one by its accuracy on the held-out tenth.
-
-  Among equal accuracies the smaller negative log-likelihood wins.
+  """Trains all settings and chooses one by its accuracy on the held-out tenth (`scores.best`).
 
   Args:
     train: features, with "patches".
@@ -65,18 +61,15 @@ def fit(
     seed: of the held-out tenth, the initial weights and the order of images.
     done: called with the number of images after some steps.
     depth: blocks, of which the last has the query.
-    epochs: over the training images.
   """
   rows, held = held_out(labels, seed)
-  params = trained(train["patches"], labels, rows, classes, seed, depth, epochs, done)
+  params = trained(train["patches"], labels, rows, classes, seed, depth, done)
   found = []
   for i, (decay, rate) in enumerate(SETTINGS):
     own = jax.tree.map(lambda array, i=i: array[i], params)
     logits = logits_of(own, {"patches": train["patches"][held]})
-    key = (scores.accuracy(logits, labels[held]), -loss_of(logits, labels[held]))
-    found.append((key, decay, rate, own, logits))
-  _, decay, rate, own, logits = max(found, key=lambda each: each[0])
-  heat = scores.temperature(logits, labels[held])
+    found.append(((decay, rate, own), logits))
+  (decay, rate, own), heat = scores.best(found, labels[held])
   chosen = f"rate {rate:g}, weight decay {decay:g}"
   predict = functools.partial(logits_of, own)
   return Fitted(predict, logits=True, temperature=heat, chosen=chosen)
@@ -93,13 +86,13 @@ def logits_of(params: dict, test: Features) -> np.ndarray:
   return np.float64(np.concatenate(parts))
 
 
-def trained(patches, labels, rows, classes: int, seed: int, depth: int, epochs: int, done):
+def trained(patches, labels, rows, classes: int, seed: int, depth: int, done):
   """The parameters of all settings, stacked along a first axis, after all epochs."""
   one = initial(patches.shape[-1], classes, depth, seed)
   params = jax.tree.map(lambda x: np.broadcast_to(x, (len(SETTINGS), *x.shape)), one)
   state = (jax.device_put(params), jax.jit(optimizer().init)(params))
   batch = min(BATCH, len(rows))
-  steps = -(-len(rows) // batch) * epochs
+  steps = -(-len(rows) // batch) * EPOCHS
   first = 0
   for places in chunks(len(rows), batch, steps, seed):
     factors = cosine(first, len(places), steps)

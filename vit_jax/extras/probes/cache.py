@@ -23,9 +23,9 @@ from vit_jax.process.progress import NoProgress, Progress
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
-from vit_jax.storage.tree import flatten
+from vit_jax.training.fingerprint import digest_of
 
-VERSION = 2  # of the content; raised when the features of the same weights change
+VERSION = 3  # of the content; raised when the features of the same weights change
 KEY = "key"  # the entry that holds settings and fingerprint as JSON
 
 
@@ -101,7 +101,7 @@ class Cache:
   @functools.cached_property
   def weights(self) -> str:
     """The fingerprint of the model's parameters."""
-    return fingerprint(self.model.params)
+    return digest_of(self.model.params)
 
 
 def read(
@@ -137,15 +137,6 @@ def write(path: Path, key: dict, images: Identity, features: Mapping[str, np.nda
   text = json.dumps({"key": key, "fingerprint": images._asdict()})
   with files.atomic_write(path) as partial, open(partial, "wb") as stream:
     np.savez(stream, **{KEY: np.array(text)}, **features)
-
-
-def fingerprint(params: dict) -> str:
-  """A hash of the names, shapes and values of parameters."""
-  digest = hashlib.blake2b(digest_size=16)
-  for name, array in sorted(flatten(params).items()):
-    digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-  return digest.hexdigest()
 
 
 def _digest(data: bytes) -> str:

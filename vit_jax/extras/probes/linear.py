@@ -79,9 +79,7 @@ def fit(
   class_token: bool,
   steps: int = STEPS,
 ) -> Fitted:
-  """Trains all classifiers and chooses one by its accuracy on the held-out tenth.
-
-  Among equal accuracies the smaller negative log-likelihood wins.
+  """Trains all classifiers and chooses one by its accuracy on the held-out tenth (`scores.best`).
 
   Args:
     train: features.
@@ -102,20 +100,11 @@ def fit(
     for i, rate in enumerate(RATES):
       kernel, bias = (np.float64(array[i]) for array in weights[kind])
       logits = np.float64(x) @ kernel + bias
-      key = (scores.accuracy(logits, labels[held]), -loss_of(logits, labels[held]))
-      found.append((key, kind, rate, kernel, bias, logits))
-  _, kind, rate, kernel, bias, logits = max(found, key=lambda each: each[0])
+      found.append(((kind, rate, kernel, bias), logits))
+  (kind, rate, kernel, bias), heat = scores.best(found, labels[held])
   predict = functools.partial(logits_of, kind, kernel, bias)
-  heat = scores.temperature(logits, labels[held])
   chosen = f"rate {rate:g}, {kind.in_words()}"
   return Fitted(predict, logits=True, temperature=heat, chosen=chosen)
-
-
-def loss_of(logits: np.ndarray, labels: np.ndarray) -> float:
-  """The negative log-likelihood; infinite for a classifier that diverged."""
-  if not np.isfinite(logits).all():
-    return np.inf
-  return scores.negative_log_likelihood(logits, labels)
 
 
 def logits_of(kind: Kind, kernel: np.ndarray, bias: np.ndarray, test: Features) -> np.ndarray:

@@ -58,10 +58,9 @@ def fit(
 def chosen(
   x: np.ndarray, labels: np.ndarray, held: np.ndarray, held_labels: np.ndarray, done: Callable
 ) -> tuple[float, float | None]:
-  """The C with the greatest accuracy on held-out features, and the temperature for its logits.
+  """The best C on held-out features, and the temperature for its logits, as `scores.best`.
 
-  Among equal accuracies the smaller negative log-likelihood wins. Each fit starts from the one
-  before, whose C is smaller.
+  Each fit starts from the one before, whose C is smaller.
   """
   model = regression(STRENGTHS[0])
   model.warm_start = True
@@ -71,12 +70,9 @@ def chosen(
     with warnings.catch_warnings():
       warnings.simplefilter("ignore")  # as in `fit`
       model.fit(x, labels)
-    logits = logits_of(model, held)
-    loss = scores.negative_log_likelihood(logits, held_labels)
-    found.append((scores.accuracy(logits, held_labels), -loss, float(strength), logits))
+    found.append((float(strength), logits_of(model, held)))
     done(len(x))
-  _, _, best, logits = max(found, key=lambda each: each[:2])
-  return best, scores.temperature(logits, held_labels)
+  return scores.best(found, held_labels)
 
 
 def regression(strength: float):

@@ -1,10 +1,14 @@
 """Scores of classifiers and of features, in float64."""
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
 from scipy import optimize, special
 
 from vit_jax.evaluation.results import BINS
 
+T = TypeVar("T")
 COLDEST = 0.01  # the temperatures that are tried are between this and its inverse
 RANK_ROWS = 25_600  # images for RankMe, as in its paper
 EPSILON = 1e-7
@@ -52,6 +56,26 @@ def temperature(logits: np.ndarray, labels: np.ndarray) -> float | None:
   most = -np.log(COLDEST)
   found = optimize.minimize_scalar(loss, bounds=(-most, most), options={"xatol": 1e-6})
   return float(np.exp(found.x))
+
+
+def best(found: Iterable[tuple[T, np.ndarray]], labels: np.ndarray) -> tuple[T, float | None]:
+  """The classifier with the greatest accuracy on held-out images, and its `temperature`.
+
+  Among equal accuracies the smaller negative log-likelihood wins. One that diverged comes last.
+
+  Args:
+    found: classifiers, each with its logits (N, K).
+    labels: (N,).
+  """
+
+  def order(each):
+    _, logits = each
+    if not np.isfinite(logits).all():
+      return (-1.0, 0.0)
+    return (accuracy(logits, labels), -negative_log_likelihood(logits, labels))
+
+  classifier, logits = max(found, key=order)
+  return classifier, temperature(logits, labels)
 
 
 def of_logits(logits: np.ndarray, labels: np.ndarray, heat: float | None) -> dict[str, float]:

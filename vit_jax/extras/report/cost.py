@@ -104,16 +104,15 @@ def images_seen(run: RecordedRun) -> int:
 def flops(run: RecordedRun) -> float:
   """FLOPs of the completed steps, forward and backward, by the shapes of the model; 0: unknown.
 
-  With frozen parameters a step costs less than the formula says, so the FLOPs are unknown too. So
-  are those of a run whose teacher is gone.
+  Those of a run with frozen parameters are unknown, and of one whose teacher is gone.
   """
-  if run.config is None or run.fact("trained_parameters", int) != run.fact("parameters", int):
+  if run.config is None:
     return 0.0
   try:
     of_image = cost.training_flops(run.config)
   except (ConfigError, OSError):
     return 0.0
-  return float(of_image * images_seen(run))
+  return float((of_image or 0) * images_seen(run))
 
 
 def beside_the_paper(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:

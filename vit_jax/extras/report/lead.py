@@ -67,10 +67,19 @@ def training(run: RecordedRun) -> str:
   if planned and planned != run.step:
     steps = f"{run.step:,} of {planned:,} steps"
   if run.config is not None:
-    steps += f" of {run.config.batch_size:,} images"
+    steps += f" {of_images(run)}"
   if epochs := max(cost.values_of(run, "data/epoch"), default=0):
     steps += f", {epochs:,.3g} epochs"
   return steps
+
+
+def of_images(run: RecordedRun) -> str:
+  """The images of each step; those of all steps, if its starts had different batch sizes."""
+  size = run.config.batch_size
+  lines = [line for line in run.lines if "data/images" in line]
+  if any(line["data/images"] != line["step"] * size for line in lines):
+    return f"with {cost.images_seen(run):,} images"
+  return f"of {size:,} images"
 
 
 def devices(run: RecordedRun) -> str:

@@ -18,12 +18,13 @@ from vit_jax.extras.experiments.runs import Run
 from vit_jax.extras.experiments.studies.jobs import Cost
 from vit_jax.extras.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
+from vit_jax.recipes import cost
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER
 from vit_jax.training.planning import before_devices
 from vit_jax.training.run import open_data
-from vit_jax.training.start import history_of
+from vit_jax.training.start import learned_from
 from vit_jax.weights.card import Card
 
 # Settings that weights determine, with example values.
@@ -71,9 +72,10 @@ def checked_cost(request: Request) -> Cost:
     check_score(config, request)
     if request.run.mode == "evaluate":
       return Cost(steps=0, batch_size=0, flops=0.0, seconds=0.0)
-    one_class = with_value(config, "model", config.model.with_classes(1))  # if not known
+    one_class = checks.with_one_class(config)  # if not known
     flops = objectives.of_config(one_class).training_flops(config.data.image_size)
-    return Cost(steps_of(config), config.batch_size, flops)
+    trains_all = cost.trains_all(config)
+    return Cost(steps_of(config), config.batch_size, flops, trains_all=trains_all)
 
 
 @functools.cache
@@ -206,7 +208,7 @@ def data_of(some: Sequence[Request]) -> str:
 
 def check_chain(chain: list[Request]):
   """Opens the data of runs; none may train on what the last one scores unless that allows it."""
-  known = history_of(chain[0].config.init_from)  # what the initial weights were trained on
+  known = learned_from(chain[0].config)
   for request in chain:
     config = request.config
     if request.run.mode == "evaluate":

@@ -39,7 +39,7 @@ class Progress:
     done = total = 0.0
     for job in self._jobs:
       cost = self._costs[repr(job)]
-      work = cost.exaflops(cost.steps or 1)
+      work = cost.work(cost.steps or 1)
       total += work
       done += work * self._share(job, cost.steps or 1)
     return done, total

@@ -17,17 +17,23 @@ class Cost:
   Attributes:
     steps: its length; None if it depends on missing data.
     batch_size: images a step.
-    flops: FLOPs to train on one image.
+    flops: FLOPs to train the whole model on one image.
     seconds: seconds to compile and train on these devices; None if not measured.
+    trains_all: whether no parameters are frozen; with frozen ones a run takes less than `flops`.
   """
 
   steps: int | None
   batch_size: int
   flops: float
   seconds: float | None = None
+  trains_all: bool = True
 
-  def exaflops(self, steps: int) -> float:
-    """The exaFLOPs of a number of steps."""
+  def exaflops(self, steps: int) -> float | None:
+    """The exaFLOPs of a number of steps; None: unknown, since parameters are frozen."""
+    return self.work(steps) if self.trains_all else None
+
+  def work(self, steps: int) -> float:
+    """The exaFLOPs of a number of steps if all parameters were trained."""
     return steps * self.batch_size * self.flops / 1e18
 
 
@@ -132,6 +138,13 @@ def waves(jobs: list[Job]) -> list[list[Job]]:
   for job in jobs:
     by_wave.setdefault(job.wave(), []).append(job)
   return [by_wave[number] for number in sorted(by_wave)]
+
+
+def total(values: list[float | None]) -> float | None:
+  """The sum; None if a value is not known."""
+  if None in values:
+    return None
+  return sum(values)
 
 
 def distinct(jobs: list[Job]) -> list[Job]:

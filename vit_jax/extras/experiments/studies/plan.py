@@ -5,7 +5,7 @@ from typing import NamedTuple
 from vit_jax.devices.chips import CHIPS
 from vit_jax.extras.experiments import runs
 from vit_jax.extras.experiments.studies import jobs
-from vit_jax.extras.experiments.studies.jobs import Cost, Job
+from vit_jax.extras.experiments.studies.jobs import Cost, Job, total
 from vit_jax.extras.experiments.studies.runner import StudyRunner
 from vit_jax.extras.experiments.studies.study import Study
 from vit_jax.process import text as texts
@@ -20,9 +20,10 @@ UNITS = (("exaFLOPs", 1.0), ("petaFLOPs", 1e-3), ("teraFLOPs", 1e-6))
 
 
 class Estimate(NamedTuple):
-  """The cost of a cell, or of the whole study; None if not known because the data is missing.
+  """The cost of a cell, or of the whole study; None if not known.
 
-  If steps were measured, the minutes on this machine are known; otherwise the device-days.
+  Steps are not known if the data is missing, and FLOPs also if parameters are frozen. If steps were
+  measured, the minutes on this machine are known; otherwise the device-days.
   """
 
   name: str
@@ -54,17 +55,10 @@ def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:
     minutes = seconds / 60
   if steps is not None:
     images = sum(cost.steps * cost.batch_size for cost in of_jobs)
-    exaflops = sum(cost.exaflops(cost.steps) for cost in of_jobs)
-  if steps is not None and seconds is None:
+    exaflops = total([cost.exaflops(cost.steps) for cost in of_jobs])
+  if exaflops is not None and seconds is None:
     days = exaflops * 1e18 / (CHIPS[CHIP].peak_flops * MFU * DAY)
   return Estimate(name, len(some), steps, images, exaflops, minutes, days)
-
-
-def total(values: list[int | None]) -> int | None:
-  """The sum; None if a value is not known."""
-  if None in values:
-    return None
-  return sum(values)
 
 
 def lines(study: Study, costs: dict[str, Cost]) -> list[Estimate]:
@@ -95,6 +89,8 @@ def estimate_table(estimates: list[Estimate]) -> str:
   rows = [[*row, time] for row, time in zip(rows, times, strict=True)]
   if any(one.steps is None for one in estimates):
     note += " Steps that are not known depend on the number of training images: give the data."
+  if any(one.steps is not None and one.exaflops is None for one in estimates):
+    note += f" {unit} are not known where only a part of the model is trained."
   return f"{aligned(rows)}\n{note}"
 
 

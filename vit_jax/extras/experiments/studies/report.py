@@ -11,7 +11,7 @@ from vit_jax.evaluation import catalogue
 from vit_jax.extras.experiments.studies import figure, results
 from vit_jax.extras.experiments.studies.results import deviation
 from vit_jax.extras.experiments.studies.study import Cell, Study
-from vit_jax.process.text import aligned, one_line
+from vit_jax.process.text import aligned, markdown_table, one_line
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
 
@@ -272,5 +272,4 @@ def escaped(text: str) -> str:
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
   """A table in Markdown, its head first, with markup in the cells escaped."""
-  head, *rest = [[escaped(cell) for cell in row] for row in rows]
-  return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])
+  return markdown_table([escaped(cell) for cell in row] for row in rows)

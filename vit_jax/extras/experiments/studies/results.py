@@ -12,7 +12,7 @@ from typing import Any
 from vit_jax import recipes
 from vit_jax.config import ConfigError, RunError, recipe_file
 from vit_jax.extras.experiments.studies import record
-from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, Option, trials_of_all
+from vit_jax.extras.experiments.studies.jobs import FIRST, Cost, Job, Option, total, trials_of_all
 from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.extras.experiments.studies.study import Cell, Stage, Study
 from vit_jax.process import text as plain_text
@@ -49,8 +49,8 @@ def row(
   """One row; None if a run of the cell is not done with this seed. `before`: earlier rows by run.
 
   Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The first run
-  counts as pre-training. The seconds cover training steps only: start-up, compilation, evaluations
-  and saves are left out.
+  counts as pre-training. ExaFLOPs are None if parameters are frozen. The seconds cover training
+  steps only: start-up, compilation, evaluations and saves are left out.
   """
   chain = [Job(stage, seed) for stage in cell.stage.chain()]
   metrics = [store.done(job) for job in chain]
@@ -75,7 +75,7 @@ def row(
     paper="",
     chosen=json.dumps(chosen(names, options)),
     steps=sum(line["step"] for line in metrics),
-    exaflops=sum(exaflops),
+    exaflops=total(exaflops),
     pretraining_exaflops=exaflops[0],
     seconds=round(sum(map(seconds, folders)), 1),
     settings=json.dumps(settings),

@@ -43,7 +43,7 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
   keys = {name: step_key(config) for name, config in configs.items()}
   work = collections.Counter()
   for name, key in keys.items():
-    work[key] += costs[name].exaflops(costs[name].steps or 1)
+    work[key] += costs[name].work(costs[name].steps or 1)
   by_key = {key: name for name, key in keys.items()}
   speeds = {}
   began = time.monotonic()

@@ -290,7 +290,7 @@ def fingerprint(
     computed.append("--raw-params")
   if config.init_from:
     computed.append(sum_of_weights(config.init_from))
-  if teacher := getattr(config.objective, "teacher", ""):
+  if teacher := config.objective.teacher:
     computed.append(sum_of_weights(teacher))
   return hashlib.sha256(json.dumps(computed).encode()).hexdigest()[:10]
 

@@ -1,4 +1,4 @@
-"""The fine-tunings of the paper as stages of studies (Table 4, Section 4.1)."""
+"""The paper's pre-training and fine-tunings as stages of studies (Table 4, Section 4.1)."""
 
 from collections.abc import Mapping
 
@@ -22,6 +22,11 @@ AS_ALL_OTHERS = {
   "ViT-H/14": {"data.image_size": 378, "optimizer.ema": 0.0},
 }
 
+PROBE = {  # the data of the 5-shot evaluations of the paper's recipes
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
+}
+
 
 def pretraining_of(model: str, dataset: str, argument: str = "") -> str:
   """The recipe of a row of Table 3.
@@ -36,6 +41,18 @@ def pretraining_of(model: str, dataset: str, argument: str = "") -> str:
   if argument:
     recipe += f":{argument}"
   return recipe
+
+
+def halves(model: str, name: str, **pretraining) -> Stage:
+  """Fine-tuning on five classes of Fashion-MNIST, after pre-training on the other five.
+
+  Args:
+    model: of configs/fashion_halves.py.
+    name: of the pre-training.
+    **pretraining: its `settings` and `choice`.
+  """
+  before = Stage(f"configs/fashion_halves.py:first,{model}", name=name, **pretraining)
+  return Stage(f"configs/fashion_halves.py:second,{model}", name=f"tuned_{name}", after=before)
 
 
 def fine_tuning(model: str, task: str, after: Stage) -> Stage:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from tests.tools.compiled.made import PROGRAM
+from tests.extras.compiled.made import PROGRAM
 from vit_jax.devices.chips import CHIPS
 from vit_jax.extras.compiled import (
   bounds,

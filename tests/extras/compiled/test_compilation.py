@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests import programs, resolved
-from tests.tools.compiled.made import GIB, PROGRAM
+from tests.extras.compiled.made import GIB, PROGRAM
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.config.resolve import resolve
@@ -218,12 +218,9 @@ def test_what_is_no_topology_is_refused_before_the_library_sees_it(topology):
 
 # Whether a program for a TPU writes float32 logits down: with our attention, and with JAX's.
 ATTENTION = r"""
-import sys
-
 import jax
 import jax.numpy as jnp
 
-sys.path.insert(0, "tools")
 from vit_jax.extras.compiled import platforms
 from vit_jax.models.attention import attend
 

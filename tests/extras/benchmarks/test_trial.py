@@ -8,8 +8,8 @@ import jax
 import pytest
 
 from tests import programs
-from tests.tools.benchmarks import small
-from tests.tools.compiled.test_compilation import needs_libtpu
+from tests.extras.benchmarks import small
+from tests.extras.compiled.test_compilation import needs_libtpu
 from vit_jax.extras.benchmarks import trial
 from vit_jax.extras.benchmarks.case import Case
 from vit_jax.extras.benchmarks.processes import in_process
@@ -28,8 +28,6 @@ def test_flops_are_those_of_the_tool_that_counts_them(side, capsys):
 
 
 LIMITED = """
-import sys
-sys.path.insert(0, "tools")
 from vit_jax.extras.benchmarks import processes
 processes.limit_data(2**27)
 bytearray(2**26)
@@ -39,7 +37,7 @@ bytearray(2**28)
 
 def test_a_process_that_is_limited_cannot_take_more_memory():
   done = programs.run([sys.executable, "-c", LIMITED])
-  assert "line 7, in" in done.stderr
+  assert "line 5, in" in done.stderr
   assert done.stderr.endswith("MemoryError\n")
 
 
