@@ -113,15 +113,15 @@ def calls(_):
 
 
 def signal_in(place):
-  """A signal in the middle of an evaluation or of a save: signal_in:evaluation-SIGHUP."""
+  """A signal in the middle of an evaluation or of a line: signal_in:evaluation-SIGHUP."""
   from vit_jax.evaluation import classification
-  from vit_jax.storage import manifest
+  from vit_jax.storage import metrics_log
 
   place, _, kind = place.partition("-")
   signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever started the tests may ignore it
   module, name = {
     "evaluation": (classification, "evaluate"),
-    "save": (manifest, "write"),
+    "line": (metrics_log.Writer, "write"),
   }[place]
   function = getattr(module, name)
 

@@ -34,7 +34,7 @@ CASES = {
   "a full disk is outlived": (("full:20-40",), 0, OUTLIVED, [10, 40]),
   "a signal while the disk is full": (("full:20-99+signal_in:evaluation", AT_ONCE), 1, FULL, [10]),
   "the workdir is moved away": (("gone:20", AT_ONCE), 1, ("/run", "is gone"), [10]),
-  "a signal in a save": (("signal_in:save",), 75, (STOPPED, *SAVED), None),
+  "a signal in a line": (("signal_in:line",), 75, (STOPPED, *SAVED), None),
   "a signal in an evaluation": (("signal_in:evaluation-SIGHUP",), 75, (f"{STOPPED} 20",), [10, 20]),
 }
 
