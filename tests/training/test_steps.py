@@ -1,6 +1,7 @@
 """Durations in steps."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -29,13 +30,20 @@ def test_durations():
 @pytest.mark.parametrize(
   "unit", [dict(steps=581), dict(steps=104), dict(steps=7), dict(epochs=10), dict(examples=9300)]
 )
-def test_a_tenth_of_the_run_comes_ten_times(unit):
+def test_a_tenth_of_the_run_comes_at_most_ten_times(unit):
   length = c.Duration(**unit)
   asked = dataclasses.replace(CONFIG, duration=length, evaluate_every=c.Config().evaluate_every)
   config = resolve(asked, {})
   for images in (930, 931, 1000, *range(1200, 1300)):
     found = steps.durations_in_steps(config, images)
-    assert 0 <= 10 * found.evaluate - found.total <= 10, images
+    assert math.ceil(found.total / found.evaluate) <= 10, images
+    assert found.evaluate in (round(found.total / 10), math.ceil(found.total / 10)), images
+
+
+def test_an_epoch_of_a_little_more_than_two_steps_is_two_steps():
+  sizes = dict(batch_size=512, duration=c.Duration(epochs=10), evaluate_every=c.Duration(epochs=1))
+  found = steps.durations_in_steps(dataclasses.replace(CONFIG, **sizes), 1030)
+  assert (found.total, found.evaluate) == (20, 2)
 
 
 @pytest.mark.parametrize(

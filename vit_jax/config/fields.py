@@ -319,12 +319,16 @@ def _by_name(groups: Group, meaning: str):
   return dataclasses.field(default_factory=dict, metadata=dict(group=groups, meaning=meaning))
 
 
-def rounded_up(number: float) -> int:
-  """The whole number above, for intervals: the last of ten that are a tenth ends with the run.
+def whole_interval(interval: float, length: float) -> int:
+  """The whole number nearest to an interval; the next one, if that came once more in `length`.
 
-  A rounding error of the number itself does not count.
+  A tenth of 581 steps is 59 steps: with 58, an eleventh would come a step after the tenth.
   """
-  return math.ceil(round(number, 6))
+  nearest = max(1, round(interval))
+  times = math.ceil((length - 0.5) / interval)  # the length itself may be rounded up
+  if math.ceil(length / nearest) > times:
+    return math.ceil(interval)
+  return nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -354,7 +358,6 @@ class Duration:
     epoch_examples: int,
     step: int = 0,
     images: int = 0,
-    whole: Callable[[float], int] = round,
   ) -> int:
     """The duration in whole steps; at least 1 unless the duration is 0.
 
@@ -363,29 +366,30 @@ class Duration:
       epoch_examples: the training examples.
       step, images: a run took `images` images in its first `step` steps, whatever their batch
         sizes; the duration counts from its start. Lengths in steps stay as they are.
-      whole: `round`, or `rounded_up`.
     """
     if not self.given():
       return 0
     examples = self.examples + self.epochs * epoch_examples
     if examples:
       examples += step * batch_size - images
-    return max(1, self.steps + whole(examples / batch_size))
+    return max(1, self.steps + round(examples / batch_size))
 
   def exact_steps(self, *, batch_size: int, epoch_examples: Callable[[], int]) -> float:
     """The duration in steps, not rounded; `epoch_examples` is asked only if they count."""
     passes = self.epochs * epoch_examples() if self.epochs else 0
     return self.steps + (self.examples + passes) / batch_size
 
-  def part(self, parts: int, whole: Callable[[float], int] = round) -> "Duration":
+  def part(self, parts: int) -> "Duration":
     """The duration divided by `parts`, in the same unit; at least one whole step or example."""
+    return self._divided(parts, lambda count: max(1, round(count / parts)))
 
-    def divided(count: int) -> int:
-      if count == 0:
-        return 0
-      return max(1, whole(count / parts))
+  def every_part(self, parts: int) -> "Duration":
+    """As `part`, for what comes `parts` times in the duration: see `whole_interval`."""
+    return self._divided(parts, lambda count: whole_interval(count / parts, count))
 
-    return Duration(divided(self.steps), self.epochs / parts, divided(self.examples))
+  def _divided(self, parts: int, divided: Callable[[int], int]) -> "Duration":
+    steps, examples = (divided(count) if count else 0 for count in (self.steps, self.examples))
+    return Duration(steps, self.epochs / parts, examples)
 
 
 LEFT_TO_RULE = Duration(AUTO, AUTO, AUTO)

@@ -18,7 +18,6 @@ from vit_jax.config.fields import (
   length,
   named_of_kind,
   of_added,
-  rounded_up,
   setting,
 )
 from vit_jax.config.learning import Loss, NonFinite, ObjectiveSettings, Optimizer, Schedule
@@ -64,7 +63,7 @@ def steps_between_lines(length, batch_size, images) -> tuple[Duration, str]:
 
 def tenth(length) -> tuple[Duration, str]:
   """A tenth of the run."""
-  return length.part(10, rounded_up), ""
+  return length.every_part(10), ""
 
 
 def resized_positions(init_from, card) -> tuple[str, str]:

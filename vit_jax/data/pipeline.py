@@ -382,7 +382,7 @@ def _joined(chunks: list[Batch]) -> Batch:
 def _in_order(
   load: Callable[[int], Batch], count: int, threads: int, buffered: int
 ) -> Generator[Batch]:
-  """Chunks 0..count - 1; with threads, `buffered` of them are loaded ahead, from the first on."""
+  """Chunks 0..count - 1; with threads, `buffered` more than the next are loaded ahead."""
   if not threads:
     yield from map(load, range(count))
     return
@@ -391,9 +391,9 @@ def _in_order(
   try:
     waiting = collections.deque(itertools.islice(begun, buffered))
     while waiting:
-      chunk = waiting.popleft().result()
+      first = waiting.popleft()
       waiting.extend(itertools.islice(begun, 1))
-      yield chunk
+      yield first.result()
   finally:
     pool.shutdown(wait=False, cancel_futures=True)
 

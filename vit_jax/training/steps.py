@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vit_jax.config import MAX_STEPS, Config, ConfigError, Duration
-from vit_jax.config.fields import rounded_up
+from vit_jax.config.fields import whole_interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def durations_in_steps(
 
   If given in epochs or examples, the run ends after that many images, whatever batch sizes earlier
   starts had. The warm-up is as long as with the first of them. Intervals between repeated actions
-  use the current batch size, and are rounded up.
+  use the current batch size.
 
   Args:
     config: the settings.
@@ -116,11 +116,14 @@ def durations_in_steps(
   def steps(duration: Duration, batch_size: int = config.batch_size, **others) -> int:
     return duration.in_steps(batch_size=batch_size, epoch_examples=epoch_examples, **others)
 
+  total = steps(config.duration, step=since.step, images=since.images)
+
   def interval(duration: Duration) -> int:
-    return steps(duration, whole=rounded_up)
+    sizes = dict(batch_size=config.batch_size, epoch_examples=lambda: epoch_examples)
+    return whole_interval(duration.exact_steps(**sizes), total) if duration else 0
 
   result = Steps(
-    total=steps(config.duration, step=since.step, images=since.images),
+    total=total,
     course=Course(
       total=steps(config.duration, since.first_batch),
       warmup=steps(config.schedule.warmup, since.first_batch),

@@ -9,14 +9,14 @@ import numpy as np
 from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import part
-from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.data.sources.table import Labels, Table, placed
+from vit_jax.data.sources.base import Block, SourceError
+from vit_jax.data.sources.table import Files, Labels, placed
 from vit_jax.process.text import nfc, quoted
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, path_of
 
 
-class Folder(Table):
+class Folder(Files):
   """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
 
   The names are normalised by `nfc`, so that a folder from a Mac has the same classes.
@@ -65,21 +65,8 @@ class Folder(Table):
     stamps = itertools.chain(*(listing.stamps for listing in listings.values()))
     self._stamps = byte_ranges.FileVersions(stamps)
 
-  def __getitem__(self, index: int) -> Example:
-    path = self._path(index)
-    image = byte_ranges.image(path, self._stamps[self.rows[index]])
-    return Example(image, self.labels(index), str(path))
-
   def _path(self, index: int) -> Path:
     return self._folders[self._folder_of[index]] / os.fsdecode(bytes(self._names[index]))
-
-  def name(self, index: int) -> str:
-    """The file's path."""
-    return str(self._path(index))
-
-  def size(self, index: int) -> int:
-    """The bytes of the file."""
-    return (self._stamps[self.rows[index]] or files.stamp(self._path(index))).size
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them."""

@@ -8,6 +8,7 @@ import numpy as np
 from vit_jax.data.order import Permutation
 from vit_jax.data.sources.base import Selected, Source, SourceError
 from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 
 # A fixed seed, so that all seeds of an experiment see the same subset. Runs have seeds below 2**31.
 _SEED = 2**32 - 1
@@ -112,15 +113,12 @@ def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> Non
     remarks: {index: text}.
   """
   remarks = remarks or {}
-  with open(f"{path}.partial", "w", encoding="utf-8", errors="surrogateescape") as stream:
-    stream.write(f"{_IDENTITY}{source.identity}\n")
-    for index in sorted(indices):
-      remark = " ".join(remarks.get(index, "").split())[: _LINE // 8]
-      line = str(index)
-      if remark:
-        line += f"\t{remark}"
-      stream.write(f"{line}\n")
-  os.replace(f"{path}.partial", path)
+  lines = [f"{_IDENTITY}{source.identity}"]
+  for index in sorted(indices):
+    remark = " ".join(remarks.get(index, "").split())[: _LINE // 8]
+    lines.append(f"{index}\t{remark}" if remark else f"{index}")
+  text = "".join(f"{line}\n" for line in lines)
+  files.write_bytes(path_of(path), text.encode(errors="surrogateescape"))
 
 
 def read_exclusions(path: str, source: Source) -> np.ndarray:

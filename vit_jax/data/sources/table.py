@@ -10,14 +10,15 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from vit_jax.data import image_files
+from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import part, several
-from vit_jax.data.sources.base import Block, ColumnError, Source, SourceError
+from vit_jax.data.sources.base import Block, ColumnError, Example, Source, SourceError
 from vit_jax.process.text import listed, nfc, shown
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, absolute, is_url, within
 
 SPLIT = "split"  # the name of a column, in any case
+LABELS = ("labels", "class", "category", "target")  # names of columns, in lower case
 _WHOLE = re.compile("-?[0-9]{1,18}")
 
 
@@ -171,6 +172,32 @@ class Table(Source):
   def anywhere(cls, argument: str) -> str:
     """The absolute path."""
     return absolute(argument)
+
+
+class Files(Table):
+  """Rows whose images are files.
+
+  A subclass gives the path of an image by `_path`, and sets `_stamps`, the versions of the files of
+  all rows, not only of the part.
+  """
+
+  _stamps: byte_ranges.FileVersions
+
+  def _path(self, index: int) -> Path:
+    raise NotImplementedError
+
+  def __getitem__(self, index: int) -> Example:
+    path = self._path(index)
+    image = byte_ranges.image(path, self._stamps[self.rows[index]])
+    return Example(image, self.labels(index), str(path))
+
+  def name(self, index: int) -> str:
+    """The file's path."""
+    return str(self._path(index))
+
+  def size(self, index: int) -> int:
+    """The bytes of the file."""
+    return (self._stamps[self.rows[index]] or files.stamp(self._path(index))).size
 
 
 @contextlib.contextmanager

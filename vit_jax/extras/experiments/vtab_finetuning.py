@@ -4,7 +4,7 @@ import dataclasses
 
 from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration
 from vit_jax.config.data import INCEPTION, RESIZE_RATIO
-from vit_jax.config.fields import is_auto, rounded_up
+from vit_jax.config.fields import is_auto
 from vit_jax.config.resolve import with_value
 from vit_jax.evaluation.classification import Classification
 from vit_jax.extras.sources.vtab_tasks import TASKS
@@ -89,7 +89,7 @@ def finetune_on_vtab(model: str, task: str, *, part: str, replace: Replace = unc
   length = replace(config).duration
   if is_auto(length):
     return config
-  return with_value(config, "checkpoint.every", length.part(5, rounded_up))
+  return with_value(config, "checkpoint.every", length.every_part(5))
 
 
 def of_task(model: str, task: str, part: str) -> Config:

@@ -16,7 +16,6 @@ from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, within
 
 _IMAGES = ("img", "image_bytes", "bytes", "jpg", "png", "path", "image_path", "file_name")
-_LABELS = ("labels", "class", "category", "target")
 _BYTES = ("binary", "large_binary", "binary_view", "null")
 _TEXTS = ("string", "large_string", "string_view")
 _NAMES = (*_TEXTS, "bool")
@@ -37,10 +36,10 @@ def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, st
   """
   features = _features(schema)
   images = [*_of_type(features, "Image"), *_IMAGES]
-  labels = [*_LABELS]
+  labels = [*table.LABELS]
   classes = _of_type(features, "ClassLabel")
   if len(classes) == 1:
-    labels = [*classes, *_LABELS]
+    labels = [*classes, *table.LABELS]
   image = _column(where, schema.names, "image_key", image_key, images)
   label = _column(where, schema.names, "label_key", label_key, labels)
   _check_images(where, image, schema.field(image).type)

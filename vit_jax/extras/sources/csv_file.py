@@ -12,20 +12,19 @@ import numpy as np
 from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.sources import table
-from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
+from vit_jax.data.sources.base import Block, ColumnError, SourceError
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, path_of, within
 
 _IMAGES = ("path", "file", "file_name", "filename", "filepath", "image_path")
-_LABELS = ("labels", "class", "category", "target")
 _SEVERAL = "|"
 _SEPARATORS = ",;\t"
 _HEAD = 4096  # characters; a zero among them shows that the file is not text
 
 
-class Csv(table.Table):
+class Csv(table.Files):
   """The images in a text table, whose columns are separated by commas, semicolons or tabs.
 
   Spaces around a cell are ignored. Paths are relative to the file's folder. They may also be
@@ -80,22 +79,8 @@ class Csv(table.Table):
     self._stamps = byte_ranges.FileVersions(stamps)
     self.distant = any(stamps)
 
-  def __getitem__(self, index: int) -> Example:
-    path = self._path(index)
-    image = byte_ranges.image(path, self._stamps[self.rows[index]])
-    return Example(image, self.labels(index), str(path))
-
   def _path(self, index: int) -> Path:
     return within(self._folder, os.fsdecode(bytes(self._paths[index])))
-
-  def name(self, index: int) -> str:
-    """The image's path."""
-    return str(self._path(index))
-
-  def size(self, index: int) -> int:
-    """The bytes of the file."""
-    stamp = self._stamps[self.rows[index]] or files.stamp(self._path(index))
-    return stamp.size
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them, as in a source of a folder."""
@@ -244,7 +229,7 @@ def _image_column(file: Path, names: list[str], cells: list[str], image_key: str
 
 def _label_column(file: Path, names: list[str], image: int, label_key: str) -> int:
   setting = f'"{file}", label_key'
-  if name := table.column(label_key, Dataset().label_key, _LABELS, names, setting):
+  if name := table.column(label_key, Dataset().label_key, table.LABELS, names, setting):
     return names.index(name)
   others = [i for i, name in enumerate(names) if i != image and name.lower() != table.SPLIT]
   if len(others) != 1:
