@@ -74,13 +74,14 @@ def train(config: Config | ml_collections.ConfigDict, workdir: os.PathLike | str
     workdir: the folder of the run, on a disk or in a bucket.
 
   Raises:
-    ConfigError: a setting, the data or the weights are wrong, or do not fit the run of `workdir`.
+    ConfigError: a setting, the data or the weights are wrong, or do not fit the run of `workdir`;
+      or a module of config.plugins is not imported.
     RunError: the run cannot go on.
     StorageError: the workdir cannot be read or written.
     KeyboardInterrupt: Ctrl-C before there was anything to save, or a second one.
   """
   config = parsing.checked(config)
-  plugins.load(config.plugins)
+  plugins.check(config.plugins)
   imported = plugins.with_imported(config.plugins)
   config = dataclasses.replace(config, plugins=imported)
   stop = Interrupts()

@@ -53,7 +53,7 @@ def test_gradient_in_bfloat16_against_automatic_differentiation(name, form):
 
 @FORMS
 def test_the_backward_pass_keeps_its_input_alone(name, form):
-  """What JAX saves, and what XLA does: it would save the tanh or erfc too."""
+  """What JAX saves, and what XLA does: it would save the tanh or erf too."""
   x = jnp.asarray(POINTS, jnp.float32)
   kept = jax.tree.leaves(jax.vjp(ACTIVATIONS[name], x)[1])
   assert [leaf.shape for leaf in kept if jnp.size(leaf) > 1] == [x.shape]

@@ -115,21 +115,55 @@ def test_a_record_imports_nothing(tmp_path):
   assert recorded.read_config(run).plugins == NAME
 
 
-def test_what_a_program_imports_itself_is_recorded_too(tmp_path, monkeypatch):
+@pytest.fixture
+def launched(monkeypatch):
+  """The settings that would be trained."""
   seen = []
   monkeypatch.setattr(api.launch, "launch", lambda config, *_, **__: seen.append(config))
+  return seen
+
+
+def test_what_a_program_imports_itself_is_recorded_too(tmp_path, monkeypatch, launched):
   monkeypatch.setattr(registry.STORAGES, "_lines", dict(registry.STORAGES._lines))
   importlib.import_module(NAME)
   registry.STORAGES["own"] = "__main__:no other program can import it"
   config = vit_jax.recipe("vit_digits", {"data.augment": [{"kind": "dark", "by": 3}]})
   for plugins_given in ("", NAME):
     vit_jax.train(dataclasses.replace(config, plugins=plugins_given), tmp_path / "run")
-  assert seen == [dataclasses.replace(config, plugins=NAME)] * 2
-  text = json.dumps(to_dict(seen[0]))
-  assert recorded.from_record(json.loads(text)) == seen[0]
+  assert launched == [dataclasses.replace(config, plugins=NAME)] * 2
+  text = json.dumps(to_dict(launched[0]))
+  assert recorded.from_record(json.loads(text)) == launched[0]
   forget()
   with pytest.raises(ConfigError, match=f"{NAME}' is not imported; if you trust it, name it by"):
     recorded.from_record(json.loads(text))
+  assert recorded.from_record(json.loads(text), "model").model == config.model
+
+
+def test_a_module_that_waits_for_its_use_is_recorded_by_its_package(
+  folder, tmp_path, monkeypatch, launched
+):
+  (folder / "waiting").mkdir()
+  (folder / "waiting/__init__.py").write_text("")
+  monkeypatch.setitem(sys.modules, "waiting", importlib.import_module("waiting"))
+  monkeypatch.setattr(registry.SOURCES, "_lines", dict(registry.SOURCES._lines))
+  registry.SOURCES["mine"] = "waiting.source:Mine"
+  registry.SOURCES["own"] = "another_that_waits:Own"
+  vit_jax.train(vit_jax.recipe("vit_digits"), tmp_path / "run")
+  assert launched[0].plugins == "waiting"
+  config = dataclasses.replace(launched[0], plugins=NAME)
+  with pytest.raises(ConfigError, match=f"{NAME}' is not imported"):
+    vit_jax.train(config, tmp_path / "run")
+  assert NAME not in sys.modules
+
+
+def test_only_a_lost_plugin_is_a_change():
+  plugins.load(NAME)
+  old, new = (to_dict(dataclasses.replace(parsed(), plugins=p)) for p in ("", NAME))
+  assert recorded.changes(old, new) == recorded.changes(new, old) == []
+  forget()
+  assert recorded.changes(old, new) == []
+  assert recorded.changes(new, old) == [f"config.plugins: '{NAME}' -> ''"]
+  assert recorded.from_record(new) == dataclasses.replace(parsed(), plugins=NAME)
 
 
 def test_tools_take_paths_on_a_storage_that_a_plugin_adds(folder, monkeypatch):

@@ -22,7 +22,7 @@ from vit_jax.extras.buckets.entry import Entry
 from vit_jax.extras.commands import convert_pickle, export, report, visualize
 from vit_jax.extras.formats import timm
 from vit_jax.storage import checkpoint, files, metrics_log
-from vit_jax.storage.base import FILE, ChangedError
+from vit_jax.storage.base import FILE, ChangedError, Storage
 from vit_jax.storage.local import LOCAL
 from vit_jax.storage.paths import UrlPath, path_of
 
@@ -33,7 +33,7 @@ class Killed(BaseException):
   """What nothing in the program catches."""
 
 
-class Toy:
+class Toy(Storage):
   """Files by their URL, which lie in a folder of this machine that only this class knows."""
 
   direct = False
@@ -81,10 +81,6 @@ class Toy:
   def put(self, partial, path, *, new):
     self.make_folder(path.parent)
     LOCAL.put(partial, self.here(path), new=new)
-
-  def put_bytes(self, path, content):
-    self.make_folder(path.parent)
-    self.here(path).write_bytes(content)
 
   def sync(self, path):
     pass

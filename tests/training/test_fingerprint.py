@@ -110,11 +110,14 @@ def test_weights_and_heads_are_told_apart_by_names_types_values_and_order():
 
 def test_another_program_at_a_resume_is_said():
   before = {"jax": "1", "the code": "x", "XLA_FLAGS": "--xla_a=1"}
+  before |= {"the code of lost": "y", "the code of mine": "1"}
   assert fingerprint.changes(before, before) == []
   assert fingerprint.changes({}, before) == []  # of a checkpoint that does not tell
   now = {"jax": "2", "the code": "x", "JAX_A": "1"}
+  now |= {"the code of another": "y", "the code of mine": "2"}
   assert fingerprint.changes(before, now) == [
     "JAX_A: not set -> '1'",
     "XLA_FLAGS: '--xla_a=1' -> not set",
     "jax: '1' -> '2'",
+    "the code of mine: '1' -> '2'",
   ]

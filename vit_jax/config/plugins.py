@@ -75,29 +75,46 @@ def _blamed(name: str) -> Iterator[None]:
 def with_imported(text: str) -> str:
   """config.plugins, with the modules that a program of the user's has imported itself.
 
-  They are those outside of this package that the registries name. A program that registers parts
-  of its own has no module that another program could import, so it is left out.
+  They are those outside of this package that the registries name. For a module that is imported
+  only when its part is used, its nearest imported package stands. A program that registers parts of
+  its own has no module that another program could import, so it is left out.
 
   Args:
     text: config.plugins, whose packages stand for all of their modules.
   """
   given = list(names_in(text))
-  named = {REGISTRIES[lines].line(key).partition(":")[0] for lines, key in _lines()}
-  for name in sorted(named & sys.modules.keys() - {"__main__"}):
+  named = {_imported(REGISTRIES[lines].line(key).partition(":")[0]) for lines, key in _lines()}
+  for name in sorted(named - {"", "__main__"}):
     if not any(f"{name}.".startswith(f"{package}.") for package in ("vit_jax", *given)):
       given.append(name)
   return ",".join(given)
 
 
-def check(text: str):
-  """Checks that the modules which recorded settings need were imported.
+def _imported(module: str) -> str:
+  """The module, or the nearest package of it, that is imported; "" if none is."""
+  while module and module not in sys.modules:
+    module = module.rpartition(".")[0]
+  return module
+
+
+def missing(text: str) -> list[str]:
+  """The modules of config.plugins that are not imported.
 
   Raises:
-    ConfigError: names those that were not.
+    ConfigError: one is no name of a module.
   """
-  if missing := [name for name in names_in(text) if name not in sys.modules]:
+  return [name for name in names_in(text) if name not in sys.modules]
+
+
+def check(text: str):
+  """Checks that the modules of config.plugins were imported.
+
+  Raises:
+    ConfigError: names one that was not.
+  """
+  if names := missing(text):
     raise ConfigError(
-      f"these settings were recorded with config.plugins={shown(text)}, and {shown(missing[0])} is "
+      f"these settings were recorded with config.plugins={shown(text)}, and {shown(names[0])} is "
       "not imported; if you trust it, name it by --config.plugins (tools: --plugins), or import it."
     )
 

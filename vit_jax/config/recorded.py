@@ -21,12 +21,18 @@ MAX_BYTES = 2**24
 def from_record(recorded: Mapping, *groups: str) -> Config:
   """The settings that a run recorded; of the groups alone, if any are named.
 
+  A program records all plugins that it has imported. So one that is not imported here is an error
+  only if there are no such settings without it.
+
   Raises:
     ConfigError: they need a plugin that this command has not imported, or are no settings of this
       version.
   """
-  plugins.check(recorded.get("plugins", ""))
-  return from_dict({key: recorded[key] for key in groups or recorded})
+  try:
+    return from_dict({key: recorded[key] for key in groups or recorded})
+  except ConfigError:
+    plugins.check(recorded.get("plugins", ""))
+    raise
 
 
 def read_config(workdir: pathlib.Path) -> Config:
@@ -63,10 +69,13 @@ def changes(old: dict, new: dict) -> list[str]:
   """How the settings differ from the recorded settings of a run, as `differences` writes it.
 
   A setting that `old` lacks has its default. Settings that are AUTO are not compared: what decides
-  them, such as the devices, is not known yet.
+  them, such as the devices, is not known yet. Plugins differ only if one of `old` is not imported:
+  no setting names what others add.
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
     old = to_dict(from_record(old))
+    if not plugins.missing(old["plugins"]):
+      old["plugins"] = new["plugins"]
   return [_line(*each) for each in _differing(old, new) if AUTO not in each[1:]]
 
 

@@ -175,7 +175,7 @@ NORMS = {"layer": LayerNorm, "rms": RMSNorm}
 def with_slope(function: Callable, slope: Callable) -> Callable:
   """`function` of one array, with a gradient that needs only the input; `slope` is its derivative.
 
-  Without the barrier XLA on CPUs also saves the tanh or erfc of the forward pass. In bfloat16, the
+  Without the barrier XLA on CPUs also saves the tanh or erf of the forward pass. In bfloat16, the
   type on TPUs and GPUs, there is none: it would keep XLA from fusing what computes the input.
   """
   wrapped = jax.custom_vjp(function)

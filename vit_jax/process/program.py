@@ -36,6 +36,7 @@ LOCAL = (
   *("JAX_ROCM_VISIBLE_DEVICES", "TPU_", "NCCL_", "JAX_CROSS_HOST_TRANSFER_SOCKET_ADDRESS"),
 )
 LOCAL_FLAGS = ("--xla_dump", "--xla_force_host_platform_device_count")
+OF_PLUGIN = "the code of "  # and its module, in a fingerprint
 GIT_SECONDS = 5
 
 
@@ -68,15 +69,15 @@ def fingerprint(plugins: Iterable[str] = ()) -> dict[str, str]:
   """Everything that decides the numbers that this program computes, except settings and data.
 
   Args:
-    plugins: the names of imported modules that belong to the program.
+    plugins: the names of modules that belong to the program.
   """
-  own = {f"the code of {name}": of_module(name) for name in plugins}
+  own = {f"{OF_PLUGIN}{name}": of_module(name) for name in plugins}
   return {"the code": code()} | own | versions() | deciding(variables())
 
 
 def of_module(name: str) -> str:
-  """A checksum of the sources of an imported module, or of a package; "" if it has no file."""
-  file = getattr(sys.modules[name], "__file__", None)
+  """A checksum of the sources of a module or package; "" if it has no file, or is not imported."""
+  file = getattr(sys.modules.get(name), "__file__", None)
   if not file:
     return ""
   file = pathlib.Path(file)

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -205,7 +206,18 @@ class Storage(Protocol):
     """
 
   def put_bytes(self, path: Path, content: bytes):
-    """As `put`, without a file of this machine; only called if the storage is not `direct`."""
+    """As `put`, for bytes; only called if the storage is not `direct`.
+
+    This one needs a file of this machine; another need not.
+    """
+    partial = self.partial(path)
+    try:
+      with open(partial, "wb") as file:
+        file.write(content)
+      self.put(partial, path, new=False)
+    finally:
+      with contextlib.suppress(FileNotFoundError):  # `put` has moved it
+        os.unlink(partial)
 
   def sync(self, path: Path):
     """Returns once a file, or the names in a folder, would survive a crash of the machine.

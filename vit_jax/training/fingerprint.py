@@ -163,11 +163,16 @@ def of_head(names: Sequence[str]) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-  """How the program differs from that of the steps so far, as settings do; [] if not known."""
+  """How the program differs from that of the steps so far, as settings do; [] if not known.
+
+  The code of a plugin is compared if both have it; `config.recorded.changes` names lost plugins.
+  """
   if not before:
     return []
   lines = []
   for name in sorted(before.keys() | now.keys()):
+    if name.startswith(program.OF_PLUGIN) and (name not in before or name not in now):
+      continue
     if before.get(name) != now.get(name):
       lines.append(f"{name}: {_shown(before, name)} -> {_shown(now, name)}")
   return lines

@@ -15,6 +15,7 @@ import collections
 import contextlib
 import errno
 import os
+import pathlib
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -119,7 +120,7 @@ class _Buckets(Client):
     os.stat(partial)  # nothing was written: FileNotFoundError
     parts = Parts(self, path)
     if not new:
-      self.upload(path, partial)
+      self.upload(path, pathlib.Path(partial))
       parts.remove()
     elif parts.found():
       raise FileExistsError(errno.EEXIST, "There is a file", str(path))
@@ -128,7 +129,7 @@ class _Buckets(Client):
         self.write(path, file.read(), NEW)
 
   def put_bytes(self, path, content):
-    self.write(path, content)
+    self.upload(path, content)
     Parts(self, path).remove()
 
   def sync(self, path):
@@ -171,7 +172,7 @@ class _Buckets(Client):
 
   def _rename_file(self, path, target):
     with self.open(path) as source:
-      self.write(target, source.read())
+      self.upload(target, source.read())
     self.remove(path)
 
   def remove(self, path):

@@ -236,13 +236,13 @@ class Client:
     with concurrent.futures.ThreadPoolExecutor(WORKERS, "bucket") as pool:
       return list(pool.map(ask, items))
 
-  def upload(self, path: UrlPath, file: str):
-    """Writes an object with the content of a file of this machine."""
-    source = pathlib.Path(file)
+  def upload(self, path: UrlPath, content: pathlib.Path | bytes | bytearray):
+    """Writes an object with these bytes, or those of a file of this machine; many in parts."""
+    size = content.stat().st_size if isinstance(content, pathlib.Path) else len(content)
     _, key = place(path)
     # Few parts at once, so that each is sent within the timeout on a slow connection too.
-    options = dict(use_multipart=source.stat().st_size >= IN_PARTS, max_concurrency=4)
-    self._of_bucket(path, lambda store: obstore.put(store, key, source, **options))
+    options = dict(use_multipart=size >= IN_PARTS, max_concurrency=4)
+    self._of_bucket(path, lambda store: obstore.put(store, key, content, **options))
 
   def copy(self, path: UrlPath, key: str, target: str):
     """Copies an object within the bucket of `path`."""

@@ -41,7 +41,7 @@ def outputs(params: dict, x: jax.Array, dtype: jnp.dtype) -> jax.Array:
   for name in LAYERS:
     x = layers.matmul(x.astype(dtype), params[name]["kernel"].astype(dtype)) + params[name]["bias"]
     if name != LAYERS[-1]:
-      x = jax.nn.gelu(x, approximate=False)
+      x = layers.ACTIVATIONS["gelu"](x)
   prototypes = unit(params["prototypes"]["kernel"], axis=0)
   return layers.matmul(unit(x).astype(dtype), prototypes.astype(dtype))
 

@@ -24,6 +24,7 @@ from vit_jax.extras.probes import scores
 from vit_jax.extras.probes.batches import chunks, cosine
 from vit_jax.extras.probes.fitted import Features, Fitted
 from vit_jax.extras.probes.parts import held_out
+from vit_jax.models.layers import ACTIVATIONS
 
 DEPTHS = {"attentive": 4, "cross_attention": 1}
 HEADS = 16
@@ -206,7 +207,7 @@ def pooled(block: dict, query: jax.Array, x: jax.Array) -> jax.Array:
 def mlp(block: dict, x: jax.Array) -> jax.Array:
   """LayerNorm and two dense layers with exact GELU between: (..., D) -> (..., D)."""
   hidden = affine(block["up"], normalize(block["between"], x))
-  return affine(block["down"], jax.nn.gelu(hidden, approximate=False))
+  return affine(block["down"], ACTIVATIONS["gelu"](hidden))
 
 
 def affine(layer: dict, x: jax.Array) -> jax.Array:
