@@ -180,6 +180,7 @@ def make_run(
     new = set(flatten(run.abstract.params))
     if initial:
       new -= flatten(initial.params).keys()
+      init_from.check_trained(new, run.trainable)
     config.optimizer.check_start(config, new)
   if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them
     progress.doing("compiling a step, to see how much memory it needs")

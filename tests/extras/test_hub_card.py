@@ -35,7 +35,7 @@ def test_the_card_of_a_run_has_its_data_and_metrics(tiny_run, tmp_path):
     "tags": ["vit_jax"],
   }
   assert "\n# digits\n" in text
-  assert "- Trained on: digits train" in text
+  assert "- Images that it, or a teacher, was trained on: digits train" in text
   assert "360 images (moving average of the parameters), after 5 steps\n" in text
   assert str(tiny_run) not in text
 

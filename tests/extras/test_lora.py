@@ -244,6 +244,26 @@ def test_a_page_names_the_kernels_that_change_and_how_a_gated_mlp_gets_all_of_th
   assert {*lora.chosen(names, settings.LoRA().kernels)} == {n for n in of_blocks if "gate" not in n}
 
 
+def test_new_pooling_stays_not_as_it_was_drawn(path, tmp_path):
+  words = (
+    f"--config.init_from={path}",
+    "--config.lora.rank=2",
+    "--config.model.pool=map_with_token",
+  )
+  given = r"--config\.optimizer\.trainable='(\(head\|.*\|lora\)/\.\*\|MAPHead_0/\.\*)'"
+  with pytest.raises(c.ConfigError, match=given) as refused:
+    program.run(tmp_path / "run", *words)
+  pattern = re.search(given, str(refused.value))[1]
+  assert program.run(
+    tmp_path / "run",
+    *words,
+    f"--config.optimizer.trainable={pattern}",
+    "--config.duration.steps=1",
+    "--config.schedule.warmup.steps=0",
+    "--config.evaluate.test.source=",
+  )
+
+
 def test_settings_that_do_not_suit_the_run():
   checks.check_parametrizations(TUNED)
   alone = steps.changed(TUNED, optimizer=dict(trainable="head/.*"))

@@ -4,11 +4,14 @@ import dataclasses
 import functools
 import json
 
+import jax
+import numpy as np
 import pytest
 from PIL import Image
 
+from tests import resolved
 from tests.seams import program
-from vit_jax import registry
+from vit_jax import recipes, registry
 from vit_jax.config import Augmentation, ConfigError
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.extras.report import report
@@ -34,12 +37,8 @@ class Stripes(Augmentation):
     return [functools.partial(striped, first=int(self.period * rng.random()), period=self.period)]
 
 
-STRIPED = []  # the first row of each image so far
-
-
 def striped(pixels, first, period):
   """The pixels with rows that are black."""
-  STRIPED.append(first)
   out = pixels.copy()
   out[first::period] = 0
   return out
@@ -50,11 +49,27 @@ def line(monkeypatch):
   monkeypatch.setitem(registry.AUGMENTATIONS, "stripes", f"{__name__}:Stripes")
 
 
+def first_batch(*words):
+  """The images of the first step of a run, as the devices get them."""
+  config = recipes.resolve("configs/vit_digits.py", [*program.SMALL, *WORDS, *words])
+  with resolved.run(config, jax.devices()[:1]).batches() as batches:
+    return np.asarray(next(batches)["image"])
+
+
+def test_the_images_of_a_step_are_augmented_and_otherwise_the_same():
+  plain, found = first_batch(), first_batch(TOY)
+  assert plain.any()
+  starts = []
+  for before, after in zip(plain, found, strict=True):
+    made = [np.array_equal(after, striped(before, first, 3)) for first in range(3)]
+    starts += [first for first in range(3) if made[first]][:1]
+  assert len(starts) == len(plain) == 32
+  assert set(starts) == {0, 1, 2}
+
+
 def test_it_trains_and_is_in_the_report(tmp_path):
   whole = tmp_path / "whole"
-  STRIPED.clear()
   assert program.run(whole, TOY, *WORDS)
-  assert len(STRIPED) >= 4 * 32  # each image of each step
   settings = json.loads((whole / "config.json").read_text())["data"]["augment"]
   assert settings == [{"kind": "stripes", "period": 3}]
   report.write([whole], tmp_path / "report.html", inside=False)

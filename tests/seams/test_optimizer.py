@@ -6,15 +6,17 @@ from typing import ClassVar
 
 import chex
 import jax
+import numpy as np
 import optax
 import pytest
 
 from tests import ends
 from tests.seams import program
-from vit_jax import registry
+from vit_jax import recipes, registry
 from vit_jax.config import Optimizer
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.extras.report import report
+from vit_jax.learning import optim
 from vit_jax.storage import checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -51,14 +53,28 @@ def trained(folder, *words):
   return checkpoint.load_params(checkpoint.find(folder), ema=False)
 
 
-def test_it_trains_resumes_and_is_in_the_report(tmp_path, monkeypatch):
-  trace, memories = optax.trace, set()
-  monkeypatch.setattr(optax, "trace", lambda memory: memories.add(memory) or trace(memory))
+def test_two_updates_are_those_by_hand():
+  words = [*program.SMALL, TOY, "--config.optimizer.memory=0.25"]
+  settings = recipes.resolve("configs/vit_digits.py", words).optimizer
+  settings = dataclasses.replace(settings, weight_decay=0.5, clip_norm=0.0)
+  rule = optim.make(settings)
+  matrix, bias = np.float32([[1, -2], [3, 4]]), np.float32([5, -6])
+  params = {"head": {"kernel": matrix, "bias": bias}}
+  given = {"learning_rate": 0.1, "grad_norm": 1.0, "depth": 1}
+  state = rule.init(params)
+  for times, memory in ((1, 0), (-2, 0.25)):  # the second sum holds a quarter of the first
+    grads = jax.tree.map(lambda p, times=times: times * p, params)
+    found, state = rule.update(grads, state, params, **given)
+    expected = -0.1 * ((times + memory) * matrix + 0.5 * matrix)
+    np.testing.assert_allclose(found["head"]["kernel"], expected, rtol=1e-6)
+    np.testing.assert_allclose(found["head"]["bias"], -0.1 * times * bias, rtol=1e-6)
+
+
+def test_it_trains_resumes_and_is_in_the_report(tmp_path):
   whole, parts, own = tmp_path / "whole", tmp_path / "parts", "--config.optimizer.memory=0.25"
   params = trained(whole, own)
   ends.copy_as_stopped(whole, parts, step=2)
   chex.assert_trees_all_equal(params, trained(parts, own))
-  assert memories == {0.25}
   settings = json.loads((whole / "config.json").read_text())["optimizer"]
   assert settings == dataclasses.asdict(Sums(0.1)) | settings
   assert (settings["kind"], settings["memory"]) == ("sums", 0.25)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from vit_jax.data import pipeline
 from vit_jax.extras.benchmarks import (
   accelerator,
   bucket,
@@ -138,6 +139,15 @@ def test_rates_are_those_of_a_product(monkeypatch):
   found = step.matmul_rate()
   assert found["flops_per_second"] == 2 * 8**3 / 0.25
   assert found["flops"] == pytest.approx(27.6e9, rel=0.01)  # 4.6 GMACs forward
+
+
+def test_a_turn_ends_with_its_threads():
+  """They would read on during the next pipeline's turn."""
+  others = set(threading.enumerate())
+  load = lambda index: time.sleep(0.2) or {"first": index}
+  make = lambda: pipeline._in_order(load, 10, 2, 4)
+  input.turn(make, seconds=0.01, batch_size=1, cpu=lambda: 0.0)
+  assert set(threading.enumerate()) <= others
 
 
 def test_a_thread_that_ends_while_cpu_time_is_read_has_no_children():

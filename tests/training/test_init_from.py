@@ -139,21 +139,29 @@ def test_what_does_not_fit_is_wrong_usage(source, change, message):
 def test_pooling_is_that_of_the_run_where_it_has_the_same_tokens(
   tmp_path, there, here, said, dropped, new
 ):
-  """Whether or not a card tells how the weights are pooled."""
+  """Whether or not a card tells how the weights are pooled; what is new must be trained."""
   module = models.create(**VIT | dict(num_classes=5) | there)
   params = modules.parameters(module, np.zeros((1, 16, 16, 3), np.float32), train=False)
   path = tmp_path / "w.npz"
+  kept = {name: x for name, x in flatten(params).items() if not name.startswith(dropped or " ")}
+  weights.write(path, weights.Weights(params, None))
+  chex.assert_trees_all_equal(flatten(read(config(path, **here)).params), kept)
   card = Card(16, model=models.settings_of(module))
   weights.write(path, weights.Weights(params, card))
   found = read(config(path, **here))
   assert f"  pooling  {said}" in found.report
-  kept = {name: x for name, x in flatten(params).items() if not name.startswith(dropped or " ")}
   chex.assert_trees_all_equal(flatten(found.params), kept)
   wanted = config(path, **here)
   shapes = objectives.initial_shapes(objectives.of_config(wanted), 16)
   others = {*flatten(shapes)} - {*flatten(found.params)}
   assert bool(others) == bool(new)
   assert all(name.startswith(new) for name in others)
+  init_from.check_trained(others, ".*")
+  init_from.check_trained(others, f"head/.*|{new}.*")
+  if new:
+    message = rf"config\.init_from has no '{new}.*\|{new}\.\*', or keep the model of the weights"
+    with pytest.raises(c.ConfigError, match=message):
+      init_from.check_trained(others, "head/.*")
 
 
 def carded(tmp_path, *names):

@@ -84,8 +84,8 @@ def test_weights_keep_it_in_every_form(tmp_path, folder, form):
       refused(open_alone, run(c.Dataset(), scored), known),
       refused(runs.open_data, run(rest, scored), known),
     ):
-      said = f"What the weights were trained on ({folder} {scored.split}) and config.evaluate."
-      assert refusal.startswith(said)
+      said = f"What the weights or their teacher were trained on ({folder} {scored.split})"
+      assert refusal.startswith(f"{said} and config.evaluate.")
       assert "20 images" in refusal or "12 images" in refusal
   assert open_alone(run(c.Dataset(), rest), known)
   data = runs.open_data(run(first, rest), known)
@@ -104,7 +104,7 @@ def test_every_kind_of_set_is_compared(folder):
     dict(evaluate={"mine": Reconstruction(**vars(seen))}, objective=Masked()),
   ):
     config = dataclasses.replace(run(rest, None), **settings)
-    assert refused(runs.open_data, config, known).startswith("What the weights were trained on")
+    assert refused(runs.open_data, config, known).startswith("What the weights or")
 
 
 def test_a_dataset_is_found_from_anywhere(tmp_path, folder, monkeypatch):
@@ -126,11 +126,11 @@ def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
   (tmp_path / "images" / "a" / "new.png").touch()
   open_alone(run(c.Dataset(), c.Dataset(folder, "[95%:]")), (gone, *known))
   said, *changed = caplog.messages
-  assert "It cannot be checked whether images are scored that the weights were trained on" in said
+  assert "checked whether images are scored that the weights or their teacher were trained" in said
   assert "folder:/nowhere (There is no folder" in said
   assert [said.split(" and")[0] for said in changed] == [
-    f"What the weights were trained on ({folder} {part}) has changed since, so images of it may be "
-    f"in config.evaluate.test ({folder} [95%:])."
+    f"What the weights or their teacher were trained on ({folder} {part}) has changed since, so "
+    f"images of it may be in config.evaluate.test ({folder} [95%:])."
     for part in ("[:50%]", "[50%:80%]")
   ]
   caplog.clear()

@@ -153,6 +153,7 @@ def test_another_resolution_resizes_every_table_of_position_embeddings(family, s
   [
     ("gap", f"Transformer/{TABLE}", np.zeros((1, 15, 32)), "15 patches, which is no square"),
     ("vit", "Transformer/encoder_norm/scale", None, r"scale \(32,\) is missing"),
+    ("vit", "pooled_norm/scale", np.zeros(32), r"scale \(32,\) is not part of the model"),
     ("vit", "Transformer/more", np.zeros(3), r"more \(3,\) is not part of the model"),
     ("vit", "cls", np.zeros((1, 1, 31)), r"cls is \(1, 1, 31\) and must be \(1, 1, 32\)"),
   ],

@@ -25,6 +25,7 @@ from vit_jax.data.sources.base import Block
 from vit_jax.process.progress import SILENT, NoProgress, Progress
 from vit_jax.process.text import aligned, first_difference, one_line
 
+LEARNERS = "the weights or their teacher were"  # whose history a run has
 MAX_DATASETS = 10_000  # most datasets in a history that is read
 
 
@@ -186,7 +187,7 @@ class Opener:
   def earlier(
     self, history: History, trained: Iterable[NamedDataset] = ()
   ) -> tuple[NamedDataset, ...]:
-    """Opens the datasets that weights were trained on before; a warning names missing ones.
+    """Opens the datasets that weights, or a teacher, were trained on; a warning names missing ones.
 
     Data that was moved is not missing: another dataset, in `history` or in `trained`, those to
     train on now, has the same names and labels (`Source.identity`). Pixels are not compared.
@@ -200,12 +201,13 @@ class Opener:
         lost.append((f"{in_words(dataset)} ({error})", identity))
         continue
       changed = source.identity != identity
-      there.append(NamedDataset("What the weights were trained on", dataset, source, changed))
+      there.append(NamedDataset(f"What {LEARNERS} trained on", dataset, source, changed))
     known = {named.source.identity for named in (*trained, *there)}
     missing = [said for said, identity in lost if identity not in known]
     if missing:
       _log.warning(
-        "It cannot be checked whether images are scored that the weights were trained on: %s",
+        "It cannot be checked whether images are scored that %s trained on: %s",
+        LEARNERS,
         "; ".join(missing),
       )
     return tuple(there)

@@ -151,6 +151,7 @@ Batch = dict[str, np.ndarray]
 
 _log = logging.getLogger(__name__)
 _own = threading.local()
+THREADS = "decode"  # how names of threads that read and decode begin
 _LARGEST_CHUNK = 64  # largest number of images in a chunk; one thread decodes a chunk
 _REQUESTS = 4  # examples read at once per decoding thread, if reads wait for a network
 _PER_CORE = 2  # decoding threads per core, if other threads read
@@ -386,7 +387,7 @@ def _in_order(
   if not threads:
     yield from map(load, range(count))
     return
-  pool = concurrent.futures.ThreadPoolExecutor(threads, "decode")
+  pool = concurrent.futures.ThreadPoolExecutor(threads, THREADS)
   begun = (pool.submit(load, index) for index in range(count))
   try:
     waiting = collections.deque(itertools.islice(begun, buffered))

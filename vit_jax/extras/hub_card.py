@@ -27,7 +27,7 @@ tags:
 ```
 
 - Images: {preparation}; {pixels}, which a program (.stablehlo, .onnx) computes itself
-- Trained on: {data}
+- Images that it, or a teacher, was trained on: {data}
 - Evaluated: {metrics}
 """
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from etils import epy
 
 from vit_jax.config.fields import Size, switched_on
+from vit_jax.config.learning import ALL
 from vit_jax.config.learning import OBJECTIVE_PARAMS as OBJECTIVE_PARAMS
 from vit_jax.registry import PARAMETRIZATIONS
 
@@ -190,6 +191,11 @@ def of_config(config, device: "jax.Device | None" = None) -> Objective:
   for parametrization in switched_on(PARAMETRIZATIONS, config):
     objective = parametrization.around(objective, config)
   return objective
+
+
+def trains_all(objective: Objective, optimizer) -> bool:
+  """Whether no parameters are frozen, by config.optimizer."""
+  return objective.trainable(optimizer.trainable) == ALL
 
 
 def shapes(config) -> dict:

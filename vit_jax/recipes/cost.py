@@ -10,7 +10,6 @@ import jax
 
 from vit_jax import config, models
 from vit_jax.config import recipe_file
-from vit_jax.config.learning import ALL
 from vit_jax.config.model import USUAL, our_name
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
@@ -158,14 +157,10 @@ def training_flops(run: config.Config) -> int | None:
 
   None if only a part of the model is trained: the formula counts all gradients.
   """
-  if not trains_all(run):
+  objective = objectives.of_config(run)
+  if not objectives.trains_all(objective, run.optimizer):
     return None
-  return objectives.of_config(run).training_flops(run.data.image_size)
-
-
-def trains_all(run: config.Config) -> bool:
-  """Whether no parameters are frozen."""
-  return objectives.of_config(run).trainable(run.optimizer.trainable) == ALL
+  return objective.training_flops(run.data.image_size)
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:

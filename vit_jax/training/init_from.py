@@ -1,7 +1,8 @@
 """Parameters to start a run from (config.init_from), fitted to its model."""
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective, initial_shap
 from vit_jax.learning.train_step import TrainState, new_extra
 from vit_jax.models.recognition import differences
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
+from vit_jax.process.text import listed
 from vit_jax.registry import PARAMETRIZATIONS
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import path_of
@@ -198,7 +200,29 @@ def fitted(params: dict, objective: Objective, size: Size, **options) -> tuple[d
   of_model = {name: tree for name, tree in initial.items() if name not in PARAMETRIZATIONS}
   wanted = jax.eval_shape(unstack_blocks, of_model)
   grid = objective.model.grid(*sides(size))
-  return weights.fit(params, wanted, grid, per_class=objective.per_class(), **options)
+  options |= dict(per_class=objective.per_class(), new_pooling=True)
+  return weights.fit(params, wanted, grid, **options)
+
+
+def check_trained(new: Collection[str], trainable: str):
+  """Refuses parameters that the weights lack and that stay as they begin.
+
+  Args:
+    new: the names of the parameters that do not come from the weights.
+    trainable: the regex of the whole names of the parameters that are trained.
+
+  Raises:
+    ConfigError: some are frozen.
+  """
+  frozen = sorted(name for name in new if not re.fullmatch(trainable, name))
+  if frozen:
+    modules = dict.fromkeys(re.match(r"(Transformer/)?[^/]+", name)[0] for name in frozen)
+    wider = "|".join([trainable, *(f"{module}/.*" for module in modules)])
+    raise ConfigError(
+      f"config.init_from has no {listed(frozen)}, and the run would not train them: it trains what "
+      f"matches {trainable!r}. Add them with --config.optimizer.trainable='{wider}', or keep the "
+      "model of the weights."
+    )
 
 
 def put(

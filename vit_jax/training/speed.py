@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from vit_jax.devices.chips import CHIPS
+from vit_jax.learning.objective import trains_all
 from vit_jax.training.steps import ImageCount
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Monitor:
     """The monitor of a run; `devices` and `began` as above."""
     # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
     peak_flops = None
-    if run.trained_count() == run.parameter_count():
+    if trains_all(run.objective, run.config.optimizer):
       known = CHIPS.get(jax.devices()[0].device_kind)
       peak_flops = known and known.peak_flops * run.mesh.size
     return cls(

@@ -173,19 +173,18 @@ def trained_on(config: Config, run: Recorded) -> History:
     ConfigError: as `history_of`.
   """
   if run.new:
-    return learned_from(config)
+    return learned_from(config.init_from, config.objective.teacher)
   return run.trained_on
 
 
-def learned_from(config: Config) -> History:
-  """The datasets that the weights in config.init_from, and a teacher, were trained on.
+def learned_from(*places: str) -> History:
+  """The datasets that weights at these places were trained on: those of the start, and teachers.
 
   A teacher tells what it learned, so its images may not be scored either.
 
   Raises:
     ConfigError: as `history_of`.
   """
-  places = (config.init_from, config.objective.teacher)
   return tuple(dict.fromkeys(known for place in places for known in history_of(place)))
 
 

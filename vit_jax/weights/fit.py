@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import re
-from collections.abc import Callable
 
 import numpy as np
 
@@ -40,6 +39,7 @@ def fit(
   old_grid: tuple[int, int] | None = None,
   new_head: bool = False,
   new_positions: bool = False,
+  new_pooling: bool = False,
   keep_representation: bool = False,
   outputs: tuple[int, ...] | None = None,
   per_class: str = NONE,
@@ -48,10 +48,8 @@ def fit(
   """Fits loaded parameters to a model.
 
   Position embeddings of another grid are resized. The head, with its representation layer, and the
-  parameters under "objective" are new if their shapes do not match. Attention pooling, and the norm
-  of the tokens or of the pooled vector, are new if the weights have none, and dropped if the model
-  has none. A patch embedding of RGB images is changed for other channels (`for_channels`). All
-  others must match.
+  parameters under "objective" are new if their shapes do not match. A patch embedding of RGB images
+  is changed for other channels (`for_channels`). All others must match.
 
   Args:
     params: the loaded tree, blocks unstacked.
@@ -61,6 +59,8 @@ def fit(
       and with None, they are taken as those of a square.
     new_head: whether to make a new head even if the old one fits.
     new_positions: whether to make new position embeddings even if the old ones can be resized.
+    new_pooling: whether attention pooling, and the norm of the tokens or of the pooled vector, are
+      new if the weights have none, and dropped if the model has none.
     keep_representation: whether the representation layer stays under a new head.
     outputs: for each output of the model, its index in the kept head; None: the same.
     per_class: the regex of other parameters with an element for each output, which follow the head.
@@ -78,7 +78,13 @@ def fit(
   grids = Grids(grid, old_grid)
   head = LAST if keep_representation else HEAD
   head = re.compile(f"{head.pattern}|{per_class}")
-  renewed = _renewed(stored, wanted, head, new_head=new_head, new_positions=new_positions)
+  patterns = _renewed(stored, wanted, head, new_head=new_head, new_positions=new_positions)
+  if new_pooling:
+    patterns += _other_pooling(stored, wanted)
+
+  def renewed(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in patterns)
+
   kept = [name for name in wanted if not renewed(name)]
   misfits = [_misfit(name, stored.get(name), wanted[name], grids) for name in kept]
   surplus = {name: x for name, x in stored.items() if name not in wanted}
@@ -108,8 +114,8 @@ def fit(
 
 def _renewed(
   stored: dict, wanted: dict, head: re.Pattern, *, new_head: bool, new_positions: bool
-) -> Callable[[str], bool]:
-  """A function (name) -> whether this parameter is new in the model, and dropped from the weights.
+) -> list[re.Pattern]:
+  """The names of parameters that are new in the model, and dropped from the weights.
 
   Raises:
     ValueError: new position embeddings are asked for, and the model has none.
@@ -119,15 +125,19 @@ def _renewed(
     patterns.append(head)
   if not _has_all(stored, wanted, f"{OBJECTIVE_PARAMS}/"):
     patterns.append(re.compile(f"{OBJECTIVE_PARAMS}/.*"))
-  for prefix in POOLING:
-    there, here = (any(name.startswith(prefix) for name in names) for names in (stored, wanted))
-    if there != here:
-      patterns.append(re.compile(f"{prefix}/.*"))
   if new_positions:
     patterns.append(positions.ALL)
     if not any(map(positions.ALL.fullmatch, wanted)):
       raise ValueError("the model has no position embeddings; leave config.new_positions out")
-  return lambda name: any(pattern.fullmatch(name) for pattern in patterns)
+  return patterns
+
+
+def _other_pooling(stored: dict, wanted: dict) -> list[re.Pattern]:
+  """The names of what follows the blocks that the weights alone or the model alone have."""
+  patterns = [re.compile(f"{prefix}/.*") for prefix in POOLING]
+  return [
+    one for one in patterns if any(map(one.fullmatch, stored)) != any(map(one.fullmatch, wanted))
+  ]
 
 
 def _misfit(name: str, array, target, grids: Grids) -> str:

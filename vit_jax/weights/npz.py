@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 
+from vit_jax.config import Model
 from vit_jax.storage.files import atomic_write
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, published
@@ -48,12 +49,7 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
 
 def _notes(params: dict, known: Card) -> list[str]:
   names = flatten(params)
-  notes = []
-  if known.model.pool == "gap_beside_token":
-    notes.append(
-      "Its head is for the mean of the patches, and timm takes the class token: give timm "
-      'global_pool="avg", fc_norm=False.'
-    )
+  notes = pooling_in_timm(known.model)
   lost = [words for words, key in LOST.items() if any(key in f"/{name}" for name in names)]
   if not lost:
     return notes
@@ -61,6 +57,22 @@ def _notes(params: dict, known: Card) -> list[str]:
   if lost != [LAYER]:
     note += " For timm, export .safetensors."
   return [*notes, note]
+
+
+def pooling_in_timm(model: Model, *, averages: bool = False, norm: str = "fc_norm") -> list[str]:
+  """What timm must be told of a model whose arrays suit a head of the class token and of the mean.
+
+  Args:
+    model: config.model.
+    averages: whether timm's class for this model takes the mean unless it is told otherwise.
+    norm: the argument of timm's class that puts the final norm behind pooling.
+  """
+  kind = {"class_token": "token", "gap_beside_token": "avg"}.get(model.pool)
+  if not kind or (kind == "token" and not averages):
+    return []
+  words = {"token": "the class token", "avg": "the mean of the patches"}
+  pooled = model.final_norm == "pooled"
+  return [f'Its head is for {words[kind]}: give timm global_pool="{kind}", {norm}={pooled}.']
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:

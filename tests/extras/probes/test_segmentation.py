@@ -211,7 +211,7 @@ def test_images_that_were_trained_on_are_not_scored(tmp_path):
   for split in ("train", "val"):
     made(tmp_path / split, mask)
   known = [(Dataset(f"folder:{tmp_path / 'val'}", label_key=""), "")]
-  with pytest.raises(ConfigError, match=r"weights were trained on .*10 images .*--allow-overlap"):
+  with pytest.raises(ConfigError, match=r"teacher were trained on .*10 images .*--allow-overlap"):
     masks.open_masked(str(tmp_path), known, SILENT)
   parts = masks.open_masked(str(tmp_path), known, SILENT, allow_overlap=True)
   assert "have 10 images (such as" in parts.overlap

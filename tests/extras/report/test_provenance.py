@@ -87,7 +87,7 @@ def test_weights_that_a_run_started_from_stay_in_its_records(ten, tmp_path):
   scored = [*programs.MAIN, "--mode=evaluate", f"--workdir={workdir}"]
   result = programs.run([*scored, "--config.evaluate.test.split=train"])
   assert result.returncode == 2
-  assert "What the weights were trained on (digits train)" in programs.message(result)
+  assert "their teacher were trained on (digits train)" in programs.message(result)
 
 
 def test_changes_of_a_start_that_came_to_nothing_are_not_told():

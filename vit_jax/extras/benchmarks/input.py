@@ -268,7 +268,7 @@ def turn(
   if hasattr(batches, "close"):  # tf.data's iterators end when they are garbage-collected
     batches.close()
     for thread in threading.enumerate():
-      if thread.name.startswith("grain-prefetch") and thread not in others:
+      if thread.name.startswith(pipeline.THREADS) and thread not in others:
         thread.join()  # It still reads files, which would disturb the next turn or fail.
   return speed
 

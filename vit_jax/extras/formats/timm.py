@@ -26,6 +26,7 @@ from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import card, position_count
 from vit_jax.weights.card import Card
 from vit_jax.weights.format import NO_HEADS, ArrayNames, Heads
+from vit_jax.weights.npz import pooling_in_timm
 from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
@@ -489,7 +490,12 @@ def _notes(params: dict, exported: Card) -> list[str]:
       f"Its activation is {activation}: if that of timm's model is another one, give timm "
       f"act_layer={activation}."
     )
-  notes += _notes_on_pooling(exported.model)
+  of_eva = timm_blocks.of_eva(exported.model)
+  notes += pooling_in_timm(
+    exported.model,
+    averages=of_eva or exported.model.positions.startswith("relative"),
+    norm="use_fc_norm" if of_eva else "fc_norm",
+  )
   if POSITIONS not in flat:
     return notes
   if _of_patches_alone(flat) is not flat:
@@ -503,21 +509,6 @@ def _notes(params: dict, exported: Card) -> list[str]:
       "for them, as DeiT III and models with registers, give timm no_embed_class=False."
     )
   return notes
-
-
-def _notes_on_pooling(model: Model) -> list[str]:
-  """What timm must be told where the arrays suit a head of the class token and of the mean."""
-  kind = {"class_token": "token", "gap_beside_token": "avg"}.get(model.pool)
-  of_eva = timm_blocks.of_eva(model)  # timm's Eva and Beit, whose default is the mean
-  averages = of_eva or model.positions.startswith("relative")
-  if not kind or (kind == "token" and not averages):
-    return []
-  words = {"token": "the class token", "avg": "the mean of the patches"}
-  options = [f'global_pool="{kind}"']
-  pooled = model.final_norm == "pooled"
-  if pooled != (kind == "avg"):
-    options.append(f"{'use_fc_norm' if of_eva else 'fc_norm'}={pooled}")
-  return [f"Its head is for {words[kind]}: give timm {', '.join(options)}."]
 
 
 NAMES = ArrayNames(

@@ -128,7 +128,10 @@ def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   if run.config is not None:
     yield "Image size", f"{in_pixels(run.config.data.image_size)} px"
   if before := run.fact("trained_on_before", list):
-    yield "Trained on before", "; ".join(map(str, before))
+    title = "Trained on before"
+    if run.config is not None and run.config.objective.teacher:
+      title = "Weights or teacher trained on"
+    yield title, "; ".join(map(str, before))
   changes = [f"after step {step:,}: {'; '.join(changed)}" for step, changed in run.changes()]
   yield "Settings changed", ", and ".join(changes)
   if run.config is not None:

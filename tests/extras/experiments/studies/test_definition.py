@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import programs
+from tests import modules, programs
 from tests.extras.experiments.studies import stub
+from vit_jax import models, weights
 from vit_jax.config import ConfigError, Dataset
 from vit_jax.data.datasets import Trained
 from vit_jax.extras.experiments.studies import (
@@ -282,6 +283,30 @@ def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves)
       checked(tmp_path, leak, data=True)
 
 
+@pytest.fixture(scope="module")
+def params():
+  """Those of a teacher of two classes."""
+  module = models.create("ViT-Ti/7", depth=1, width=8, mlp_dim=8, heads=1, num_classes=2)
+  return modules.parameters(module, np.zeros((1, 28, 28, 3), np.float32), train=False)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_no_run_scores_what_a_teacher_of_any_was_trained_on(tmp_path, halves, params, part):
+  study = halves(**APART)
+  known = (Trained(Dataset(f"folder:{tmp_path / part}"), ""),)
+  known = card.Card(28, class_names=("cat", "dog"), trained_on=known)
+  weights.write(tmp_path / "teacher.npz", weights.Weights(params, known))
+  taught = {"objective.kind": "distillation", "objective.teacher": str(tmp_path / "teacher.npz")}
+  stage = study.cells[0].stage
+  stage = dataclasses.replace(stage, settings={**stage.settings, **taught})
+  study = dataclasses.replace(study, cells=(Cell("one", stage, {"model": "ViT"}),))
+  if part == "train":
+    assert checked(tmp_path, study, data=True)
+    return
+  with pytest.raises(ConfigError, match=r"or their teacher were trained on .*test/cat/0\.png"):
+    checked(tmp_path, study, data=True)
+
+
 def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, halves):
   def started(seen):
     known = (Trained(Dataset(f"folder:{tmp_path / seen}"), ""),)
@@ -294,7 +319,7 @@ def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, h
   (cell,), (other,) = good.cells, bad.cells
   other = dataclasses.replace(other, label="other", factors={"model": "other"})
   both = dataclasses.replace(good, cells=(cell, other))
-  message = r"cell 'other': What the weights were trained on .*test/cat/0\.png"
+  message = r"cell 'other': What the weights or their teacher were trained on .*test/cat/0\.png"
   with pytest.raises(ConfigError, match=message):
     checked(tmp_path, both, data=True)
 

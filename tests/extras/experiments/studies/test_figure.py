@@ -42,10 +42,11 @@ def seen(monkeypatch):
     ("a b c", [0, 1, 2], []),
     ("1 inf", [0, 1], []),
     ("1 2", [1, 2], ["log"]),
+    ("1  2", [1, 2], ["log"]),  # the second is not known
   ],
 )
 def test_a_logarithmic_axis_loses_no_cell(tmp_path, seen, values, places, axes):
-  rows = [row(cell=x, x=x) for x in values.split()]
+  rows = [row(cell=x, x=x) for x in values.split(" ")]
   figure.draw(rows, Drawing(x="x", log=True), [tmp_path / "figure.svg"])
   assert (seen["across"], seen["axes"]) == ([places], axes)
 

@@ -76,6 +76,7 @@ def test_a_step_whose_classes_are_left_to_data_is_measured_with_one(tmp_path):
   study = stub.study(0.0)
   gone = [f"--config.data.train.source=folder:{tmp_path}/gone", "--config.model.num_classes=auto"]
   made = stub.runner(tmp_path, study, gone)
+  assert all(one.flops and one.trains_all for one in made.checked_costs().values())
   (config, *_) = made.configs().values()
   planned = step_program.planned(config, jax.devices()[:1])
   assert (planned.config.model.num_classes, planned.config.loss.kind) == (1, "softmax")

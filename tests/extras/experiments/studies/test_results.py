@@ -212,6 +212,16 @@ def test_stages_of_one_name_keep_their_settings_and_choices(tmp_path, monkeypatc
   assert [settings[name].get("batch_size") for name in ("all 2", "all 3")] == [None, 32]
 
 
+def test_the_page_names_cells_that_the_figure_lacks(finished):
+  folder, some = finished
+  rows = results.read_rows(folder / "results.csv")
+  some = dataclasses.replace(some, drawing=Drawing(x=("exaflops", "seconds")))
+  assert "Not in the figure" not in report.page(some, rows, [], "")
+  unknown = [row | dict(exaflops="") if row["dropout"] == "0.1" else row for row in rows]
+  said = "Not in the figure, since their exaFLOPs are not known: dropout 0.1."
+  assert said in report.page(some, unknown, [], "")
+
+
 def test_the_best_of_all_evaluations(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   some = stub.study(0.0, seeds=1, score=Score("test/loss", "best", "smaller"))

@@ -18,7 +18,6 @@ from vit_jax.extras.experiments.runs import Run
 from vit_jax.extras.experiments.studies.jobs import Cost
 from vit_jax.extras.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
-from vit_jax.recipes import cost
 from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, steps
 from vit_jax.training.facts import LATER
@@ -72,9 +71,9 @@ def checked_cost(request: Request) -> Cost:
     check_score(config, request)
     if request.run.mode == "evaluate":
       return Cost(steps=0, batch_size=0, flops=0.0, seconds=0.0)
-    one_class = checks.with_one_class(config)  # if not known
-    flops = objectives.of_config(one_class).training_flops(config.data.image_size)
-    trains_all = cost.trains_all(config)
+    objective = objectives.of_config(checks.with_one_class(config))  # if the classes are not known
+    flops = objective.training_flops(config.data.image_size)
+    trains_all = objectives.trains_all(objective, config.optimizer)
     return Cost(steps_of(config), config.batch_size, flops, trains_all=trains_all)
 
 
@@ -208,14 +207,15 @@ def data_of(some: Sequence[Request]) -> str:
 
 def check_chain(chain: list[Request]):
   """Opens the data of runs; none may train on what the last one scores unless that allows it."""
-  known = learned_from(chain[0].config)
+  places = [chain[0].config.init_from]
   for request in chain:
     config = request.config
     if request.run.mode == "evaluate":
-      open_alone(config, known)
+      open_alone(config, learned_from(*places))
     else:
       checks.check_given(config)  # refuses data that is not given
-      open_data(config, known)
+      places.append(config.objective.teacher)  # of this run, and of those that start from it
+      open_data(config, learned_from(*places))
       check_score(config, request)  # again, now that the classes are known
   *earlier, last = [request.scored() for request in chain]
   if not last.config.data.allow_overlap:

@@ -27,6 +27,8 @@ COLUMN = 15  # lines per column of a legend
 def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[Path], *, percent: bool = False):
   """Draws means with deviations as error bars, and the paper's scores in panels next to them.
 
+  Cells without a value on an axis, such as exaFLOPs that are not known, are left out of its panels.
+
   Args:
     rows: the rows of results.csv or curves.csv, as text.
     drawing: which columns are drawn.
@@ -50,7 +52,7 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[Path], *, per
   grid = figure.subplots(len(by_panel), len(columns), squeeze=False)
   for line, (name, some) in zip(grid, by_panel.items(), strict=True):
     for axes, (x, value) in zip(line, columns, strict=True):
-      panel(axes, [row for row in some if row[value]], drawing, x, value)
+      panel(axes, [row for row in placed(some, x) if row[value]], drawing, x, value)
       if percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
       axes.set_title(", ".join(filter(None, [as_text(name), sources[value]])))
@@ -110,6 +112,11 @@ def legend(axes, lines: list, names: list[str], drawing: Drawing):
   )
 
 
+def placed(rows: list[dict[str, str]], x: str) -> list[dict[str, str]]:
+  """The rows that have a value in the column `x`."""
+  return [row for row in rows if row[x]]
+
+
 def curve_of(row: dict[str, str], drawing: Drawing) -> str:
   """The name of the curve that a row belongs to; "" if there is one curve."""
   if drawing.by:
@@ -135,7 +142,7 @@ def beside(rows: list[dict[str, str]], drawing: Drawing) -> float:
 
 def below(rows: list[dict[str, str]], drawing: Drawing) -> float:
   """Inches for values that are written upwards below a panel."""
-  columns = [numbers([row[x] for row in rows]) for x in drawing.along()]
+  columns = [numbers([row[x] for row in placed(rows, x)]) for x in drawing.along()]
   turned = [places for places in columns if not all(map(is_number, places)) and is_long(places)]
   return max((0.09 * len(as_text(name)) for places in turned for name in places), default=0.0)
 

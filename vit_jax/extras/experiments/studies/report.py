@@ -160,10 +160,22 @@ def page(study: Study, rows: list[dict], trials: list[dict], command: str) -> st
     blocks.append(f"{expected - len(rows)} of {expected} results are missing.")
   if rows:
     blocks.append(f"![The results]({FIGURE}.svg)")
+    blocks += not_drawn(study.drawing.along(), rows)
   if study.paper:
     blocks.append(f"The paper: {study.paper.caption}.")
   blocks.append(f"All runs: [{results.RESULTS}]({results.RESULTS}).\n")
   return "\n\n".join(blocks)
+
+
+def not_drawn(columns: Sequence[str], rows: list[dict[str, str]]) -> list[str]:
+  """A line for each axis of the figure on which cells have no value."""
+  cells = {x: dict.fromkeys(row["cell"] for row in rows if row.get(x) == "") for x in columns}
+  return [
+    f"Not in the figure, since their {figure.name_of(x)} are not known: "
+    f"{', '.join(map(escaped, some))}."
+    for x, some in cells.items()
+    if some
+  ]
 
 
 def lines(rows: list[dict[str, str]]) -> list[CellResult]:
