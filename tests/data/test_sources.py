@@ -102,10 +102,18 @@ def test_two_folders_for_a_split_are_named_and_one_alone_is_a_class(tmp_path):
   ("values", "told"),
   [
     (["train2017", "Val_Set"], {"train": "train2017", "val": "Val_Set"}),
-    (["Train", "train_small", "eval", ""], {"train": "Train", "eval": "eval"}),
+    (
+      ["Train", "train_small", "eval", ""],
+      {"train": "Train", "train_small": "train_small", "eval": "eval"},
+    ),
+    (
+      ["train_val", "test-dev", "Test"],
+      {"train": "train_val", "test-dev": "test-dev", "test": "Test"},
+    ),
+    (["train", "test_a", "test_b"], {"train": "train", "test_a": "test_a", "test_b": "test_b"}),
     (["fold1", "Fold2"], {"fold1": "fold1", "fold2": "Fold2"}),
     (["Train", "train", "test"], "several values for train: Train, train; keep one"),
-    (["test_a", "test_b"], "several values for test: test_a, test_b; keep one"),
+    (["train_a", "train_b"], "several values for train: train_a, train_b; keep one"),
     (["A", "a"], "several values for a: A, a; keep one"),
   ],
 )

@@ -164,6 +164,9 @@ def test_only_a_lost_plugin_is_a_change():
   assert recorded.changes(old, new) == []
   assert recorded.changes(new, old) == [f"config.plugins: '{NAME}' -> ''"]
   assert recorded.from_record(new) == dataclasses.replace(parsed(), plugins=NAME)
+  new["data"]["train"]["source"] = "mine:x"
+  with pytest.raises(ConfigError, match=f"{NAME}' is not imported"):
+    recorded.from_record(new)
 
 
 def test_tools_take_paths_on_a_storage_that_a_plugin_adds(folder, monkeypatch):

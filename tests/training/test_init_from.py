@@ -157,6 +157,7 @@ def test_pooling_is_that_of_the_run_where_it_has_the_same_tokens(
   assert bool(others) == bool(new)
   assert all(name.startswith(new) for name in others)
   init_from.check_trained(others, ".*")
+  init_from.check_trained(["lora/x/a/kernel", "head/bias", "pooled_norm/scale"], "head/kernel")
   init_from.check_trained(others, f"head/.*|{new}.*")
   if new:
     message = rf"config\.init_from has no '{new}.*\|{new}\.\*', or keep the model of the weights"

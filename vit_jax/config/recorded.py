@@ -3,8 +3,10 @@
 import contextlib
 import json
 import pathlib
+import re
 from collections.abc import Mapping
 
+from vit_jax import registry
 from vit_jax.config import plugins
 from vit_jax.config.fields import AUTO
 from vit_jax.config.parsing import from_dict, to_dict
@@ -22,17 +24,31 @@ def from_record(recorded: Mapping, *groups: str) -> Config:
   """The settings that a run recorded; of the groups alone, if any are named.
 
   A program records all plugins that it has imported. So one that is not imported here is an error
-  only if there are no such settings without it.
+  only if there are no such settings, or no such sources of data, without it.
 
   Raises:
     ConfigError: they need a plugin that this command has not imported, or are no settings of this
       version.
   """
+  chosen = {key: recorded[key] for key in groups or recorded}
   try:
-    return from_dict({key: recorded[key] for key in groups or recorded})
+    config = from_dict(chosen)
   except ConfigError:
     plugins.check(recorded.get("plugins", ""))
     raise
+  if not _prefixes(chosen) <= registry.SOURCES.keys():
+    plugins.check(recorded.get("plugins", ""))
+  return config
+
+
+def _prefixes(settings) -> set[str]:
+  """The words before the colon of the sources that recorded settings name, at any depth."""
+  if isinstance(settings, list):
+    return set().union(*map(_prefixes, settings))
+  if not isinstance(settings, Mapping):
+    return set()
+  prefix = re.match(r"(\w+):(?!//)", str(settings.get("source", "")))
+  return {prefix[1]} if prefix else set().union(*map(_prefixes, settings.values()))
 
 
 def read_config(workdir: pathlib.Path) -> Config:

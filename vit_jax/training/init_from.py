@@ -205,7 +205,9 @@ def fitted(params: dict, objective: Objective, size: Size, **options) -> tuple[d
 
 
 def check_trained(new: Collection[str], trainable: str):
-  """Refuses parameters that the weights lack and that stay as they begin.
+  """Refuses parameters that the weights lack and that stay at their random values.
+
+  Biases and scales begin without effect, and LoRA has its own rule (`lora.check_trained`).
 
   Args:
     new: the names of the parameters that do not come from the weights.
@@ -214,7 +216,7 @@ def check_trained(new: Collection[str], trainable: str):
   Raises:
     ConfigError: some are frozen.
   """
-  frozen = sorted(name for name in new if not re.fullmatch(trainable, name))
+  frozen = sorted(name for name in new if _is_random(name) and not re.fullmatch(trainable, name))
   if frozen:
     modules = dict.fromkeys(re.match(r"(Transformer/)?[^/]+", name)[0] for name in frozen)
     wider = "|".join([trainable, *(f"{module}/.*" for module in modules)])
@@ -223,6 +225,11 @@ def check_trained(new: Collection[str], trainable: str):
       f"matches {trainable!r}. Add them with --config.optimizer.trainable='{wider}', or keep the "
       "model of the weights."
     )
+
+
+def _is_random(name: str) -> bool:
+  module, *_, kind = name.split("/")
+  return module not in PARAMETRIZATIONS and kind not in ("bias", "scale")
 
 
 def put(

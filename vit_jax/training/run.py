@@ -194,6 +194,7 @@ def make(config: Config, data: "OpenedData", devices=None, *, taken: ImageCount 
     with_ema=config.optimizer.averages,
     trainable=config.optimizer.trainable,
   )
+  init = jax.jit(init)  # so that it is traced once, for the shapes and for the values
   return Run(
     config=config,
     data=data,

@@ -98,12 +98,13 @@ def open_source(
   return source
 
 
-def label_key_of(split: str, label_key: str = Dataset().label_key) -> str:
+def label_key_of(spec: str, split: str, label_key: str = Dataset().label_key) -> str:
   """The `label_key` with which to open images whose labels are not needed: "", except for a part.
 
-  A part such as "[90%:]" is taken from each class, so without labels it has other images.
+  A part such as "[90%:]" is taken from each class, so without labels it has other images; not in
+  TFDS, which cuts all images alike.
   """
-  return label_key if "[" in split else ""
+  return label_key if "[" in split and not spec.startswith("tfds:") else ""
 
 
 def recognised(text: str) -> str:

@@ -131,7 +131,7 @@ def _class_folders(directory: Path) -> tuple[list[str], LeftOut]:
   if not names:
     raise SourceError(
       f'"{directory}" has no folders inside; put the images of each class into a folder of its own,'
-      f" DIR/class/image.jpg.{_others(left_out)}"
+      f" DIR/class/image.jpg, or set label_key to '' if they have no labels.{_others(left_out)}"
     )
   names.sort(key=lambda name: nfc([name]))
   for name, after in itertools.pairwise(names):

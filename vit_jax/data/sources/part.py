@@ -11,7 +11,8 @@ import numpy as np
 from vit_jax.data.sources.base import SourceError
 
 _PART = re.compile(r"\[(?P<first>-?[0-9]{1,9}%?)?:(?P<end>-?[0-9]{1,9}%?)?\]")
-_SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
+_TRAINING = {"train", "training"}
+_SPLITS = _TRAINING | {"val", "valid", "validation", "dev", "eval", "test", "testing"}
 _OF_ONE = "one image cannot be in two parts: add images of this class, or leave it out."
 _ALONE = "Each class has one image, so there is none for the part {split!r}; add images."
 _KEY = b"vit_jax: parts of folders"  # the seed of the random order
@@ -155,9 +156,10 @@ def split_words(name: str) -> frozenset[str]:
 
 
 def by_word(names: Iterable[str], what: str) -> dict[str, str]:
-  """The name of each split, by the word in it that means a split, or else by itself in lower case.
+  """The name of each split, by the first word in it that means a split, or else in lower case.
 
-  Of several names with a word, the one that is this word alone, in any case, is taken.
+  Of several names with a word, the one that is this word alone, in any case, has it; if none is,
+  only names for training are refused. The others stand by themselves in lower case.
 
   Args:
     names: of splits.
@@ -168,14 +170,16 @@ def by_word(names: Iterable[str], what: str) -> dict[str, str]:
   """
   found = {}
   for name in sorted(names):
-    found.setdefault(min(split_words(name), default=name.lower()), []).append(name)
+    lower = name.lower()
+    word = min(split_words(name), key=lower.find, default=lower)
+    found.setdefault(word, []).append(name)
   chosen = {}
   for word, alike in found.items():
-    exact = [name for name in alike if name.lower() == word] or alike
-    if len(exact) > 1:
+    by_name = {name.lower(): name for name in alike}
+    if len(by_name) < len(alike) or (len(alike) > 1 and word in _TRAINING and word not in by_name):
       raise SourceError(
         f"{what} for {word}: {', '.join(alike)}; keep one, or call one of them alone {word}, which "
         "is then taken."
       )
-    chosen[word] = exact[0]
+    chosen |= by_name if len(alike) > 1 else {word: alike[0]}
   return chosen

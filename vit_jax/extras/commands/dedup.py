@@ -76,7 +76,8 @@ def search(args, options: list[str]) -> dict:
 
   tests = [dataset(words, args) for words in args.test]
   tests = [
-    dataclasses.replace(test, label_key=label_key_of(test.split, test.label_key)) for test in tests
+    dataclasses.replace(test, label_key=label_key_of(test.source, test.split, test.label_key))
+    for test in tests
   ]
   sizes = dict(max_pixels=args.max_pixels, shown=args.shown)
   return find.search(dataset(args.train, args), tests, args.output, **sizes, options=options)

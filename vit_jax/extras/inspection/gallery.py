@@ -131,7 +131,7 @@ def of_source(
   """Examples of a source, with these keys of its columns; other arguments as in `gallery`."""
   if not labelled:
     key = keys.get("label_key", Dataset().label_key)
-    keys = {**keys, "label_key": sources.label_key_of(split, key)}
+    keys = {**keys, "label_key": sources.label_key_of(spec, split, key)}
   with columns_named():
     source = sources.open_source(spec, split=split, max_pixels=max_pixels, **keys)
   if not len(source):

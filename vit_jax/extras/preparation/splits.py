@@ -68,12 +68,13 @@ def open_split(text: str) -> tuple[str, Source]:
       '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
     )
   parts = sources.named_parts(spec)
-  if len(parts) > 1 and split not in parts:
+  by_name = {name: (place, name) for place, name in parts.values() if name}
+  if len(parts) > 1 and split not in parts | by_name:
     raise SourceError(
       f"--split {text!r}: {spec!r} has the splits {', '.join(parts)}, and not {split!r}; give the "
       "new split the name of one of them."
     )
-  spec, its_split = parts.get(split, (spec, ""))
+  spec, its_split = (by_name | parts).get(split, (spec, ""))
   with columns_named():
     return split, sources.open_source(spec, split=its_split, **keys)
 

@@ -60,9 +60,10 @@ def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], 
   """
   opener = datasets.opener_of(Data(), kept.progress)
   spec, keys = keys_of(images)
-  keys["label_key"] = sources.label_key_of(split, keys.get("label_key", Dataset().label_key))
+  spec = sources.meant(spec)
+  keys["label_key"] = sources.label_key_of(spec, split, keys.get("label_key", Dataset().label_key))
   with columns_named():
-    named = opener.open("The images", Dataset(sources.meant(spec), split=split, **keys))
+    named = opener.open("The images", Dataset(spec, split=split, **keys))
   features = kept.features(named, "the images", patches=False)["pre_logits"]
   wanted = kept.model.features(queries, batch_size=kept.batch_size)
   found = nearest_neighbours.nearest(unit(features), unit(wanted), min(count, len(features)))
