@@ -159,7 +159,7 @@ def test_pooling_is_that_of_the_run_where_it_has_the_same_tokens(
   init_from.check_trained(others, ".*")
   init_from.check_trained(["lora/x/a/kernel", "head/bias", "pooled_norm/scale"], "head/kernel")
   init_from.check_trained(others, f"head/.*|{new}.*")
-  if new:
+  if "MAPHead" in new:  # norms begin without effect
     message = rf"config\.init_from has no '{new}.*\|{new}\.\*', or keep the model of the weights"
     with pytest.raises(c.ConfigError, match=message):
       init_from.check_trained(others, "head/.*")

@@ -113,3 +113,19 @@ class WeightFormat:
     if self.recognises:
       return self.recognises(path)
     return path.suffix == self.suffix and path.is_file()
+
+
+def pooling_in_timm(model: Model, *, averages: bool = False, norm: str = "fc_norm") -> list[str]:
+  """What timm must be told of a model whose arrays suit a head of the class token and of the mean.
+
+  Args:
+    model: config.model.
+    averages: whether timm's class for this model takes the mean unless it is told otherwise.
+    norm: the argument of timm's class that puts the final norm behind pooling.
+  """
+  kind = {"class_token": "token", "gap_beside_token": "avg"}.get(model.pool)
+  if not kind or (kind == "token" and not averages):
+    return []
+  words = {"token": "the class token", "avg": "the mean of the patches"}
+  pooled = model.final_norm == "pooled"
+  return [f'Its head is for {words[kind]}: give timm global_pool="{kind}", {norm}={pooled}.']

@@ -7,12 +7,11 @@ import zipfile
 
 import numpy as np
 
-from vit_jax.config import Model
 from vit_jax.storage.files import atomic_write
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, published
 from vit_jax.weights.card import Card
-from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.format import WeightFormat, pooling_in_timm
 
 LAYER = "representation layer"
 # Layers that timm's reader of .npz ignores (timm 1.0.31), and a substring of their names.
@@ -57,22 +56,6 @@ def _notes(params: dict, known: Card) -> list[str]:
   if lost != [LAYER]:
     note += " For timm, export .safetensors."
   return [*notes, note]
-
-
-def pooling_in_timm(model: Model, *, averages: bool = False, norm: str = "fc_norm") -> list[str]:
-  """What timm must be told of a model whose arrays suit a head of the class token and of the mean.
-
-  Args:
-    model: config.model.
-    averages: whether timm's class for this model takes the mean unless it is told otherwise.
-    norm: the argument of timm's class that puts the final norm behind pooling.
-  """
-  kind = {"class_token": "token", "gap_beside_token": "avg"}.get(model.pool)
-  if not kind or (kind == "token" and not averages):
-    return []
-  words = {"token": "the class token", "avg": "the mean of the patches"}
-  pooled = model.final_norm == "pooled"
-  return [f'Its head is for {words[kind]}: give timm global_pool="{kind}", {norm}={pooled}.']
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:

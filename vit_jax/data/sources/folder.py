@@ -89,6 +89,7 @@ class Folder(Files):
     if len({min(part.split_words(name)) for name in names}) < 2:
       return {}
     chosen = part.by_word(names, f'"{root}" has several folders')
+    chosen = {word: name for word, name in chosen.items() if part.split_words(word) == {word}}
     return {word: (os.path.join(argument, name), "") for word, name in chosen.items()}
 
   @classmethod

@@ -25,8 +25,7 @@ from vit_jax.process.text import listed
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import card, position_count
 from vit_jax.weights.card import Card
-from vit_jax.weights.format import NO_HEADS, ArrayNames, Heads
-from vit_jax.weights.npz import pooling_in_timm
+from vit_jax.weights.format import NO_HEADS, ArrayNames, Heads, pooling_in_timm
 from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
