@@ -6,6 +6,7 @@ from sklearn import datasets, model_selection
 
 from tests.data.opened import assert_same, every, open_source, tree
 from vit_jax.data import sources
+from vit_jax.extras.preparation import splits
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,20 @@ def test_values_of_a_column_mean_splits_as_names_of_folders_do(tmp_path, values,
       sources.named_parts(spec)
   else:
     assert sources.named_parts(spec) == {word: (spec, value) for word, value in told.items()}
+
+
+def test_labels_are_opened_for_parts_that_are_cut_by_class():
+  cases = {("folder:x", "[90%:]"): "label", ("folder:x", ""): "", ("tfds:x", "train[90%:]"): ""}
+  assert {case: sources.label_key_of(*case) for case in cases} == cases
+
+
+def test_a_split_is_prepared_under_the_name_in_its_column_too(tmp_path):
+  tree(tmp_path, "0.jpg", "1.jpg", "2.jpg")
+  rows = "".join(f"{n}.jpg,x,{split}\n" for n, split in enumerate(["train", "test1", "train"]))
+  (tmp_path / "list.csv").write_text(f"path,label,split\n{rows}")
+  for name in ("test", "test1"):
+    split, source = splits.open_split(f"{name}=csv:{tmp_path}/list.csv")
+    assert (split, len(source)) == (name, 1)
 
 
 NO_SOURCE = ("", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:", "synthetic")

@@ -352,14 +352,9 @@ class Duration:
     return {unit: value for unit, value in dataclasses.asdict(self).items() if value}
 
   def in_steps(
-    self,
-    *,
-    batch_size: int,
-    epoch_examples: int,
-    step: int = 0,
-    images: int = 0,
+    self, *, batch_size: int, epoch_examples: int, step: int = 0, images: int = 0
   ) -> int:
-    """The duration in whole steps; at least 1 unless the duration is 0.
+    """The duration rounded to whole steps; at least 1 unless the duration is 0.
 
     Args:
       batch_size: of the steps after `step`.

@@ -5,8 +5,8 @@ The position is the number of images that were taken before.
 A host batch is a dict of the arrays that its `Layout` declares, usually image (b, S, S, 3) uint8
 and labels, and of mask (b,) float32, 1 for examples that count.
 
-Threads read ahead. What they pass on are chunks of a host batch, not single images, because that is
-not cheap compared with decoding one image.
+Threads read ahead. Each loads a chunk of a host batch, not a single image, because handing over a
+result is not cheap compared with decoding one image.
 
 If each read waits for a network, as many reads must be under way as examples are decoded in that
 time: 20 at 2,000 images per second and 10 ms per read. `ReadAhead` gives the reads threads of their
