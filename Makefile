@@ -6,7 +6,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# Three processes keep two cores busy while tests of several hosts wait for one another.
+# Three processes keep two cores busy while tests of several hosts wait for one another. pytest may
+# wait forever for the tests of a process that crashed, so that ends it.
 PROCESSES ?= 3
 BIN := $(VENV)/bin
 
@@ -16,7 +17,8 @@ demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
 
 test: $(VENV)/installed lint
-	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder --durations=25
+	$(BIN)/python -m pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder \
+	  --max-worker-restart=0 --durations=25
 
 gpu: $(VENV)/installed
 	PYTHONPATH=$(CURDIR)/.libgpu $(BIN)/python -m pytest tests/extras/compiled/test_gpus.py --gpu --numprocesses=2
