@@ -226,12 +226,15 @@ def train(
     watchdogs.watching(run.config.stall_seconds, folder) as watchdog,
     contextlib.closing(open_checkpoints(run, folder)) as checkpoints,
     DeviceTimer() as devices,
+    run.compiling() as update,
   ):
     progress.doing("preparing the state")
     with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
       begin = start.start_state(run, checkpoints)
     # The checkpoint may be an earlier one than the newest, if that is damaged.
-    run = run.after(begin.images, begin.changed)
+    planned, run = run, run.after(begin.images, begin.changed)
+    if run.steps.course != planned.steps.course:
+      update = run.update
     progress.clear()
     with contextlib.closing(open_writer(run, folder, begin.lines)) as writer:
       early_stopping = EarlyStopping.of_run(run.config.early_stopping, folder, begin.best)
@@ -254,7 +257,6 @@ def train(
           state = init_from.put(initial, state, run.objective, run.optimizer, run.trainable)
         writer.say(initial.report)
       with watchdog.guarded():
-        update = run.update
         observers = callbacks(run, session)
         for callback in observers:
           update = callback.update(update)

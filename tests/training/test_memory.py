@@ -50,18 +50,13 @@ def made(config):
 class Measured:
   """Stands for a run of two devices whose step needs 82 bytes in one part, or is refused."""
 
-  abstract = None
-
   def __init__(self, config, limit, refused=0):
     stats = lambda: {"bytes_limit": limit}
     device = types.SimpleNamespace(platform="gpu", memory_stats=stats)
     self.mesh = types.SimpleNamespace(devices=np.array([device]), shape=MESH)
-    self.config, self._refused, self.update = config, refused, self
+    self.config, self._refused = config, refused
 
-  def abstract_batch(self):
-    return None
-
-  def lower(self, *_):
+  def lowered(self):
     if self.config.accumulation <= self._refused:
       raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 bytes")
     return self

@@ -48,8 +48,7 @@ def step_bytes(run: Run) -> float:
     JaxRuntimeError: the step cannot be compiled for another reason.
   """
   try:
-    lowered = run.update.lower(run.abstract, run.abstract_batch())
-    analysis = lowered.compile().memory_analysis()
+    analysis = run.lowered().compile().memory_analysis()
   except jax.errors.JaxRuntimeError as error:
     if not machine.lacks_memory(error):
       raise

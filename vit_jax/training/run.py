@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import optax
@@ -97,6 +98,29 @@ class Run:
       norms=norms,
     )
     return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)
+
+  @contextlib.contextmanager
+  def compiling(self) -> Iterator[Callable]:
+    """Compiles `update` in a thread, if any step is left; yields it, and its first call waits.
+
+    JAX takes the compiled program for all calls with these shapes. What the compiler refuses is
+    raised by the call, as it is without this.
+    """
+    if self.resume_point.step >= self.steps.total:
+      yield self.update
+      return
+    with ThreadPoolExecutor(1, "compile") as threads:
+      compiled = threads.submit(lambda: self.lowered().compile())
+
+      def update(state, batch):
+        compiled.exception()  # waits
+        return self.update(state, batch)
+
+      yield update
+
+  def lowered(self) -> jax.stages.Lowered:
+    """`update`, lowered for the shapes of the run."""
+    return self.update.lower(self.abstract, self.abstract_batch())
 
   @contextlib.contextmanager
   def batches(self) -> Iterator[Iterator[dict]]:

@@ -119,8 +119,7 @@ def jax_step(model: str, *, side: int, batch: int, **options):
     data=c.Data(image_size=side),
   )
   run = step_program.planned(config, jax.devices()[:1])
-  shapes = run.abstract, run.abstract_batch()
-  return step_program.stepper(run, run.update.lower(*shapes).compile())
+  return step_program.stepper(run, run.lowered().compile())
 
 
 def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, depth: int = 0):

@@ -73,18 +73,13 @@ def compile_step(config: Config, devices, *, unlimited: bool = False) -> Program
     ConfigError: the batch or the mesh does not fit the devices.
   """
   run = step_program.planned(config, devices)
-  return program(run, run.update, _arguments(run), unlimited=unlimited)
+  return program(run, run.update, (run.abstract, run.abstract_batch()), unlimited=unlimited)
 
 
 def step_name(config: Config, devices) -> str:
   """`Program.made_from` of the training step of `config`, without compiling it."""
   run = step_program.planned(config, devices)
-  return _name(run.update.lower(*_arguments(run)))
-
-
-def _arguments(run: runs.Run) -> tuple:
-  """The shapes of the arguments of a training step."""
-  return run.abstract, run.abstract_batch()
+  return _name(run.lowered())
 
 
 def _name(lowered) -> str:

@@ -100,9 +100,8 @@ def measured_speed(config: Config, cost: Cost) -> Speed | None:
   for key, value in short.items():
     config = with_value(config, key, value)
   made = step_program.planned(config, jax.devices())
-  shapes = made.abstract, made.abstract_batch()
   try:
-    compiled = made.update.lower(*shapes).compile()
+    compiled = made.lowered().compile()
     compiling = time.monotonic() - began
     needed = peak_bytes(compiled.memory_analysis())
     if jax.default_backend() == "cpu" and needed > machine.free_memory():
