@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tests import ends, resolved
@@ -26,6 +27,7 @@ from vit_jax.extras.verification import verification
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.schedule_free import ScheduleFree
 from vit_jax.recipes import cost
 from vit_jax.storage import checkpoint, metrics_log, workdir
 from vit_jax.weights import load
@@ -201,11 +203,32 @@ def test_teacher_centre_temperature_and_schedules_against_numpy():
     assert metrics["training/teacher_entropy"] == pytest.approx(entropy, rel=1e-4)
 
 
-def test_prototypes_keep_their_directions_at_first():
+def test_prototypes_stay_at_first_while_their_moments_follow_the_gradient():
   (first, *_, third, last), _ = alone()
-  unit = lambda state: own(state.params) / np.linalg.norm(own(state.params), axis=0)
-  np.testing.assert_allclose(unit(third), unit(first), atol=1e-6)  # of 1.6 steps
-  assert abs(unit(last) - unit(first)).max() > 1e-3
+  np.testing.assert_array_equal(own(third.params), own(first.params))  # fixed for 1.6 steps
+  assert abs(own(last.params) - own(first.params)).max() > 1e-3
+  assert own(optax.tree.get(third.optimizer, "mu")).any()
+
+
+@pytest.mark.parametrize("rule", [OPTIMIZER, ScheduleFree()], ids=lambda rule: rule.kind)
+def test_prototypes_do_not_jump_when_they_are_trained_at_last(rule):
+  """Neither do the sequences of schedule-free AdamW, one of which is the teacher."""
+  params = {OBJECTIVE_PARAMS: {"prototypes": {"kernel": jnp.float32([-0.3, 0.1, 0.7])}}}
+  gradient = jax.tree.map(jnp.sign, params)
+  chain, rate, before = optim.make(rule), 0.01, own(params)
+  zero = jnp.int32(0)
+  state = train_step.TrainState(zero, params, chain.init(params), params, {}, zero, zero)
+  for number in range(10):
+    after, optimizer, average = train_step.updated(
+      *(OBJECTIVE, chain, rule, state, state.params, gradient),
+      dict(learning_rate=rate, grad_norm=1.0),
+      number / 10,
+    )
+    moved = abs(own(after) - own(state.params))
+    assert moved.max() == 0 if number < 2 else 0 < moved.max() < 1.1 * rate
+    if number < 2:
+      np.testing.assert_allclose(own(average), before, rtol=1e-6)
+    state = dataclasses.replace(state, params=after, optimizer=optimizer, ema=average)
 
 
 def test_it_is_updated_alike_on_eight_devices_and_in_parts():

@@ -218,6 +218,10 @@ class LoRA(Parametrization):
     """The objective's sums, with the changed kernels."""
     return self.objective.loss(self._merged(params), extra, batch, key)
 
+  def held(self, changes: dict, progress: jax.Array) -> dict:
+    """The changes that the objective holds."""
+    return self.objective.held(changes, progress)
+
   def after_update(self, params: dict, extra: dict, statistics) -> dict:
     """The extra state of the objective."""
     return self.objective.after_update(self._merged(params), extra, statistics)

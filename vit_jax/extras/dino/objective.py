@@ -203,11 +203,10 @@ class DINO(Objective):
     mask = batch["mask"]
     large = jnp.stack([batch[name] for name in LARGE], axis=1)
     features, taught = self._outputs(extra["teacher"], large)
-    own = self._frozen(params, extra["progress"])
-    _, students = self._outputs(own, large, key=key)
+    _, students = self._outputs(params, large, key=key)
     students = [students[:, i] for i in range(len(LARGE))]
     if settings.local_crops:
-      _, small = self._outputs(own, batch[SMALL], key=jax.random.fold_in(key, _SMALL))
+      _, small = self._outputs(params, batch[SMALL], key=jax.random.fold_in(key, _SMALL))
       students += [small[:, i] for i in range(settings.local_crops)]
     temperatures = self.temperatures(extra["progress"])
     targets = jax.nn.softmax((taught - extra["centre"]) / temperatures.teacher)
@@ -234,6 +233,13 @@ class DINO(Objective):
     settings = self.settings
     teacher = settings.teacher_temperature
     if settings.temperature_warmup:
+  def held(self, changes: dict, progress: "jax.Array") -> dict:
+    """The changes; at the start of the run, those of the last layer are zero."""
+    own = changes[OBJECTIVE_PARAMS]
+    fixed = progress < self.settings.frozen_prototypes
+    prototypes = jax.tree.map(lambda x: jnp.where(fixed, 0, x), own["prototypes"])
+    return changes | {OBJECTIVE_PARAMS: own | {"prototypes": prototypes}}
+
       first = settings.first_teacher_temperature
       risen = jnp.minimum(progress / settings.temperature_warmup, 1.0)
       teacher = first + (teacher - first) * risen
@@ -279,14 +285,6 @@ class DINO(Objective):
       bottleneck=settings.head_bottleneck,
       outputs=settings.head_outputs,
     )
-
-  def _frozen(self, params: dict, progress: "jax.Array") -> dict:
-    """The parameters; at the start of the run, those of the last layer have no gradient."""
-    own = params[OBJECTIVE_PARAMS]
-    kernel = own["prototypes"]["kernel"]
-    fixed = progress < self.settings.frozen_prototypes
-    kernel = jnp.where(fixed, jax.lax.stop_gradient(kernel), kernel)
-    return params | {OBJECTIVE_PARAMS: own | {"prototypes": {"kernel": kernel}}}
 
   def _outputs(
     self, params: dict, crops: "jax.Array", *, key: "jax.Array | None" = None
