@@ -326,6 +326,7 @@ def test_views_have_their_sizes_areas_and_distortions():
       "distorts colours, and config.model.channels=1; give --config.objective.kind=mae",
     ),
     (
+    (dict(objective=Settings()), r"local_side=96 is larger .* 16 pixels; give .*local_side=8\."),
       dict(model=dataclasses.replace(CONFIG.model, positions="relative"), objective=SETTINGS),
       "pos_embedding_relative of ViT-Ti/4 is for one",
     ),

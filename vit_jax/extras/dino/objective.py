@@ -28,7 +28,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
 LARGE = ("global_1", "global_2")
 SMALL = "local"
 TABLE = "Transformer/posembed_input/pos_embedding"
-RESIZING = "bicubic_offset"  # of the authors' code
+SHARE = 3 / 7  # usual side of small crops, of that of large ones: 96 of 224 pixels
 BLUR = 2 / 224  # the largest radius, of the side of a large crop
 SAME = 0.02  # least standard deviation of features that differ
 UNIFORM = 0.99  # most entropy of the teacher, as a fraction of that of equal probabilities
@@ -129,6 +129,14 @@ class Settings(ObjectiveSettings):
     check_range("config.objective.local_area", self.local_area, *AREAS)
     if not model.tiles(self.local_side):
       raise ConfigError(
+    most = min(sides(config.data.image_size))
+    if self.local_side > most:
+      stride = math.lcm(*sides(model.stride()))
+      usual = max(round(SHARE * most / stride), 1) * stride
+      raise ConfigError(
+        f"config.objective.local_side={self.local_side} is larger than the large crops, whose "
+        f"smaller side is {most} pixels; give --config.objective.local_side={usual}."
+      )
         f"config.objective.local_side={self.local_side} is not divisible into the patches of "
         f"{config.model.name}; give a multiple of {model.stride()}."
       )
