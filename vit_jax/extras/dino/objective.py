@@ -7,7 +7,7 @@ Source: Caron et al., "Emerging properties in self-supervised vision transformer
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from etils import epy
 
@@ -83,6 +83,8 @@ class Settings(ObjectiveSettings):
     0.9, "decay of the moving average of the teacher's outputs", low=0.0, high=0.999999
   )
 
+  position_resizing: ClassVar[str] = "bicubic_offset"  # of the authors' code
+
   def views(self, data) -> Mapping[str, View]:
     """Two large crops with different distortions, and the small ones.
 
@@ -127,8 +129,6 @@ class Settings(ObjectiveSettings):
     if not self.local_crops:
       return
     check_range("config.objective.local_area", self.local_area, *AREAS)
-    if not model.tiles(self.local_side):
-      raise ConfigError(
     most = min(sides(config.data.image_size))
     if self.local_side > most:
       stride = math.lcm(*sides(model.stride()))
@@ -137,6 +137,8 @@ class Settings(ObjectiveSettings):
         f"config.objective.local_side={self.local_side} is larger than the large crops, whose "
         f"smaller side is {most} pixels; give --config.objective.local_side={usual}."
       )
+    if not model.tiles(self.local_side):
+      raise ConfigError(
         f"config.objective.local_side={self.local_side} is not divisible into the patches of "
         f"{config.model.name}; give a multiple of {model.stride()}."
       )
@@ -151,7 +153,7 @@ class Settings(ObjectiveSettings):
 
   def configured(self, config: Config, model) -> "DINO":
     """The objective of a run."""
-    return DINO(model, self, config.data.image_size)
+    return DINO(model, self, config.data.image_size, config.position_resizing)
 
 
 class Temperatures(NamedTuple):
@@ -174,11 +176,13 @@ class DINO(Objective):
     model: the network; its head is neither used nor initialised.
     settings: config.objective.
     image_size: of the large crops, pixels.
+    position_resizing: how positions are resized for small crops: config.position_resizing.
   """
 
   model: "Network"
   settings: Settings
   image_size: Size
+  position_resizing: str
 
   def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters without head, and those of DINO's head."""
@@ -229,6 +233,13 @@ class DINO(Objective):
     statistics = jnp.einsum("b,bk->k", mask, taught.mean(axis=1), precision="highest"), count
     return Sums(jnp.sum(losses * mask), count, metrics, statistics)
 
+  def held(self, changes: dict, progress: "jax.Array") -> dict:
+    """The changes; at the start of the run, those of the last layer are zero."""
+    own = changes[OBJECTIVE_PARAMS]
+    fixed = progress < self.settings.frozen_prototypes
+    prototypes = jax.tree.map(lambda x: jnp.where(fixed, 0, x), own["prototypes"])
+    return changes | {OBJECTIVE_PARAMS: own | {"prototypes": prototypes}}
+
   def after_update(self, params: dict, extra: dict, statistics) -> dict:
     """The centre, moved towards the mean of the teacher's outputs."""
     total, count = statistics
@@ -241,13 +252,6 @@ class DINO(Objective):
     settings = self.settings
     teacher = settings.teacher_temperature
     if settings.temperature_warmup:
-  def held(self, changes: dict, progress: "jax.Array") -> dict:
-    """The changes; at the start of the run, those of the last layer are zero."""
-    own = changes[OBJECTIVE_PARAMS]
-    fixed = progress < self.settings.frozen_prototypes
-    prototypes = jax.tree.map(lambda x: jnp.where(fixed, 0, x), own["prototypes"])
-    return changes | {OBJECTIVE_PARAMS: own | {"prototypes": prototypes}}
-
       first = settings.first_teacher_temperature
       risen = jnp.minimum(progress / settings.temperature_warmup, 1.0)
       teacher = first + (teacher - first) * risen
@@ -307,7 +311,7 @@ class DINO(Objective):
     grids = [model.grid(*each) for each in (sides(self.image_size), size)]
     train = key is not None
     found = model.apply(
-      {"params": at_grid(of_model(params), *grids)},
+      {"params": at_grid(of_model(params), *grids, self.position_resizing)},
       pixels,
       train=train,
       method="features",
@@ -342,8 +346,11 @@ def deviation(features: "jax.Array", mask: "jax.Array") -> "jax.Array":
   return jnp.sqrt(jnp.sum(mask * jnp.sum((directions - mean) ** 2, axis=-1)) / mask.sum())
 
 
-def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int]) -> dict:
-  """The model's parameters for another grid of patches; those it has for no grid stay."""
+def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int], rule: str) -> dict:
+  """The model's parameters for another grid of patches; those it has for no grid stay.
+
+  `rule` is one of config.position_resizing.
+  """
   from vit_jax.weights.resizing import resizing_matrix  # its package imports JAX
 
   encoder = params.get("Transformer", {})
@@ -351,9 +358,7 @@ def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int]) -> dict:
     return params
   table = encoder["posembed_input"]["pos_embedding"]
   before = table.shape[1] - math.prod(old)
-  rows, columns = (
-    jnp.float32(resizing_matrix(o, n, RESIZING)) for o, n in zip(old, new, strict=True)
-  )
+  rows, columns = (jnp.float32(resizing_matrix(o, n, rule)) for o, n in zip(old, new, strict=True))
   grid = table[0, before:].reshape(*old, -1)
   grid = jnp.einsum("ro,cp,opd->rcd", rows, columns, grid, precision="highest")
   table = jnp.concatenate([table[:, :before], grid.reshape(1, math.prod(new), -1)], axis=1)
