@@ -100,10 +100,9 @@ def result(folder: Path) -> dict[str, float] | None:
   )
   with raised_as(cfg.RunError, words, OSError, ValueError, TypeError, KeyError):
     config = files.read_json(folder / CONFIG, most=MAX_BYTES)
-    batch_size = config["batch_size"]
-    images = last.get("data/images", last["step"] * batch_size)
+    images = last["data/images"]
     total = cfg.Duration(**config["duration"]).in_steps(
-      batch_size=batch_size,
+      batch_size=config["batch_size"],
       epoch_examples=round(images / last["data/epoch"]),
       step=last["step"],
       images=images,
