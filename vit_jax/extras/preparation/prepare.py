@@ -45,8 +45,8 @@ def prepare(
   *,
   max_pixels: int,
   threads: int,
-  started: Callable[[int], None],
-  done: Callable[[int], None],
+  started: Callable[[int], None] = lambda count: None,
+  done: Callable[[int], None] = lambda count: None,
 ) -> dict:
   """Makes DATA_DIR/NAME/1.0.0, which the source tfds:NAME reads; returns its report.
 
