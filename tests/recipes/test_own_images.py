@@ -1,5 +1,6 @@
 """A user's own images: what is chosen from them, and that it trains, fine-tunes and evaluates."""
 
+import dataclasses
 import json
 import re
 
@@ -11,7 +12,7 @@ from tests import programs, resolved
 from tests.data import tfds_fixture
 from tests.recipes.paper import load
 from vit_jax import launch, recipes
-from vit_jax.config import ConfigError, scales
+from vit_jax.config import AUTO, ConfigError, scales
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
 from vit_jax.extras.probes import parts
@@ -84,7 +85,10 @@ def test_a_class_called_train_is_a_class(tmp_path):
 def test_data_with_splits_is_scored_on_them():
   config = own_images.train("digits")
   assert (config.data.train.split, config.evaluate["held_out"].split) == ("train", "test")
-  assert resolved.with_data(config).data.image_size == 16
+  data = resolved.with_data(config).data
+  assert (data.image_size, data.resampling) == (16, "pillow_bilinear")
+  of_weights = own_images.train("digits", replace=lambda x: dataclasses.replace(x, init_from="w"))
+  assert of_weights.data.resampling == AUTO
 
 
 def test_paths_may_have_commas(tmp_path):

@@ -86,6 +86,8 @@ def checked(config: Config, replace: Replace) -> Config:
 def train(spec: str, model: str = "", replace: Replace = unchanged, **keys: str) -> Config:
   """A run from scratch on a user's own images.
 
+  Images are antialiased where they shrink, as photographs do, in training and in scoring.
+
   Args:
     spec: a data source, or a folder.
     model: its name, ours or another library's; empty: one that suits the number and the size of the
@@ -101,6 +103,10 @@ def train(spec: str, model: str = "", replace: Replace = unchanged, **keys: str)
     optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
     **parted(spec, keys),
   )
+  if not replace(config).init_from:  # weights have a way of their own
+    config = dataclasses.replace(
+      config, data=dataclasses.replace(config.data, resampling="pillow_bilinear")
+    )
   return checked(recipe_file.as_elsewhere(config, model), replace)
 
 

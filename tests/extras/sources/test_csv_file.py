@@ -75,6 +75,14 @@ def test_columns_can_be_chosen(table):
   assert source[1].name.endswith("x/003.jpg")
 
 
+def test_the_usual_names_come_first_in_any_case(table):
+  source = table("File,Label,Class\nx/000.jpg,ant,7\nx/001.jpg,bee,10\n")
+  assert source.class_names == ("ant", "bee")
+  source = table("path,Image,label,Label\nx/002.jpg,x/000.jpg,ant,7\nx/003.jpg,x/001.jpg,bee,10\n")
+  assert source.class_names == ("ant", "bee")
+  assert source[1].name.endswith("x/001.jpg")
+
+
 def test_a_first_row_that_may_be_an_image_is_one(table, tmp_path):
   (tmp_path / "x/000.jpg").rename(tmp_path / "x/there")
   assert len(table("x/there,ant\nx/001.jpg,bee\n")) == 2

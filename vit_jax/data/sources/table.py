@@ -396,9 +396,11 @@ def placed(folder: Path, names: np.ndarray, rows: range | np.ndarray) -> Iterato
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:
   """The column that holds the images, or the labels; "" if no column has a known name.
 
+  A known name may be written in any case; a column called exactly as the setting comes first.
+
   Args:
     key: the setting; a value other than `usual` was chosen by the user.
-    usual: the default of the setting.
+    usual: the default of the setting, in lower case.
     others: names of such a column in other programs, in lower case.
     names: the names of all columns.
     what: the source and the setting, for messages.
@@ -410,4 +412,5 @@ def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], wh
     return key
   if key != usual:
     raise ColumnError(f"{what}={key!r}: there is no such column; the columns are {shown(names)}.")
-  return next((name for other in others for name in names if name.lower() == other), "")
+  known = (usual, *others)
+  return next((name for other in known for name in names if name.lower() == other), "")
