@@ -176,7 +176,7 @@ def test_heartbeats_in_a_bucket_are_read_at_the_end(tmp_path, monkeypatch):
   assert told == [(1, "at the start"), (2, "at step 1"), (0, "")]
   monkeypatch.setattr(watchdog, "MAX_PERIOD", 0.1)
   monkeypatch.setattr(files, "read_bytes", lambda *_, **__: time.sleep(9))  # hangs
-  assert [sign.beats for sign in dogs[0]._told().values()] == [1, 1, 0]
+  assert [sign.beats for sign in dogs[0]._told().values()] == [None, None, 0]
 
 
 def signs(*told):
@@ -203,6 +203,11 @@ NEVER = {1: Heartbeat(0, "no heartbeat", 40.0, 1)}
     (signs((8, 1), (9, 12), (9, 25)), "Silent for longest: process 2 (at step 9; 25 s)."),
     # The second process ended well and removed its file.
     (signs((9, 1), (0, 50)), "No process is silent or behind the others."),
+    (
+      signs((9, 1), (None, 2), (8, 1)),
+      "No process is silent; how far process 1 is, cannot be read.",
+    ),
+    (signs((9, 1), (None, 12)), "Silent for longest: process 1 (at step None; 12 s)."),
     (signs((9, 1)) | NEVER, "Silent for longest: process 1 (no heartbeat; 60 s)."),
     (signs((9, 1)), ""),
   ],

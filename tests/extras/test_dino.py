@@ -19,7 +19,7 @@ from vit_jax.config import ConfigError, View
 from vit_jax.config.fields import name_of_kind
 from vit_jax.data.batches import train_transform
 from vit_jax.devices import mesh as meshes
-from vit_jax.extras.dino import head, objective
+from vit_jax.extras.dino import head
 from vit_jax.extras.dino.distortion import Distortion, hue
 from vit_jax.extras.dino.objective import Settings, at_grid, cross_entropy, deviation
 from vit_jax.extras.experiments import step_program
@@ -46,7 +46,6 @@ CONFIG = resolved.config(
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=1),
   optimizer=OPTIMIZER,
   data=c.Data(image_size=LARGE),
-  position_resizing=Settings.position_resizing,
 )
 OBJECTIVE = SETTINGS.configured(CONFIG, models.configured(CONFIG.model))
 
@@ -130,31 +129,16 @@ def test_a_part_of_less_than_two_images_tells_no_deviation(images):
   assert OBJECTIVE.warning(alone) == ""
 
 
-@pytest.mark.parametrize(
-  ("rule", "first", "last"),
-  [("bicubic_offset", 0.5 * 14 / 6.1, 5.5 * 14 / 6.1), ("bilinear_aligned", 0.5, 13.5)],
-)
-def test_positions_of_small_crops_are_those_of_the_places_of_the_table(rule, first, last):
+def test_positions_of_small_crops_are_those_of_the_places_of_the_table():
   """A table that is linear in row and column stays linear inside, apart from the border."""
   rows, columns = np.mgrid[:14, :14] + 0.5
   table = np.float32(np.stack([rows, columns], axis=-1).reshape(1, 196, 2))
   table = np.pad(table, ((0, 0), (1, 0), (0, 0)))
   params = {"Transformer": {"posembed_input": {"pos_embedding": table}}}
-  found = at_grid(params, (14, 14), (6, 6), rule)["Transformer"]["posembed_input"]["pos_embedding"]
+  found = at_grid(params, (14, 14), (6, 6))["Transformer"]["posembed_input"]["pos_embedding"]
   assert found.shape == (1, 37, 2)
-  places = np.linspace(first, last, 6)
+  places = (np.arange(6) + 0.5) * 14 / 6.1
   np.testing.assert_allclose(np.reshape(found[0, 1:], (6, 6, 2))[1:5, 2, 0], places[1:5], atol=0.06)
-
-
-def test_they_are_resized_as_the_run_records(monkeypatch):
-  """Its card names this rule, by which probes and fine-tuning resize."""
-  rules = []
-  monkeypatch.setattr(objective, "at_grid", lambda params, *args: rules.append(args[-1]) or params)
-  config = dataclasses.replace(CONFIG, position_resizing="bicubic")
-  made = SETTINGS.configured(config, OBJECTIVE.model)
-  params = jax.eval_shape(lambda: made.init(jax.random.key(0), LARGE))
-  jax.eval_shape(made._outputs, params, batch()["global_1"][:, None])
-  assert rules == ["bicubic"]
 
 
 # --- steps ---

@@ -218,7 +218,7 @@ def test_mistakes_of_a_run(folder, capsys, monkeypatch):
     ("positions --source {}/none.npz", "no position embeddings"),
     ("positions --source {}/vit.npz --image-size 260", "65 x 65 patches"),
     ("positions --source {}/uncarded_bit.npz", "of a ResNet"),
-    ("distance --source {}/uncarded.npz --images {}/photos", "give it (--image-size)"),
+    ("distance --source {}/uncarded.npz --images {}/photos", "give image_size (--image-size)"),
     ("distance --source {}/none.npz --image-size 1024 --images {}/photos", "choose smaller"),
     ("distance --source {}/vit.npz --images {}/bad/x.png", "x.png cannot be shown"),
     ("attention --source {}/axial.npz --images {}/photos", "an axial model"),

@@ -82,15 +82,16 @@ class Heartbeat(NamedTuple):
   """The last heartbeat of one process.
 
   Attributes:
-    beats: the progress of the process (all processes beat at the same places); 0: no heartbeat yet.
-    words: the host, and what the process was doing; empty until `_told` if they are in a bucket.
+    beats: the progress of the process (all processes beat at the same places); 0: no heartbeat yet;
+      None: it was only listed, not read.
+    words: the host, and what the process was doing.
     since: when this process first saw the heartbeat, or first could see it again, by the monotonic
       clock.
     times: how many different heartbeats were seen; a single one may be from an earlier run.
     text: the heartbeat as it was written, or the version of its object in a bucket.
   """
 
-  beats: int
+  beats: int | None
   words: str
   since: float = 0.0
   times: int = 0
@@ -249,20 +250,19 @@ class Watchdog:
     if stamps is None:
       return [self._read(process) for process in range(self._processes)]
     versions = [stamps.get(str(process)) for process in range(self._processes)]
-    return [Heartbeat(1, "", text=str(x)) if x else NO_HEARTBEAT for x in versions]
+    return [Heartbeat(None, "not read", text=str(x)) if x else NO_HEARTBEAT for x in versions]
 
   def _told(self) -> dict[int, Heartbeat]:
     """The heartbeats by process; reads what `_heard` left out, for MAX_PERIOD at the most."""
     signs = dict(sorted(self._signs.items()))
-    left = [process for process, sign in signs.items() if not sign.words]
+    left = [process for process, sign in signs.items() if sign.beats is None]
 
-    def read():
-      for process, sign in zip(left, files.at_once(self._folder, self._read, left), strict=True):
-        if sign:
-          signs[process] = signs[process]._replace(beats=sign.beats, words=sign.words)
+    def read(process):
+      if sign := self._read(process):
+        signs[process] = signs[process]._replace(beats=sign.beats, words=sign.words)
 
     if left:
-      reading = threading.Thread(target=read, daemon=True)
+      reading = threading.Thread(target=files.at_once, args=(self._folder, read, left), daemon=True)
       reading.start()
       reading.join(MAX_PERIOD)
     return signs
@@ -294,7 +294,7 @@ class Watchdog:
     return [
       process
       for process, sign in self._signs.items()
-      if sign.times > 1 and sign.beats and now - sign.since > self._silence
+      if sign.times > 1 and sign.beats != 0 and now - sign.since > self._silence
     ]
 
   @contextlib.contextmanager
@@ -374,11 +374,14 @@ def culprit(signs: dict[int, Heartbeat], process: int, now: float, silence: floa
     return ""
   if process not in signs or now - signs[process].since > silence:
     return "The folder of heartbeats does not answer, so the silent process is not known."
-  signs = {p: sign for p, sign in signs.items() if sign.beats or sign.times == 1}
+  signs = {p: sign for p, sign in signs.items() if sign.beats != 0 or sign.times == 1}
   longest = min(signs, key=lambda process: signs[process].since)
   seconds = now - signs[longest].since
   if seconds > silence:
     return f"Silent for longest: process {longest} ({signs[longest].words}; {seconds:.0f} s)."
+  unread = [f"process {p}" for p, sign in signs.items() if sign.beats is None]
+  if unread:
+    return f"No process is silent; how far {', '.join(unread)} is, cannot be read."
   least = min(sign.beats for sign in signs.values())
   most = max(sign.beats for sign in signs.values())
   if least == most:

@@ -153,7 +153,7 @@ class Settings(ObjectiveSettings):
 
   def configured(self, config: Config, model) -> "DINO":
     """The objective of a run."""
-    return DINO(model, self, config.data.image_size, config.position_resizing)
+    return DINO(model, self, config.data.image_size)
 
 
 class Temperatures(NamedTuple):
@@ -176,13 +176,11 @@ class DINO(Objective):
     model: the network; its head is neither used nor initialised.
     settings: config.objective.
     image_size: of the large crops, pixels.
-    position_resizing: how positions are resized for small crops: config.position_resizing.
   """
 
   model: "Network"
   settings: Settings
   image_size: Size
-  position_resizing: str
 
   def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters without head, and those of DINO's head."""
@@ -311,7 +309,7 @@ class DINO(Objective):
     grids = [model.grid(*each) for each in (sides(self.image_size), size)]
     train = key is not None
     found = model.apply(
-      {"params": at_grid(of_model(params), *grids, self.position_resizing)},
+      {"params": at_grid(of_model(params), *grids)},
       pixels,
       train=train,
       method="features",
@@ -346,11 +344,8 @@ def deviation(features: "jax.Array", mask: "jax.Array") -> "jax.Array":
   return jnp.sqrt(jnp.sum(mask * jnp.sum((directions - mean) ** 2, axis=-1)) / mask.sum())
 
 
-def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int], rule: str) -> dict:
-  """The model's parameters for another grid of patches; those it has for no grid stay.
-
-  `rule` is one of config.position_resizing.
-  """
+def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int]) -> dict:
+  """The model's parameters for another grid of patches; those it has for no grid stay."""
   from vit_jax.weights.resizing import resizing_matrix  # its package imports JAX
 
   encoder = params.get("Transformer", {})
@@ -358,6 +353,7 @@ def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int], rule: str)
     return params
   table = encoder["posembed_input"]["pos_embedding"]
   before = table.shape[1] - math.prod(old)
+  rule = Settings.position_resizing
   rows, columns = (jnp.float32(resizing_matrix(o, n, rule)) for o, n in zip(old, new, strict=True))
   grid = table[0, before:].reshape(*old, -1)
   grid = jnp.einsum("ro,cp,opd->rcd", rows, columns, grid, precision="highest")
