@@ -12,9 +12,9 @@ of the teacher from 0.04 to 0.07 in 30 epochs (B: 50); 65,536 prototypes, fixed 
 (B: 3); two crops of 224 pixels (25 to 100% of the area) and ten of 96 (5 to 25%); stochastic depth
 0.1. Section 3.2 and the defaults of their code differ: eight crops of 5 to 40%, two of 40 to 100%.
 Otherwise than there: for B, gradients are clipped to a norm of 3 all together, there each array's
-to 0.3; the prototypes always have norm 1, which that code leaves out for ViT-S, and decay and have
-moments also while they are fixed; the teacher's temperature rises with each step, there with each
-epoch; kernels begin as in this project's other models; class token and positions do not decay;
+to 0.3; the prototypes always have norm 1, which that code leaves out for ViT-S, and have gradients
+and moments also while they are fixed; the teacher's temperature rises with each step, there with
+each epoch; kernels begin as in this project's other models; class token and positions do not decay;
 pixels are scaled to -1 to 1, not by ImageNet's mean and deviation of each channel.
 Needs `vit-jax prepare build imagenet2012`. Give the length of a run on other images in epochs; in
 steps it counts as many epochs as ImageNet would have. Prototypes are fixed for at most a fifth of

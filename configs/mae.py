@@ -56,6 +56,7 @@ def get_config(size="B", replace=unchanged):
       crop_rule="random_resized",
       resampling="torchvision_bicubic",
       flip=True,
+      evaluate_resize=256,
     ),
     evaluate={"imagenet": probe},
     checkpoint=Checkpoint(every=Duration(epochs=1), keep_every=Duration(epochs=200)),

@@ -15,10 +15,9 @@ depth 0.1, 0.2 and 0.3, rising linearly; label smoothing 0.1, timm's RandAugment
 a quarter of the images, MixUp 0.8 or CutMix 1; random crops by torchvision's rule, from 8% of
 the area.
 Otherwise than there: the class token goes into the head, which the authors say does as well as
-their mean of the patches; the head begins at zero; images are resized bilinearly without smoothing,
-not bicubically with it; what is erased becomes uniform noise, there normal; pixels that a rotation
-uncovers are grey, not ImageNet's mean; MixUp and CutMix draw one share and one rectangle for the
-whole batch, there for each GPU.
+their mean of the patches; the head begins at zero; what is erased becomes uniform noise, there
+normal; pixels that a rotation uncovers are grey, not ImageNet's mean; MixUp and CutMix draw one
+share and one rectangle for the whole batch, there for each GPU.
 Weights of other libraries than timm's may need --config.model.activation=gelu_tanh.
 Needs `vit-jax prepare build imagenet2012`. Not run here: it needs accelerators.
 """
@@ -78,6 +77,7 @@ def get_config(size="B", replace=unchanged):
     data=Data(
       crop_area=(0.08, 1.0),
       crop_rule="random_resized",
+      resampling="torchvision_bicubic",
       augment=(RandAugmentTimm(), RandomErasing(probability=0.25)),
     ),
   )

@@ -33,8 +33,7 @@ def caches(place, monkeypatch):
   sources, options = [jpegs(30), jpegs(20)], dict(side=40, max_pixels=10**6)
 
   def write(source):
-    ignored = dict(started=lambda *_: None, done=lambda _: None)
-    return lambda: cache.prepare(source, str(place), threads=2, **options, **ignored)
+    return lambda: cache.prepare(source, str(place), threads=2, **options)
 
   def owner():
     readable = []

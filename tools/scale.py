@@ -146,6 +146,7 @@ def planned() -> Writes:
 
 def page(found: Writes) -> str:
   """The page as Markdown."""
+  from vit_jax.devices.watchdog import MAX_PERIOD
   from vit_jax.extras.experiments.studies.report import markdown
 
   between = CHIP_HOURS * 3600 / CHIPS
@@ -182,6 +183,8 @@ def page(found: Writes) -> str:
       blocked=BLOCKED,
       alone=-math.expm1(-RESTART / between),
       best=best_interval(blocked=BLOCKED, between=between) / STEP,
+      period=MAX_PERIOD,
+      beats=2 * HOSTS / MAX_PERIOD,
     ),
     markdown([["steps between saves", "minutes", "goodput"], *goodput_rows(between)]),
     "",
@@ -267,7 +270,8 @@ in {chip_hours:,.0f} hours of a GPU. If chips fail as often, 2,048 of them fail 
 hours. Goodput is the fraction of the time spent on steps that count, if a restart takes
 {restart:.0f} minutes and a save delays the steps by {blocked:.0f} s (both assumed). The restart
 alone costs {alone:.1%}. About {best:,.0f} steps between saves
-(`config.checkpoint.every.steps`) lose least.
+(`config.checkpoint.every.steps`) lose least. Each host writes a heartbeat every
+{period:.0f} s and lists those of all, {beats:.0f} requests/s together.
 """
 
 

@@ -113,8 +113,7 @@ def test_few_shot(format_of):
 
 def test_a_cache(format_of, tmp_path):
   source, options = opened(format_of), dict(side=8, max_pixels=100)
-  quiet = dict(started=lambda *_: None, done=lambda _: None)
-  cache.prepare(source, str(tmp_path), threads=2, **options, **quiet)
+  cache.prepare(source, str(tmp_path), threads=2, **options)
   cached = cache.Cached(source, str(tmp_path), **options)
   assert_equal(batches(cached, steps=2), batches(source, steps=2))
 

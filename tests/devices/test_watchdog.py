@@ -118,10 +118,19 @@ def test_a_process_that_ended_well_leaves_no_heartbeat_that_was_under_way(tmp_pa
   assert not (tmp_path / "0").exists()
 
 
+def listed(folder):
+  """Stands for the listing of a bucket, which tells versions and no contents."""
+  return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 @pytest.mark.parametrize("outage", [0, 70, 130, 900])
+@pytest.mark.parametrize("in_bucket", [False, True])
 def test_nobody_is_ended_for_a_silence_in_which_the_folder_did_not_answer(
-  tmp_path, monkeypatch, outage
+  tmp_path, monkeypatch, outage, in_bucket
 ):
+  if in_bucket:
+    monkeypatch.setattr(files, "listed_stamps", listed)
+    monkeypatch.setattr(files, "read_bytes", None)  # n processes would send n^2 requests
   now, works, write = [0.0], [True], files.write_text
 
   def full(*arguments):
@@ -154,6 +163,20 @@ def test_nobody_is_ended_for_a_silence_in_which_the_folder_did_not_answer(
   assert gone(60, first=2) == []
   assert gone(SILENCE, first=1) == []
   assert gone(10, first=1) == [1]
+
+
+def test_heartbeats_in_a_bucket_are_read_at_the_end(tmp_path, monkeypatch):
+  monkeypatch.setattr(files, "listed_stamps", listed)
+  dogs = [Watchdog(tmp_path, limit=0, silence=9, process=p, processes=3) for p in range(2)]
+  dogs[1].beat("step 1")
+  for dog in dogs:
+    dog._tell()
+  dogs[0]._listen()
+  told = [(sign.beats, sign.words.partition(", ")[2]) for sign in dogs[0]._told().values()]
+  assert told == [(1, "at the start"), (2, "at step 1"), (0, "")]
+  monkeypatch.setattr(watchdog, "MAX_PERIOD", 0.1)
+  monkeypatch.setattr(files, "read_bytes", lambda *_, **__: time.sleep(9))  # hangs
+  assert [sign.beats for sign in dogs[0]._told().values()] == [1, 1, 0]
 
 
 def signs(*told):

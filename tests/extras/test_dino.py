@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tests import ends, resolved
@@ -18,7 +19,7 @@ from vit_jax.config import ConfigError, View
 from vit_jax.config.fields import name_of_kind
 from vit_jax.data.batches import train_transform
 from vit_jax.devices import mesh as meshes
-from vit_jax.extras.dino import head
+from vit_jax.extras.dino import head, objective
 from vit_jax.extras.dino.distortion import Distortion, hue
 from vit_jax.extras.dino.objective import Settings, at_grid, cross_entropy, deviation
 from vit_jax.extras.experiments import step_program
@@ -26,6 +27,7 @@ from vit_jax.extras.verification import verification
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.schedule_free import ScheduleFree
 from vit_jax.recipes import cost
 from vit_jax.storage import checkpoint, metrics_log, workdir
 from vit_jax.weights import load
@@ -44,6 +46,7 @@ CONFIG = resolved.config(
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=1),
   optimizer=OPTIMIZER,
   data=c.Data(image_size=LARGE),
+  position_resizing=Settings.position_resizing,
 )
 OBJECTIVE = SETTINGS.configured(CONFIG, models.configured(CONFIG.model))
 
@@ -127,16 +130,31 @@ def test_a_part_of_less_than_two_images_tells_no_deviation(images):
   assert OBJECTIVE.warning(alone) == ""
 
 
-def test_positions_of_small_crops_are_those_of_the_places_of_the_table():
+@pytest.mark.parametrize(
+  ("rule", "first", "last"),
+  [("bicubic_offset", 0.5 * 14 / 6.1, 5.5 * 14 / 6.1), ("bilinear_aligned", 0.5, 13.5)],
+)
+def test_positions_of_small_crops_are_those_of_the_places_of_the_table(rule, first, last):
   """A table that is linear in row and column stays linear inside, apart from the border."""
   rows, columns = np.mgrid[:14, :14] + 0.5
   table = np.float32(np.stack([rows, columns], axis=-1).reshape(1, 196, 2))
   table = np.pad(table, ((0, 0), (1, 0), (0, 0)))
   params = {"Transformer": {"posembed_input": {"pos_embedding": table}}}
-  found = at_grid(params, (14, 14), (6, 6))["Transformer"]["posembed_input"]["pos_embedding"]
+  found = at_grid(params, (14, 14), (6, 6), rule)["Transformer"]["posembed_input"]["pos_embedding"]
   assert found.shape == (1, 37, 2)
-  places = (np.arange(6) + 0.5) * 14 / 6.1
+  places = np.linspace(first, last, 6)
   np.testing.assert_allclose(np.reshape(found[0, 1:], (6, 6, 2))[1:5, 2, 0], places[1:5], atol=0.06)
+
+
+def test_they_are_resized_as_the_run_records(monkeypatch):
+  """Its card names this rule, by which probes and fine-tuning resize."""
+  rules = []
+  monkeypatch.setattr(objective, "at_grid", lambda params, *args: rules.append(args[-1]) or params)
+  config = dataclasses.replace(CONFIG, position_resizing="bicubic")
+  made = SETTINGS.configured(config, OBJECTIVE.model)
+  params = jax.eval_shape(lambda: made.init(jax.random.key(0), LARGE))
+  jax.eval_shape(made._outputs, params, batch()["global_1"][:, None])
+  assert rules == ["bicubic"]
 
 
 # --- steps ---
@@ -201,11 +219,32 @@ def test_teacher_centre_temperature_and_schedules_against_numpy():
     assert metrics["training/teacher_entropy"] == pytest.approx(entropy, rel=1e-4)
 
 
-def test_prototypes_keep_their_directions_at_first():
+def test_prototypes_stay_at_first_while_their_moments_follow_the_gradient():
   (first, *_, third, last), _ = alone()
-  unit = lambda state: own(state.params) / np.linalg.norm(own(state.params), axis=0)
-  np.testing.assert_allclose(unit(third), unit(first), atol=1e-6)  # of 1.6 steps
-  assert abs(unit(last) - unit(first)).max() > 1e-3
+  np.testing.assert_array_equal(own(third.params), own(first.params))  # fixed for 1.6 steps
+  assert abs(own(last.params) - own(first.params)).max() > 1e-3
+  assert own(optax.tree.get(third.optimizer, "mu")).any()
+
+
+@pytest.mark.parametrize("rule", [OPTIMIZER, ScheduleFree()], ids=lambda rule: rule.kind)
+def test_prototypes_do_not_jump_when_they_are_trained_at_last(rule):
+  """Neither do the sequences of schedule-free AdamW, one of which is the teacher."""
+  params = {OBJECTIVE_PARAMS: {"prototypes": {"kernel": jnp.float32([-0.3, 0.1, 0.7])}}}
+  gradient = jax.tree.map(jnp.sign, params)
+  chain, rate, before = optim.make(rule), 0.01, own(params)
+  zero = jnp.int32(0)
+  state = train_step.TrainState(zero, params, chain.init(params), params, {}, zero, zero)
+  for number in range(10):
+    after, optimizer, average = train_step.updated(
+      *(OBJECTIVE, chain, rule, state, state.params, gradient),
+      dict(learning_rate=rate, grad_norm=1.0),
+      number / 10,
+    )
+    moved = abs(own(after) - own(state.params))
+    assert moved.max() == 0 if number < 2 else 0 < moved.max() < 1.1 * rate
+    if number < 2:
+      np.testing.assert_allclose(own(average), before, rtol=1e-6)
+    state = dataclasses.replace(state, params=after, optimizer=optimizer, ema=average)
 
 
 def test_it_is_updated_alike_on_eight_devices_and_in_parts():
@@ -287,6 +326,7 @@ def test_views_have_their_sizes_areas_and_distortions():
       r"its teacher, and there is none; give --config\.optimizer\.ema",
     ),
     (dict(objective=Settings(local_side=10)), "local_side=10 is not divisible"),
+    (dict(objective=Settings()), r"local_side=96 is larger .* 16 pixels; give .*local_side=8\."),
     (
       dict(objective=Settings(local_area=(0.4, 0.1))),
       r"config\.objective\.local_area=\(0\.4, 0\.1\)",

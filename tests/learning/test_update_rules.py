@@ -264,7 +264,7 @@ def test_layers_are_counted_in_the_whole_model_where_few_blocks_are_trained():
   state = train_step.TrainState(zero, TREE, chain.init(before), None, {}, zero, zero)
   ones = jax.tree.map(np.ones_like, before)
   given = dict(learning_rate=1.0, grad_norm=1.0)
-  after, *_ = train_step.updated(chain, rule, state, before, ones, given, 0.0)
+  after, *_ = train_step.updated(Objective(), chain, rule, state, before, ones, given, 0.0)
   for x in jax.tree.leaves(jax.tree.map(jnp.subtract, before, after)):
     np.testing.assert_allclose(x, 0.125, rtol=1e-5)
 

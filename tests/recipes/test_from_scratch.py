@@ -50,6 +50,7 @@ QUANTITIES = {
   "cutmix": lambda c: c.objective.cutmix,
   "label smoothing": lambda c: c.loss.label_smoothing,
   "images of one": lambda c: c.data.repeats,
+  "resampling": lambda c: c.data.resampling,
   "crop rule": lambda c: c.data.crop_rule,
   "crop area": lambda c: c.data.crop_area[0],
   "augmentation": lambda c: ",".join(step.kind for step in c.data.augment),

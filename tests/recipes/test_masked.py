@@ -58,6 +58,7 @@ def test_masked_autoencoders_are_those_of_table_8(size, name, accuracy):
   data = config.data
   assert (data.crop_area, data.crop_rule, data.flip) == ((0.2, 1.0), "random_resized", True)
   assert (data.resampling, data.image_size) == ("torchvision_bicubic", 224)
+  assert data.evaluate_resize == 256
   assert accuracy in docstring("mae")
 
 

@@ -18,7 +18,7 @@ from vit_jax.config import recorded
 from vit_jax.process.errors import RunError, StorageError
 from vit_jax.storage import checkpoint, files, manifest, metrics_log
 from vit_jax.storage import workdir as workdirs
-from vit_jax.storage.base import CannotReadError
+from vit_jax.storage.base import CannotReadError, raised_as
 from vit_jax.storage.local import LOCAL
 from vit_jax.storage.paths import HERE
 from vit_jax.training import start
@@ -115,6 +115,24 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_damaged(workdir, place, cod
   assert everything(workdir) == before
   assert isinstance(it.value, RunError | StorageError)  # a run ends with status 1
   assert not isinstance(it.value, ValueError)
+
+
+@pytest.mark.parametrize(
+  ("error", "expected", "words"),
+  [
+    (ValueError("torn"), RunError, "a.json: torn"),
+    (FileNotFoundError("none"), RunError, "a.json: none"),
+    (CannotReadError(errno.EIO, "busy", "a.json"), CannotReadError, "a.json cannot be read now"),
+    (KeyError("b"), KeyError, "'b'"),
+  ],
+)
+def test_an_error_of_a_read_names_what_was_read_unless_it_may_pass(error, expected, words):
+  with pytest.raises(expected) as it:  # noqa: SIM117
+    with raised_as(RunError, lambda error: f"a.json: {error}", ValueError, OSError):
+      raise error
+  assert type(it.value) is expected
+  assert str(it.value).startswith(words)
+  assert it.value is error or it.value.__cause__ is error
 
 
 @pytest.mark.parametrize("call", ["listdir", "stat", "scandir"])

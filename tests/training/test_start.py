@@ -21,7 +21,9 @@ from vit_jax.data import datasets
 from vit_jax.data.identity import Identity
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
+from vit_jax.extras.dino.objective import Settings as DINO
 from vit_jax.extras.settings import LoRA
+from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.schedule_free import ScheduleFree
 from vit_jax.models.recognition import differences
@@ -171,14 +173,20 @@ def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
   asked = dataclasses.replace(STARTED, data=data, position_resizing=rule)
   card = Card(16, resampling="torchvision_bicubic", position_resizing="bicubic")
   of_weights = ("torchvision_bicubic", "bicubic")
-  for known, usual in ((card, of_weights), (None, ("bilinear", "bilinear_aligned"))):
+  cases = (
+    (card, DINO(), of_weights),
+    (None, DINO(), ("bilinear", "bicubic_offset")),
+    (None, Settings(), ("bilinear", "bilinear_aligned")),
+  )
+  for number, (known, objective, usual) in enumerate(cases):
+    asked = dataclasses.replace(asked, objective=objective)
     found = resolve(asked, {"card": lambda _, known=known: known})
     expected = tuple(
       one if given == c.AUTO else given
       for given, one in zip((resampling, rule), usual, strict=True)
     )
     assert (found.data.resampling, found.position_resizing) == expected
-    before = begun(tmp_path / str(known is None), found)
+    before = begun(tmp_path / str(number), found)
     again = resolve(asked, {}, before.config)
     assert (again.data.resampling, again.position_resizing) == expected
     start.check_start(again, before)

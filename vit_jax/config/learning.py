@@ -28,6 +28,7 @@ class ObjectiveSettings:
     teacher: the weights of another model that the model learns from; "": none.
     representation: the features that evaluations without a head use, if their settings do not say:
       "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
+    position_resizing: the value of config.position_resizing from scratch, one of its choices.
   """
 
   kind: str = name_of_kind("", "what is learned")
@@ -37,6 +38,7 @@ class ObjectiveSettings:
   sharding: ClassVar = ((f"{OBJECTIVE_PARAMS}/.*", ()),)
   teacher: ClassVar[str] = ""
   representation: ClassVar[str] = "pre_logits"
+  position_resizing: ClassVar[str] = "bilinear_aligned"
 
   def views(self, data) -> Mapping[str, View]:
     """The images of a training batch, by name, for a run with these settings of config.data."""

@@ -33,6 +33,17 @@ def to_dict(config) -> dict[str, Any]:
   return dataclasses.asdict(config)
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+  """Nested settings by their full names after `prefix`, such as "model.depth"."""
+  result = {}
+  for key, value in values.items():
+    if isinstance(value, Mapping):
+      result |= flat(value, f"{prefix}{key}.")
+    else:
+      result[f"{prefix}{key}"] = value
+  return result
+
+
 def to_config_dict(config) -> ml_collections.ConfigDict:
   """The settings as a recipe returns them.
 

@@ -66,12 +66,12 @@ def tenth(length) -> tuple[Duration, str]:
   return length.every_part(10), ""
 
 
-def resized_positions(init_from, card) -> tuple[str, str]:
-  """The rule of the weights; otherwise that of the published code."""
+def resized_positions(init_from, of_objective, card) -> tuple[str, str]:
+  """The rule of the weights; that of the objective, if theirs is that of the published code."""
   known = card()
   if known and known.position_resizing != POSITION_RESIZING[0]:
     return known.position_resizing, init_from
-  return POSITION_RESIZING[0], ""
+  return of_objective, ""
 
 
 TENTH = Rule(("duration",), "a tenth of the run", tenth)
@@ -235,8 +235,8 @@ class Config(*added("run")):
     "(`bilinear_aligned`), Transformers (`bicubic`), timm (`bicubic_antialiased`) or DINOv2's own "
     "code (`bicubic_offset`)",
     auto=Rule(
-      ("init_from", "facts.card"),
-      "the weights; from scratch bilinear_aligned",
+      ("init_from", "objective.position_resizing", "facts.card"),
+      "the weights; from scratch bilinear_aligned, and bicubic_offset for DINO",
       resized_positions,
       stays="always",
     ),

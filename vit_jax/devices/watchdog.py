@@ -83,11 +83,11 @@ class Heartbeat(NamedTuple):
 
   Attributes:
     beats: the progress of the process (all processes beat at the same places); 0: no heartbeat yet.
-    words: the host, and what the process was doing.
+    words: the host, and what the process was doing; empty until `_told` if they are in a bucket.
     since: when this process first saw the heartbeat, or first could see it again, by the monotonic
       clock.
     times: how many different heartbeats were seen; a single one may be from an earlier run.
-    text: the heartbeat as it was written.
+    text: the heartbeat as it was written, or the version of its object in a bucket.
   """
 
   beats: int
@@ -95,6 +95,9 @@ class Heartbeat(NamedTuple):
   since: float = 0.0
   times: int = 0
   text: str = ""
+
+
+NO_HEARTBEAT = Heartbeat(0, "no heartbeat")
 
 
 def watching(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
@@ -220,7 +223,7 @@ class Watchdog:
     While the own heartbeat does not come back, the folder is out of reach, and the others' silence
     says nothing about them. It counts anew once the own one is back.
     """
-    heard = files.at_once(self._folder, self._read, range(self._processes))
+    heard = self._heard()
     now = time.monotonic()
     signs = dict(self._signs)
     for process, sign in enumerate(heard):
@@ -233,6 +236,37 @@ class Watchdog:
       signs = {process: sign._replace(since=now) for process, sign in signs.items()}
     self._signs = signs  # at once, because the other thread reads it
 
+  def _heard(self) -> list[Heartbeat | None]:
+    """The heartbeat of every process; None where it cannot be read.
+
+    In a bucket one listing shows which have changed: if each of n processes read all, their
+    requests would grow with n^2.
+    """
+    try:
+      stamps = files.listed_stamps(self._folder)
+    except OSError:
+      return [None] * self._processes
+    if stamps is None:
+      return [self._read(process) for process in range(self._processes)]
+    versions = [stamps.get(str(process)) for process in range(self._processes)]
+    return [Heartbeat(1, "", text=str(x)) if x else NO_HEARTBEAT for x in versions]
+
+  def _told(self) -> dict[int, Heartbeat]:
+    """The heartbeats by process; reads what `_heard` left out, for MAX_PERIOD at the most."""
+    signs = dict(sorted(self._signs.items()))
+    left = [process for process, sign in signs.items() if not sign.words]
+
+    def read():
+      for process, sign in zip(left, files.at_once(self._folder, self._read, left), strict=True):
+        if sign:
+          signs[process] = signs[process]._replace(beats=sign.beats, words=sign.words)
+
+    if left:
+      reading = threading.Thread(target=read, daemon=True)
+      reading.start()
+      reading.join(MAX_PERIOD)
+    return signs
+
   def _read(self, process) -> Heartbeat | None:
     """What a process has written; None if the folder cannot be read."""
     try:
@@ -240,7 +274,7 @@ class Watchdog:
       told = json.loads(text)
       return Heartbeat(int(told["beats"]), str(told["words"]), text=text)
     except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or no heartbeat
-      return Heartbeat(0, "no heartbeat")
+      return NO_HEARTBEAT
     except OSError:
       return None
 
@@ -308,7 +342,7 @@ class Watchdog:
 
   def _end(self, what: str, *, silence: float):
     now = time.monotonic()
-    signs = dict(sorted(self._signs.items()))
+    signs = self._told()
     known = [
       f"  process {process}: {sign.words}; heard {now - sign.since:.0f} s ago"
       for process, sign in signs.items()

@@ -28,7 +28,7 @@ from vit_jax.models import family
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint, files
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import Path, path_of
 
 RESIZE = "data.evaluate_resize"
@@ -135,7 +135,7 @@ def read_evaluated(
       f"{folder} has no checkpoint to evaluate: name a --workdir that has one, or give weights "
       "with --config.init_from=PATH."
     )
-  try:
+  with raised_as(ConfigError, lambda error: f"{name}: {error}", ValueError, OSError, RunError):
     if of_run:
       config = without_names_of_the_start(config, loaded)
     else:
@@ -143,10 +143,6 @@ def read_evaluated(
     model = of_weights(loaded, config.model)
     origin["average"] = model.card.average
     return fitted(model, config, named, facts, evaluations, origin)
-  except UnreachableError:
-    raise
-  except (ValueError, OSError, RunError) as error:
-    raise ConfigError(f"{name}: {error}") from error
 
 
 def without_names_of_the_start(config: Config, loaded: weights.Weights) -> Config:

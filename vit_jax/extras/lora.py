@@ -20,7 +20,7 @@ import numpy as np
 from vit_jax.config import Config, ConfigError, Size, similar
 from vit_jax.config.learning import ALL, OBJECTIVE_PARAMS
 from vit_jax.learning.objective import Objective, Parametrization, Sums
-from vit_jax.models.stacking import STACKED
+from vit_jax.models.stacking import STACKED, matrix_axes
 from vit_jax.process.text import is_regex, shown
 from vit_jax.storage.tree import flatten, nest
 
@@ -44,15 +44,9 @@ class Matrix(NamedTuple):
 
 
 def matrix_of(name: str, shape: tuple[int, ...]) -> Matrix:
-  """A kernel of a block as a matrix.
-
-  An attention's output sums over heads and channels; all other kernels sum over their first axis.
-  """
-  first = int(f"{STACKED}/" in name)  # after the axis of stacked blocks
-  split = first + 1
-  if name.endswith("/out/kernel"):
-    split = len(shape) - 1
-  return Matrix(shape[:first], math.prod(shape[first:split]), math.prod(shape[split:]))
+  """A kernel of a block as a matrix."""
+  rows, columns = matrix_axes(name, len(shape))
+  return Matrix(shape[:rows], math.prod(shape[rows:columns]), math.prod(shape[columns:]))
 
 
 def kernels_of_blocks(names: Iterable[str]) -> list[str]:
@@ -217,6 +211,10 @@ class LoRA(Parametrization):
   def loss(self, params: dict, extra: dict, batch: dict, key: jax.Array) -> Sums:
     """The objective's sums, with the changed kernels."""
     return self.objective.loss(self._merged(params), extra, batch, key)
+
+  def held(self, changes: dict, progress: jax.Array) -> dict:
+    """The changes that the objective holds."""
+    return self.objective.held(changes, progress)
 
   def after_update(self, params: dict, extra: dict, statistics) -> dict:
     """The extra state of the objective."""

@@ -144,8 +144,8 @@ def prepare(
   side: int,
   max_pixels: int,
   threads: int,
-  started: Callable[[int, int, int], None],
-  done: Callable[[int], None],
+  started: Callable[[int, int, int], None] = lambda count, size, free: None,
+  done: Callable[[int], None] = lambda count: None,
 ) -> None:
   """Makes the missing files of a cache. Several processes and hosts may work together.
 

@@ -125,7 +125,7 @@ class LoadedModel:
     if size:
       card = card.at_size(cfg.as_size(size))
     if not card.image_size:
-      raise ValueError("the weights do not tell the size of their images; give it")
+      raise ValueError("the weights do not tell the size of their images; give it (--image-size)")
     wanted = self.module.parameter_shapes(card.image_size)
     rule = card.position_resizing
     grid = self.module.grid(*cfg.sides(card.image_size))

@@ -116,6 +116,18 @@ class Objective:
     """
     raise NotImplementedError
 
+  def held(self, changes: dict, progress: "jax.Array") -> dict:
+    """The changes of an update, with zeros for parameters that are to stay; by default as they are.
+
+    Their gradients and moments go on meanwhile, so that later updates are of the usual size.
+
+    Args:
+      changes: of the trained parameters, with None for the others.
+      progress: as for `seen`.
+    """
+    del progress
+    return changes
+
   def after_update(self, params: dict, extra: dict, statistics) -> dict:
     """The `extra` of the next step; not used if the update is skipped because it is not finite.
 

@@ -261,11 +261,14 @@ def clip_by_norm(most: float) -> optax.GradientTransformationExtraArgs:
 
 
 def by_rate() -> optax.GradientTransformationExtraArgs:
-  """Directions -> changes of the parameters: minus the learning rate times the direction."""
+  """Directions -> changes of the parameters: minus the learning rate times the direction.
 
-  def update(directions, state, params=None, *, learning_rate, **_):
+  Its `update` may get `held`, a function of the changes.
+  """
+
+  def update(directions, state, params=None, *, learning_rate, held=lambda changes: changes, **_):
     del params
-    return jax.tree.map(lambda d: -learning_rate * d, directions), state
+    return held(jax.tree.map(lambda d: -learning_rate * d, directions)), state
 
   return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
@@ -294,7 +297,8 @@ def make(config: Optimizer) -> optax.GradientTransformationExtraArgs:
   """From gradients to changes of the parameters, by optax.
 
   `update` also gets `learning_rate`; `grad_norm`, the global norm of the gradients; `depth`, the
-  number of the model's blocks; and `weight_decay` if it changes during the run.
+  number of the model's blocks; `weight_decay` if it changes during the run; and `held` if an
+  objective holds some of the changes, before the optimizer's `around` sees them.
 
   With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
   precondition. Then the optimizer's `adapt`, the factors of layers, and minus the learning rate.

@@ -235,7 +235,9 @@ def make(
 
     def following(state: TrainState) -> TrainState:
       before = trained(state.params)
-      params, *others = updated(optimizer, settings, state, before, grads, given, progress)
+      params, *others = updated(
+        objective, optimizer, settings, state, before, grads, given, progress
+      )
       extra = objective.after_update(optim.combine(params, state.params), state.extra, statistics)
       return apply_if_finite(state, before, (params, *others, extra), finite, batch["mask"])
 
@@ -305,14 +307,18 @@ def means(of_part, trained, batch, key, accumulation: int):
   return loss, grads, metrics, statistics
 
 
-def updated(optimizer, settings, state: TrainState, before, grads, given, progress):
+def updated(objective, optimizer, settings, state: TrainState, before, grads, given, progress):
   """Trained parameters, optimizer state and moving average.
 
-  `given` is what the `update` of `optim.make` gets, but for `depth`.
+  `given` is what the `update` of `optim.make` gets, but for `depth` and `held`.
   """
-  given = given | {"depth": optim.depth_of(state.params)}  # `before` may lack frozen blocks
-  changes, optimizer_state = optimizer.update(grads, state.optimizer, before, **given)
-  after = jax.tree.map(jnp.add, before, changes)
+  held = functools.partial(objective.held, progress=progress)
+  depth = optim.depth_of(state.params)  # `before` may lack frozen blocks
+  changes, optimizer_state = optimizer.update(
+    grads, state.optimizer, before, depth=depth, held=held, **given
+  )
+  # Held again, because an optimizer's `around` mixes arrays, and rounds even where they are equal.
+  after = jax.tree.map(jnp.add, before, held(changes))
   factor = average_factor(settings, state.step - state.skipped, progress)
   averaged = settings.averaged(optimizer_state, after)
   return after, optimizer_state, averaged or average(state.ema, after, factor)

@@ -11,10 +11,6 @@ import jax.numpy as jnp
 
 from vit_jax.models.layers import NORMS
 
-BIASES = ("all", "none", "no_key")
-LAYOUTS = ("sequential", "parallel")
-NORM_PLACES = ("before", "after")
-
 
 @dataclasses.dataclass(frozen=True)
 class Parts:

@@ -13,6 +13,16 @@ APART = re.compile(r"encoderblock_(\d+)")
 STACKED = "encoderblock"
 
 
+def matrix_axes(name: str, axes: int) -> tuple[int, int]:
+  """The first axis of the rows, and of the columns, of a block's kernel as a matrix.
+
+  An attention's output sums over heads and channels; all other kernels sum over their first axis.
+  """
+  rows = int(f"{STACKED}/" in name)  # after the axis of stacked blocks
+  columns = axes - 1 if name.endswith("/out/kernel") else rows + 1
+  return rows, columns
+
+
 def stack_blocks(params: dict) -> dict:
   """Turns the tree of a model with scan=False into that of scan=True, at any depth."""
   blocks = {}

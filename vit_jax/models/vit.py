@@ -361,49 +361,24 @@ class ViT(ViTCosts, nn.Module):
   @property
   def branches(self) -> Branches:
     """The options of the residual branches of all blocks."""
-    return _options_of(self, Branches)
+    return _with_fields_of(self, Branches)
 
   @property
   def parts(self) -> Parts:
     """The options of all blocks in which they may differ from the paper's."""
-    return _options_of(self, Parts)
+    return _with_fields_of(self, Parts)
 
   @nn.nowrap
   def _encoder(self, grid):
     """The encoder for this grid of patches; every stage uses the same parameters."""
-    return Encoder(
-      grid,
-      self.tokens_before(),
-      depth=self.depth,
-      mlp_dim=self.mlp_dim,
-      heads=self.heads,
-      dropout=self.dropout,
-      positions=self.positions,
-      position_place=self.position_place,
-      axial=self.axial,
-      dtype=self.dtype,
-      attention=self.attention,
-      scan=self.scan,
-      remat=self.remat,
-      activation=self.activation,
-      norm_epsilon=self.norm_epsilon,
-      qk_norm=self.qk_norm,
-      branches=self.branches,
-      parts=self.parts,
-      kv_heads_from=self.kv_heads_from,
-      whole_depth=self.whole_depth,
-      global_blocks=self.global_blocks,
-      rotary_side=self.rotary_side,
-      relative_dim=self.relative_dim,
-      first_norm=self.first_norm,
-      final_norm=self.final_norm,
-      name="Transformer",
-    )
+    own = dict(grid=grid, before=self.tokens_before(), name="Transformer")
+    return _with_fields_of(self, Encoder, **own)
 
 
-def _options_of(model: ViT, kind: type):
-  """The dataclass `kind` with the values of the model's fields of the same names."""
-  return kind(**{field.name: getattr(model, field.name) for field in dataclasses.fields(kind)})
+def _with_fields_of(model: ViT, kind: type, **own):
+  """The dataclass `kind` with these fields, and else with the model's values of the same names."""
+  names = {field.name for field in dataclasses.fields(kind)} - own.keys() - {"parent"}
+  return kind(**{name: getattr(model, name) for name in names}, **own)
 
 
 # Shapes of the Transformer encoder (Table 1 of the paper; b, of Figure 4, is B with sizes halved;

@@ -89,6 +89,25 @@ def reading(path: Path | str) -> Iterator[None]:
     raise CannotReadError(error.errno, error.strerror, str(error.filename or path)) from error
 
 
+@contextlib.contextmanager
+def raised_as(
+  kind: type[Exception], message: Callable[[Exception], str], *errors: type[Exception]
+) -> Iterator[None]:
+  """Replaces the errors of a read by one that names what was read; lets UnreachableError pass.
+
+  Args:
+    kind: the type of the new error.
+    message: makes the message of the new error from the old error.
+    errors: the types of the errors to replace.
+  """
+  try:
+    yield
+  except UnreachableError:
+    raise
+  except errors as error:
+    raise kind(message(error)) from error
+
+
 class ChangedError(RunError):
   """A file was replaced, changed or removed since its stamp was taken."""
 

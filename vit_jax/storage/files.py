@@ -101,6 +101,13 @@ def stamp(path: Path) -> FileVersion:
     return storage_of(path).stamp(path)
 
 
+def listed_stamps(folder: Path) -> dict[str, FileVersion] | None:
+  """The versions of the files in a folder by name, if a listing tells them; None on a disk."""
+  if not isinstance(folder, UrlPath):
+    return None
+  return {entry.name: entry.stamp for entry in scan(folder) if entry.is_file()}
+
+
 def part(path: Path, stamp: FileVersion, start: int, stop: int) -> bytes | memoryview:
   """The bytes from `start` to before `stop` of a file.
 

@@ -170,19 +170,13 @@ class Writer:
     self._events.close()
 
 
-class NoWriter:
+class NoWriter(Follower):
   """The writer of every process but the first: does nothing."""
 
   lines = 0
 
   def follow(self, follower):
     """Has nothing to follow."""
-
-  def write(self, step, metrics):
-    """Ignores the metrics."""
-
-  def picture(self, step, name, png):
-    """Ignores the picture."""
 
   def complete(self, alive=None):
     """Has nothing to complete."""
@@ -192,9 +186,6 @@ class NoWriter:
 
   def say(self, line):
     """Ignores the line."""
-
-  def close(self):
-    """Has nothing to close."""
 
 
 class Kept(NamedTuple):

@@ -20,7 +20,7 @@ from vit_jax.data.sources import Source
 from vit_jax.inference import model as inference
 from vit_jax.models import Network, family
 from vit_jax.storage import base, checkpoint
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import path_of
 from vit_jax.weights import Weights, workdir
 from vit_jax.weights.card import Card
@@ -61,7 +61,9 @@ def start_of(init_from: str) -> Start:
   Raises:
     ConfigError: they cannot be read, or are of a model without a name.
   """
-  try:
+  words = lambda error: f"config.init_from={init_from}: {error}"
+  damage = (ValueError, LookupError, TypeError, AttributeError)
+  with raised_as(ConfigError, words, *damage, OSError, RunError):
     path = path_of(init_from)
     if not checkpoint.named_by(path)[1]:
       source = inference.read_model(path)
@@ -72,10 +74,6 @@ def start_of(init_from: str) -> Start:
     if "model" not in meta["config"]:
       raise ValueError("the settings of its checkpoint name no model")
     return Start(workdir.card_of(meta, average=False))
-  except UnreachableError:
-    raise
-  except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
-    raise ConfigError(f"config.init_from={init_from}: {error}") from error
 
 
 def of_start() -> Facts:

@@ -14,6 +14,7 @@ import numpy as np
 
 from vit_jax.config import Config, ConfigError, RunError, plugins, to_dict
 from vit_jax.config.fields import of_added
+from vit_jax.config.parsing import flat
 from vit_jax.data.identity import Identity
 from vit_jax.devices import hosts as joining
 from vit_jax.devices.hosts import UNKNOWN, Hosts
@@ -119,19 +120,12 @@ def of_start(config: Config, step: int, data: Mapping[str, Identity]) -> dict[st
 
 
 def of_settings(config: Config) -> dict[str, str]:
-  """All settings that hosts have in common, by their full names."""
-  return _settings(to_dict(config), "config.")
-
-
-def _settings(values: Mapping, prefix: str = "") -> dict[str, str]:
-  """Settings as text, by their full names, without those that may differ between hosts."""
-  result = {}
-  for key, value in values.items():
-    if isinstance(value, Mapping):
-      result |= _settings(value, f"{prefix}{key}.")
-    elif key not in (*OWN, "origins", "derived"):
-      result[prefix + key] = json.dumps(value)
-  return result
+  """All settings that hosts have in common as text, by their full names."""
+  return {
+    key: json.dumps(value)
+    for key, value in flat(to_dict(config), "config.").items()
+    if key.rpartition(".")[2] not in (*OWN, "origins", "derived")
+  }
 
 
 def of_devices() -> dict[str, str]:

@@ -21,7 +21,7 @@ from vit_jax.models.recognition import differences
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
 from vit_jax.process.text import listed
 from vit_jax.registry import PARAMETRIZATIONS
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.card import parameters_in_words
@@ -65,18 +65,20 @@ def with_learned_positions(model: inference.LoadedModel, settings: Model) -> inf
   return inference.of_weights(dataclasses.replace(read, params=params, card=card), settings)
 
 
+def _naming(init_from: str):
+  """Names the setting in the errors of weights that cannot be used."""
+  words = lambda error: f"config.init_from={init_from}: {error}"
+  return raised_as(ConfigError, words, ValueError, OSError, RunError)
+
+
 def weights_of(config: Config) -> weights.Weights:
   """Reads config.init_from.
 
   Raises:
     ConfigError: the path does not exist, or its content is not the kind of file its name says.
   """
-  try:
+  with _naming(config.init_from):
     return weights.read(path_of(config.init_from))
-  except UnreachableError:
-    raise
-  except (ValueError, OSError, RunError) as error:
-    raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
 
 
 def read_initial(
@@ -100,7 +102,7 @@ def read_initial(
   path = path_of(config.init_from)
   settings = config.model
   source = source or weights_of(config)
-  try:
+  with _naming(config.init_from):
     model = with_learned_positions(inference.of_weights(source, settings), settings)
     as_pooled = dataclasses.replace(model, module=model.module.pooled_as(objective.model))
     as_pooled.check_is(dataclasses.replace(settings, channels=model.module.channels))
@@ -119,10 +121,6 @@ def read_initial(
     )
     if settings.scan:
       params = stack_blocks(params)
-  except UnreachableError:
-    raise
-  except (ValueError, OSError, RunError) as error:
-    raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   start = f"the {parameters_in_words(model.card.average)} of {path}"
   report = f"Started from {start}: {weights.table(rows)}"
   if model.read is not source:

@@ -24,7 +24,7 @@ from vit_jax.evaluation import results
 from vit_jax.learning import train_step
 from vit_jax.learning.train_step import TrainState
 from vit_jax.storage import checkpoint, files, metrics_log
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.workdir import CHECKPOINTS
@@ -158,12 +158,8 @@ def history_of(place: str, step: int = 0) -> History:
   """
   if not place:
     return ()
-  try:
+  with raised_as(ConfigError, lambda error: f"{place}: {error}", ValueError, OSError):
     return weights.trained_on(path_of(place), step=step)
-  except UnreachableError:
-    raise
-  except (ValueError, OSError) as error:
-    raise ConfigError(f"{place}: {error}") from error
 
 
 def trained_on(config: Config, run: Recorded) -> History:

@@ -145,11 +145,6 @@ def check_known(values: dict, known: Collection[str], path: pathlib.Path):
     raise ValueError(f"{path} has {', '.join(unknown)}, which this project does not know.")
 
 
-def read_by_rules(path: pathlib.Path, rules: Rules) -> dict:
-  """As `checked`, for the JSON in a file."""
-  return checked(read_json(path), rules, path)
-
-
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"

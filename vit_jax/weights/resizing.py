@@ -44,18 +44,13 @@ def resize_table(
   """
   tokens = table[:, :before]
   grid = table[0, before:].reshape(*old, -1)
-  if rule == PUBLISHED:
-    grid = _zoom(grid, (*new, table.shape[-1]))
-  else:
-    rows, columns = (resizing_matrix(o, n, rule) for o, n in zip(old, new, strict=True))
-    grid = np.einsum("ro,cp,opd->rcd", rows, columns, grid, optimize=True).astype(table.dtype)
+  rows, columns = (resizing_matrix(o, n, rule) for o, n in zip(old, new, strict=True))
+  grid = np.einsum("ro,cp,opd->rcd", rows, columns, grid, optimize=True).astype(table.dtype)
   return np.concatenate([tokens, grid.reshape(1, new[0] * new[1], -1)], axis=1)
 
 
 def resize_axis(table: np.ndarray, new: int, rule: str) -> np.ndarray:
   """The same along one axis, for 2-D position embeddings: (rows or columns, D/2)."""
-  if rule == PUBLISHED:
-    return _zoom(table, (new, table.shape[-1]))
   return (resizing_matrix(len(table), new, rule) @ table).astype(table.dtype)
 
 
@@ -88,17 +83,10 @@ def resize_offsets(table: np.ndarray, new: int, rule: str) -> np.ndarray:
   return (linear_weights(len(table), new, rule) @ table).astype(table.dtype)
 
 
-def _zoom(array, shape):
-  from scipy import ndimage  # slow to import
-
-  factors = [n / o for n, o in zip(shape, array.shape, strict=True)]
-  # "nearest", because rounding may place the last entry slightly outside the table.
-  zoomed = ndimage.zoom(array.astype(np.float64), factors, order=1, mode="nearest")
-  return zoomed.astype(array.dtype)
-
-
 def resizing_matrix(old: int, new: int, rule: str) -> np.ndarray:
   """The weight of each old place in each new one, (new, old) float64; every row adds up to 1."""
+  if rule == PUBLISHED:
+    return _between(np.arange(old), np.linspace(0, old - 1, new))
   scale = old / (new + OFFSET * (rule == "bicubic_offset"))
   centres = (np.arange(new) + 0.5) * scale - 0.5
   if rule == "bicubic_antialiased":

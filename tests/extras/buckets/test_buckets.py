@@ -532,6 +532,17 @@ def test_files_are_written_if_the_disk_of_this_machine_is_full(folder, monkeypat
   assert files.read_bytes(folder / "heartbeat", most=9) == b"alive"
 
 
+def test_a_listing_tells_which_files_have_changed(folder):
+  for name, text in (("0", "a"), ("1", "b"), ("below/2", "c")):
+    files.write_text(folder / name, text)
+  before = files.listed_stamps(folder)
+  assert before.keys() == {"0", "1"}
+  files.write_text(folder / "1", "d")
+  after = files.listed_stamps(folder)
+  assert after["0"] == before["0"]
+  assert after["1"] != before["1"]
+
+
 @pytest.mark.parametrize(("place", "asked"), [(0, [(0, 334)]), (998, [(332, 667), (666, 1000)])])
 def test_small_parts_are_read_at_once(monkeypatch, place, asked):
   monkeypatch.setattr("vit_jax.extras.buckets.reading.BLOCK", 1001)

@@ -30,7 +30,9 @@ def write(folder, duration, *lines, cut=""):
 
 
 def trained(step, *, epoch_examples=40):
-  return {"step": step, "loss": 1.0, "data/epoch": step * 10 / epoch_examples}
+  images = step * 10
+  epochs = {"data/images": images, "data/epoch": images / epoch_examples}
+  return {"step": step, "loss": 1.0} | epochs
 
 
 def scored(step, top1=0.5):

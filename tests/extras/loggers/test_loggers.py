@@ -99,7 +99,7 @@ def test_all_is_logged_once(name, logged_run):
   written = [(line.pop("step"), line) for line in metrics_log.read_lines(run)]
   assert [step for step, _ in written] == [1, 2, 3, 4, 4, 5, 6, 7, 8, 8]
   assert without_times(seen.lines) == without_times(written)
-  settings = logger.flat(json.loads((run / "config.json").read_text()))
+  settings = logger.plain(json.loads((run / "config.json").read_text()))
   assert settings["model.depth"] == 1
   of_settings = {key: str(seen.settings[key]) for key in settings}
   assert of_settings == {key: str(value) for key, value in settings.items()}

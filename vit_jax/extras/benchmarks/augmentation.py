@@ -76,8 +76,5 @@ def measure(*, rounds: int = 5, seconds: float = 4.0, files: int = 512) -> list[
       other = theirs if case.in_tf else next(iter(runs))
       beside[ours] = other
       beside[theirs] = other
-    turns = [
-      {name: pipelines.turn(make, seconds=seconds, batch_size=64) for name, make in runs.items()}
-      for _ in range(rounds)
-    ]
+    turns = pipelines.turns(runs, rounds, seconds=seconds, **options)
   return [pipelines.row(name, turns, beside[name]) for name in runs]

@@ -63,12 +63,9 @@ def measure(
     options = dict(batch_size=batch_size, threads=Data().threads)
     runs = {name: _runs(name, here[name], str(root), delay, options) for name in NAMES}
     runs = {title: run for some in runs.values() for title, run in some.items()}
-    os.sched_setaffinity(0, first)  # obstore's own threads have begun, and may take the others
-    try:
-      timed = dict(seconds=seconds, batch_size=batch_size, cpu=time.process_time)
-      turns = [{n: jpegs.turn(m, **timed) for n, m in runs.items()} for _ in range(rounds)]
-    finally:
-      os.sched_setaffinity(0, cores)
+    # obstore's own threads have begun, and may take the other cores.
+    timed = dict(seconds=seconds, batch_size=batch_size, cpu=time.process_time)
+    turns = jpegs.turns(runs, rounds, cores=first, **timed)
   return [jpegs.row(name, turns, beside=f"{name.rpartition(', ')[0]}, disk") for name in runs]
 
 

@@ -37,7 +37,6 @@ def measure(
     [{name, images_per_second, ratio, cpu_microseconds}]; ratio is the speed divided by that of the
     folder. A format whose library is not installed has an error instead.
   """
-  cores = os.sched_getaffinity(0)
   with tempfile.TemporaryDirectory() as temporary:
     root = pathlib.Path(temporary)
     jpegs.write_jpegs(str(root / "jpegs"), count=files)
@@ -47,14 +46,8 @@ def measure(
       for name, source in made.items()
       if not isinstance(source, Exception)
     }
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-      turns = [
-        {n: jpegs.turn(m, seconds=seconds, batch_size=batch_size) for n, m in runs.items()}
-        for _ in range(rounds)
-      ]
-    finally:
-      os.sched_setaffinity(0, cores)
+    core = min(os.sched_getaffinity(0))
+    turns = jpegs.turns(runs, rounds, cores={core}, seconds=seconds, batch_size=batch_size)
   return [_row(name, turns, made[name]) for name in FORMATS]
 
 
@@ -123,12 +116,8 @@ def _hf(root, folder):
   return (f"hf:{root}/hf",)
 
 
-def _ignore(*_):
-  pass
-
-
 def _tfds(root, folder):
-  options = dict(max_pixels=10**8, threads=1, started=_ignore, done=_ignore)
+  options = dict(max_pixels=10**8, threads=1)
   prepare.prepare({"train": folder}, str(root), "jpegs_of_benchmark", **options)
   os.environ["TFDS_DATA_DIR"] = str(root)
   return "tfds:jpegs_of_benchmark", "train"

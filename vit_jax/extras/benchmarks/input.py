@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import cv2
@@ -77,11 +77,8 @@ def measure(
       runs[f"vit_jax cached, threads={threads}"] = functools.partial(
         our_batches, cached, batch_size=batch_size, threads=threads
       )
-    turns = [
-      {name: turn(make, seconds=seconds, batch_size=batch_size) for name, make in runs.items()}
-      for _ in range(rounds)
-    ]
-  return [row(name, turns) for name in runs]
+    speeds = turns(runs, rounds, seconds=seconds, batch_size=batch_size)
+  return [row(name, speeds) for name in runs]
 
 
 def write_jpegs(folder: str, *, count: int, seed: int = 0) -> None:
@@ -140,14 +137,10 @@ class _Long:
     return self._source.name(index % len(self._source))
 
 
-def _ignore(*_):
-  pass
-
-
 def _cached(source: sources.Source, folder: str, *, threads: int) -> cache.Cached:
   """The source's cache, made in `folder`; it is small enough to stay in memory."""
   options = dict(side=_CACHE_SIDE, max_pixels=_MAX_PIXELS)
-  cache.prepare(source, folder, threads=threads, started=_ignore, done=_ignore, **options)
+  cache.prepare(source, folder, threads=threads, **options)
   return cache.Cached(source, folder, **options)
 
 
@@ -271,6 +264,25 @@ def turn(
       if thread.name.startswith(pipeline.THREADS) and thread not in others:
         thread.join()  # It still reads files, which would disturb the next turn or fail.
   return speed
+
+
+def turns(
+  runs: dict[str, Callable[[], Iterator]], rounds: int, *, cores: Collection[int] = (), **options
+) -> list[dict[str, Speed]]:
+  """The speeds of all pipelines in each round.
+
+  Args:
+    runs: functions that make the batches, by name.
+    rounds: number of turns of each.
+    cores: those that the threads begun meanwhile run on; (): all of this process.
+    options: of `turn`.
+  """
+  before = os.sched_getaffinity(0)
+  os.sched_setaffinity(0, cores or before)
+  try:
+    return [{name: turn(make, **options) for name, make in runs.items()} for _ in range(rounds)]
+  finally:
+    os.sched_setaffinity(0, before)
 
 
 def row(name: str, turns: list[dict[str, Speed]], beside: str = "tf.data") -> dict:

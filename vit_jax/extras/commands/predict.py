@@ -117,10 +117,7 @@ def opened(args, line: Line, progress: Progress) -> tuple[list, object]:
   from vit_jax.weights.card import parameters_in_words
 
   progress.doing(f"reading {args.source}")
-  model = read_model(args.source, average=args.average)
-  if not (args.image_size or model.card.image_size):
-    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
-  model = model.at_size(args.image_size)
+  model = read_model(args.source, average=args.average).at_size(args.image_size)
   if said := early_stopping.best_elsewhere(path_of(args.source)):
     line.say(one_line(said))
   if model.card.average:

@@ -180,8 +180,6 @@ def model_of(args):
     check_transparent(model.module)
   if args.what not in SIZED:
     return model
-  if not (args.image_size or model.card.image_size):
-    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
   return model.at_size(args.image_size)
 
 

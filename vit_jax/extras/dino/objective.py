@@ -7,7 +7,7 @@ Source: Caron et al., "Emerging properties in self-supervised vision transformer
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from etils import epy
 
@@ -28,7 +28,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
 LARGE = ("global_1", "global_2")
 SMALL = "local"
 TABLE = "Transformer/posembed_input/pos_embedding"
-RESIZING = "bicubic_offset"  # of the authors' code
+SHARE = 3 / 7  # usual side of small crops, of that of large ones: 96 of 224 pixels
 BLUR = 2 / 224  # the largest radius, of the side of a large crop
 SAME = 0.02  # least standard deviation of features that differ
 UNIFORM = 0.99  # most entropy of the teacher, as a fraction of that of equal probabilities
@@ -83,6 +83,8 @@ class Settings(ObjectiveSettings):
     0.9, "decay of the moving average of the teacher's outputs", low=0.0, high=0.999999
   )
 
+  position_resizing: ClassVar[str] = "bicubic_offset"  # of the authors' code
+
   def views(self, data) -> Mapping[str, View]:
     """Two large crops with different distortions, and the small ones.
 
@@ -127,6 +129,14 @@ class Settings(ObjectiveSettings):
     if not self.local_crops:
       return
     check_range("config.objective.local_area", self.local_area, *AREAS)
+    most = min(sides(config.data.image_size))
+    if self.local_side > most:
+      stride = math.lcm(*sides(model.stride()))
+      usual = max(round(SHARE * most / stride), 1) * stride
+      raise ConfigError(
+        f"config.objective.local_side={self.local_side} is larger than the large crops, whose "
+        f"smaller side is {most} pixels; give --config.objective.local_side={usual}."
+      )
     if not model.tiles(self.local_side):
       raise ConfigError(
         f"config.objective.local_side={self.local_side} is not divisible into the patches of "
@@ -143,7 +153,7 @@ class Settings(ObjectiveSettings):
 
   def configured(self, config: Config, model) -> "DINO":
     """The objective of a run."""
-    return DINO(model, self, config.data.image_size)
+    return DINO(model, self, config.data.image_size, config.position_resizing)
 
 
 class Temperatures(NamedTuple):
@@ -166,11 +176,13 @@ class DINO(Objective):
     model: the network; its head is neither used nor initialised.
     settings: config.objective.
     image_size: of the large crops, pixels.
+    position_resizing: how positions are resized for small crops: config.position_resizing.
   """
 
   model: "Network"
   settings: Settings
   image_size: Size
+  position_resizing: str
 
   def init(self, key: "jax.Array", image_size: Size) -> dict:
     """The model's parameters without head, and those of DINO's head."""
@@ -203,11 +215,10 @@ class DINO(Objective):
     mask = batch["mask"]
     large = jnp.stack([batch[name] for name in LARGE], axis=1)
     features, taught = self._outputs(extra["teacher"], large)
-    own = self._frozen(params, extra["progress"])
-    _, students = self._outputs(own, large, key=key)
+    _, students = self._outputs(params, large, key=key)
     students = [students[:, i] for i in range(len(LARGE))]
     if settings.local_crops:
-      _, small = self._outputs(own, batch[SMALL], key=jax.random.fold_in(key, _SMALL))
+      _, small = self._outputs(params, batch[SMALL], key=jax.random.fold_in(key, _SMALL))
       students += [small[:, i] for i in range(settings.local_crops)]
     temperatures = self.temperatures(extra["progress"])
     targets = jax.nn.softmax((taught - extra["centre"]) / temperatures.teacher)
@@ -221,6 +232,13 @@ class DINO(Objective):
     }
     statistics = jnp.einsum("b,bk->k", mask, taught.mean(axis=1), precision="highest"), count
     return Sums(jnp.sum(losses * mask), count, metrics, statistics)
+
+  def held(self, changes: dict, progress: "jax.Array") -> dict:
+    """The changes; at the start of the run, those of the last layer are zero."""
+    own = changes[OBJECTIVE_PARAMS]
+    fixed = progress < self.settings.frozen_prototypes
+    prototypes = jax.tree.map(lambda x: jnp.where(fixed, 0, x), own["prototypes"])
+    return changes | {OBJECTIVE_PARAMS: own | {"prototypes": prototypes}}
 
   def after_update(self, params: dict, extra: dict, statistics) -> dict:
     """The centre, moved towards the mean of the teacher's outputs."""
@@ -280,14 +298,6 @@ class DINO(Objective):
       outputs=settings.head_outputs,
     )
 
-  def _frozen(self, params: dict, progress: "jax.Array") -> dict:
-    """The parameters; at the start of the run, those of the last layer have no gradient."""
-    own = params[OBJECTIVE_PARAMS]
-    kernel = own["prototypes"]["kernel"]
-    fixed = progress < self.settings.frozen_prototypes
-    kernel = jnp.where(fixed, jax.lax.stop_gradient(kernel), kernel)
-    return params | {OBJECTIVE_PARAMS: own | {"prototypes": {"kernel": kernel}}}
-
   def _outputs(
     self, params: dict, crops: "jax.Array", *, key: "jax.Array | None" = None
   ) -> tuple["jax.Array", "jax.Array"]:
@@ -301,7 +311,7 @@ class DINO(Objective):
     grids = [model.grid(*each) for each in (sides(self.image_size), size)]
     train = key is not None
     found = model.apply(
-      {"params": at_grid(of_model(params), *grids)},
+      {"params": at_grid(of_model(params), *grids, self.position_resizing)},
       pixels,
       train=train,
       method="features",
@@ -336,8 +346,11 @@ def deviation(features: "jax.Array", mask: "jax.Array") -> "jax.Array":
   return jnp.sqrt(jnp.sum(mask * jnp.sum((directions - mean) ** 2, axis=-1)) / mask.sum())
 
 
-def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int]) -> dict:
-  """The model's parameters for another grid of patches; those it has for no grid stay."""
+def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int], rule: str) -> dict:
+  """The model's parameters for another grid of patches; those it has for no grid stay.
+
+  `rule` is one of config.position_resizing.
+  """
   from vit_jax.weights.resizing import resizing_matrix  # its package imports JAX
 
   encoder = params.get("Transformer", {})
@@ -345,9 +358,7 @@ def at_grid(params: dict, old: tuple[int, int], new: tuple[int, int]) -> dict:
     return params
   table = encoder["posembed_input"]["pos_embedding"]
   before = table.shape[1] - math.prod(old)
-  rows, columns = (
-    jnp.float32(resizing_matrix(o, n, RESIZING)) for o, n in zip(old, new, strict=True)
-  )
+  rows, columns = (jnp.float32(resizing_matrix(o, n, rule)) for o, n in zip(old, new, strict=True))
   grid = table[0, before:].reshape(*old, -1)
   grid = jnp.einsum("ro,cp,opd->rcd", rows, columns, grid, precision="highest")
   table = jnp.concatenate([table[:, :before], grid.reshape(1, math.prod(new), -1)], axis=1)

@@ -9,7 +9,7 @@ from vit_jax.config import ConfigError, RunError, Size, in_pixels
 from vit_jax.data import classes
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.training import fingerprint
 
@@ -103,12 +103,9 @@ def read(place: str, digest: str = "") -> Teacher:
     ConfigError: they cannot be read, are not of a model of this project, or have no head of
       classes.
   """
-  try:
+  words = lambda error: f"config.objective.teacher={place}: {error}"
+  with raised_as(ConfigError, words, ValueError, OSError, RunError):
     known = _read(place, digest)
-  except UnreachableError:
-    raise
-  except (ValueError, OSError, RunError) as error:
-    raise ConfigError(f"config.objective.teacher={place}: {error}") from error
   if not known.loaded.classifies:
     raise ConfigError(
       f"config.objective.teacher={place}: these weights {known.loaded.card.no_classes()}; "

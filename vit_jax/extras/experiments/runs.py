@@ -14,7 +14,7 @@ from vit_jax.config import plugins as loading
 from vit_jax.process import text
 from vit_jax.process.text import command
 from vit_jax.storage import files, metrics_log
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
@@ -76,14 +76,9 @@ def evaluated(folder: Path) -> dict[str, float] | None:
   path = folder / EVALUATION
   if not files.exists(path):
     return None
-  try:
+  words = lambda error: f"{path} is damaged ({error}): remove it to evaluate those weights again."
+  with raised_as(cfg.RunError, words, OSError, ValueError):
     metrics = text.with_numbers(files.read_json(path, most=MAX_BYTES))
-  except UnreachableError:
-    raise
-  except (OSError, ValueError) as error:
-    raise cfg.RunError(
-      f"{path} is damaged ({error}): remove it to evaluate those weights again."
-    ) from error
   return {"step": 0} | {key: value for key, value in metrics.items() if "/" in key}
 
 
@@ -99,23 +94,19 @@ def result(folder: Path) -> dict[str, float] | None:
   last = next((line for line in reversed(lines) if line.get("data/epoch")), None)
   if last is None or not files.exists(folder / CONFIG):
     return None
-  try:
+  words = lambda error: (
+    f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
+    "that run again."
+  )
+  with raised_as(cfg.RunError, words, OSError, ValueError, TypeError, KeyError):
     config = files.read_json(folder / CONFIG, most=MAX_BYTES)
-    batch_size = config["batch_size"]
-    images = last.get("data/images", last["step"] * batch_size)
+    images = last["data/images"]
     total = cfg.Duration(**config["duration"]).in_steps(
-      batch_size=batch_size,
+      batch_size=config["batch_size"],
       epoch_examples=round(images / last["data/epoch"]),
       step=last["step"],
       images=images,
     )
-  except UnreachableError:
-    raise
-  except (OSError, ValueError, TypeError, KeyError) as error:
-    raise cfg.RunError(
-      f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
-      "that run again."
-    ) from error
   for line in reversed(lines):
     if line["step"] == total and "loss" not in line and not metrics_log.unscored(line):
       return line

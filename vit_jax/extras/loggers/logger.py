@@ -17,6 +17,7 @@ from typing import ClassVar, NamedTuple
 import jax
 
 from vit_jax.config import ConfigError, RunError, to_dict
+from vit_jax.config.parsing import flat
 from vit_jax.extras.plots import curves
 from vit_jax.extras.report.report import REPORT
 from vit_jax.process import text
@@ -233,7 +234,7 @@ class Logger(Callback, Follower, abc.ABC):
       known = known._replace(step=max(known.step, self._session.writer.reached), lines=ALL)
     if self._is_another_from(known.step):
       known = Known()
-    settings = flat(to_dict(self._run.config))
+    settings = plain(to_dict(self._run.config))
     self._before = known.place
     self._known = known._replace(folder=here, project=self._project)
     run, place = self.open_run(self._project, known.run, folder.absolute().name, settings)
@@ -309,17 +310,13 @@ def is_copy(known: Known, here: str, name: str) -> bool:
   return str(files.real(first)) != here and files.exists(first / name)
 
 
-def flat(settings: Mapping, prefix: str = "") -> dict[str, bool | int | float | str]:
-  """Recorded settings by their full names, such as "model.depth"; lists as JSON."""
-  result = {}
-  for key, value in settings.items():
-    if isinstance(value, Mapping):
-      result |= flat(value, f"{prefix}{key}.")
-    elif isinstance(value, bool | int | float | str):
-      result[prefix + key] = value
-    elif f"{prefix}{key}" not in ("origins", "derived"):  # how settings came about
-      result[prefix + key] = json.dumps(value)
-  return result
+def plain(settings: Mapping) -> dict[str, bool | int | float | str]:
+  """Recorded settings by their full names; lists as JSON."""
+  return {
+    key: value if isinstance(value, bool | int | float | str) else json.dumps(value)
+    for key, value in flat(settings).items()
+    if key not in ("origins", "derived")  # how settings came about
+  }
 
 
 def pictures(folder: Path) -> Iterator[tuple[str, Path]]:

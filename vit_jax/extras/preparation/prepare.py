@@ -23,7 +23,7 @@ from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.tfds import DIGEST, versions_in
 from vit_jax.extras.preparation import quality
 from vit_jax.extras.preparation.splits import checked_classes
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.files import make_folder, one_writer, read_json, write_text
 from vit_jax.storage.paths import local_path
 
@@ -45,8 +45,8 @@ def prepare(
   *,
   max_pixels: int,
   threads: int,
-  started: Callable[[int], None],
-  done: Callable[[int], None],
+  started: Callable[[int], None] = lambda count: None,
+  done: Callable[[int], None] = lambda count: None,
 ) -> dict:
   """Makes DATA_DIR/NAME/1.0.0, which the source tfds:NAME reads; returns its report.
 
@@ -151,14 +151,11 @@ class _NewDataset:
     Raises:
       SourceError: the plan is damaged, or differs from `wanted`.
     """
-    try:
+    words = lambda error: (
+      f'"{plan}" is damaged ({error}); delete the folder "{self.folder}" and start again.'
+    )
+    with raised_as(SourceError, words, OSError, ValueError):
       found = read_json(plan, most=_MAX_BYTES)
-    except UnreachableError:
-      raise
-    except (OSError, ValueError) as error:
-      raise SourceError(
-        f'"{plan}" is damaged ({error}); delete the folder "{self.folder}" and start again.'
-      ) from error
     if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
         f'"{self.folder}" is an unfinished dataset of other images or classes; delete it, or '

@@ -68,13 +68,10 @@ def opened(request, progress: Progress | NoProgress, say: Callable[[str], None])
   """The model of a request, for its image size.
 
   Raises:
-    ConfigError: the size of the images is not known; or as `read_model`.
+    ConfigError, ValueError, OSError: as `read_model` and `LoadedModel.at_size`.
   """
   progress.doing(f"reading {request.weights}")
-  model = read_model(request.weights, average=request.average)
-  if not (request.image_size or model.card.image_size):
-    raise ConfigError("The weights do not tell the size of their images; give it (--image-size).")
-  model = model.at_size(request.image_size)
+  model = read_model(request.weights, average=request.average).at_size(request.image_size)
   if model.card.average:
     say(text.one_line(f"Of {request.weights}: the {parameters_in_words(True)}."))
   if names := left_out_of(model.read):

@@ -5,6 +5,7 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, ConfigError, in_pixels, to_dict
+from vit_jax.config.parsing import flat
 from vit_jax.config.recipe_file import UNITS
 from vit_jax.config.resolve import asked_of
 from vit_jax.evaluation import catalogue
@@ -98,17 +99,6 @@ def of_one(config: Config) -> Table:
 def settings_of(config: Config) -> dict[str, object]:
   """The settings by dotted name."""
   return {key: x for key, x in flat(to_dict(config)).items() if key not in NO_SETTINGS}
-
-
-def flat(values: Mapping, prefix: str = "") -> dict[str, object]:
-  """Nested settings by dotted name."""
-  result = {}
-  for key, value in values.items():
-    if isinstance(value, Mapping):
-      result |= flat(value, f"{prefix}{key}.")
-    else:
-      result[f"{prefix}{key}"] = value
-  return result
 
 
 def differing(columns: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import jax
 
 from vit_jax.config import Config, Dataset, Duration
+from vit_jax.config.resolve import value_of
 from vit_jax.data import datasets
 from vit_jax.devices import mesh
 from vit_jax.evaluation import catalogue, results
@@ -107,12 +108,7 @@ def origins(run: Run) -> str:
 
 def setting_in_words(config: Config, key: str) -> str:
   """The value of a setting in a few words."""
-  value = config
-  for name in key.split("."):
-    if isinstance(value, Mapping):
-      value = value[name]
-    else:
-      value = getattr(value, name)
+  value = value_of(config, key)
   if isinstance(value, Dataset):
     return datasets.in_words(value)
   if isinstance(value, Duration):
@@ -223,6 +219,9 @@ def conclusion(
   spent = time_spent(account)
   if not finished:
     return f"{stopped_in_words(folder, last)}\n{spent}"
+  drawing = folder / curves.CURVES
+  pictures = folder / workdir.PICTURES
+  page = folder / report.REPORT
   lines = metrics_log.read_lines(folder)
   newest = results.evaluations_in(folder)[-1:]
   said = [
@@ -234,9 +233,9 @@ def conclusion(
     f"Checkpoint: {folder}/checkpoints/{last}",
     f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: "
     f"tensorboard --logdir {quoted(folder)})",
-    *(curves_in_words(folder) if drawn else []),
-    *pictures_in_words(folder),
-    *(report_in_words(folder) if drawn else []),
+    *(line_if(drawing, f"Curves:     {drawing}") if drawn else []),
+    *line_if(pictures, f"Pictures:   {pictures}"),
+    *(line_if(page, f"Report:     {page} (open it in a browser)") if drawn else []),
     f"Next:       {next_command(folder, early_stopping, head=head)}",
   ]
   return "\n".join(map(one_line, said))
@@ -258,27 +257,9 @@ def stopped_in_words(folder: Path, last: int) -> str:
   )
 
 
-def curves_in_words(folder: Path) -> list[str]:
-  """The line about the curves, if they were drawn."""
-  path = folder / curves.CURVES
-  if not files.is_file(path):
-    return []
-  return [f"Curves:     {path}"]
-
-
-def report_in_words(folder: Path) -> list[str]:
-  """The line about the report, if there is one."""
-  path = folder / report.REPORT
-  if not files.is_file(path):
-    return []
-  return [f"Report:     {path} (open it in a browser)"]
-
-
-def pictures_in_words(folder: Path) -> list[str]:
-  """The line about the pictures of the evaluations, if there are any."""
-  if not files.is_folder(folder / metrics_log.PICTURES):
-    return []
-  return [f"Pictures:   {folder}/{metrics_log.PICTURES}"]
+def line_if(path: Path, words: str) -> list[str]:
+  """The line `words`, if there is a file or a folder at a path."""
+  return [words] * files.exists(path)
 
 
 def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> str:

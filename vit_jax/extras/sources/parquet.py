@@ -18,7 +18,7 @@ from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.extras.sources import arrow
 from vit_jax.storage import files
-from vit_jax.storage.base import FileVersion, UnreachableError
+from vit_jax.storage.base import FileVersion, raised_as
 from vit_jax.storage.paths import Path, is_url, path_of, within
 
 _SUFFIX = ".parquet"
@@ -257,17 +257,14 @@ class _File:
     self.path = path
     self.below = below
     self._stamp = stamp
-    try:
+    words = lambda error: f'"{path}" cannot be read as a Parquet file: {error}.'
+    with raised_as(SourceError, words, OSError, ValueError):
       stream = byte_ranges.File(path, stamp)  # refuses anything but a file, such as a FIFO
       opened = parquet.ParquetFile(stream)
       self._metadata = opened.metadata
       self.schema = opened.schema_arrow
       begin = stamp.size - 8 - self._metadata.serialized_size
       self._digest = hashlib.sha256(files.part(path, stamp, begin, stamp.size)).hexdigest()[:16]
-    except UnreachableError:
-      raise
-    except (OSError, ValueError) as error:
-      raise SourceError(f'"{path}" cannot be read as a Parquet file: {error}.') from error
     groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
     self.ends = list(itertools.accumulate(group.num_rows for group in groups))
 

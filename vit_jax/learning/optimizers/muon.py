@@ -78,24 +78,17 @@ def by_size(updates, rms: float):
 
 
 def matrices(params):
-  """For each kernel of a block, the axes that are the rows of a matrix, and those that are columns.
-
-  An attention's output sums over heads and channels; all other kernels sum over their first axis.
-  """
+  """The axes of rows and of columns for each kernel of a block, by `stacking.matrix_axes`."""
   import jax
   import optax
 
-  from vit_jax.models.stacking import STACKED
+  from vit_jax.models.stacking import matrix_axes
   from vit_jax.storage.tree import name_of
 
   def axes(path, x):
-    name = name_of(path)
-    first = int(f"{STACKED}/" in name)  # the axis of stacked blocks is not an axis of the matrix
-    split = first + 1
-    if name.endswith("out/kernel"):
-      split = x.ndim - 1
-    rows = tuple(range(first, split))
-    columns = tuple(range(split, x.ndim))
-    return optax.contrib.MuonDimensionNumbers(rows, columns)
+    rows, columns = matrix_axes(name_of(path), x.ndim)
+    of_rows = tuple(range(rows, columns))
+    of_columns = tuple(range(columns, x.ndim))
+    return optax.contrib.MuonDimensionNumbers(of_rows, of_columns)
 
   return jax.tree_util.tree_map_with_path(axes, params)

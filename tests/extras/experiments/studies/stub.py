@@ -88,8 +88,9 @@ def finish(folder, config, top1):
   files.make_folder(folder / "checkpoints" / str(step))
   files.write_text(folder / "checkpoints" / str(step) / "manifest.json", "{}")
   files.write_text(folder / "config.json", json.dumps(c.to_dict(config)))  # whole, as above
+  seen = {"data/images": step * config.batch_size, "data/epoch": 1.0}
   lines = [
-    {"step": step, "loss": 1.0, "data/epoch": 1.0, "step_seconds": 0.5},
+    {"step": step, "loss": 1.0, "step_seconds": 0.5} | seen,
     {"step": step, "test/loss": 1.0} | {f"{name}/top1": value for name, value in sets.items()},
   ]
   files.write_text(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))

@@ -14,7 +14,7 @@ from vit_jax.process import console
 from vit_jax.process.progress import PERIOD, Line
 from vit_jax.process.text import h_mm_ss, one_line
 from vit_jax.storage import files, metrics_log, workdir
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.files import read_bytes
 from vit_jax.storage.paths import Path
 
@@ -221,12 +221,8 @@ def ending(run: Run, status: int, log: Path, *, stopped: bool) -> str:
 
 def last_line(log: Path) -> str:
   """The last line that a run printed."""
-  try:
+  with raised_as(RunError, lambda error: f"{log} cannot be read: {error.strerror}.", OSError):
     lines = read_bytes(log, most=2**26).decode(errors="replace").strip().splitlines()
-  except UnreachableError:
-    raise
-  except OSError as error:
-    raise RunError(f"{log} cannot be read: {error.strerror}.") from error
   if not lines:
     return "it printed nothing."
   return one_line(lines[-1])

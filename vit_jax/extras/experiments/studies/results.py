@@ -17,7 +17,7 @@ from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.extras.experiments.studies.study import Cell, Stage, Study
 from vit_jax.process import text as plain_text
 from vit_jax.storage import files, metrics_log
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.files import read_bytes
 from vit_jax.storage.paths import Path
 
@@ -256,7 +256,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
   """
   if not files.exists(path):
     return []
-  try:
+  words = lambda error: f"{path} cannot be read ({error}); move it away, and start again."
+  with raised_as(RunError, words, OSError, ValueError, csv.Error):
     text = read_bytes(path, most=MAX_BYTES).decode()
     lines = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
     for number, line in enumerate(lines, 1):
@@ -265,7 +266,3 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return [
       {plain_text.csv_plain(key): plain_text.csv_plain(line[key]) for key in line} for line in lines
     ]
-  except UnreachableError:
-    raise
-  except (OSError, ValueError, csv.Error) as error:
-    raise RunError(f"{path} cannot be read ({error}); move it away, and start again.") from error

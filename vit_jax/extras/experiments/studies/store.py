@@ -22,7 +22,7 @@ from vit_jax.extras.experiments.studies import jobs
 from vit_jax.extras.experiments.studies.jobs import Job, Option
 from vit_jax.extras.experiments.studies.study import Score, Stage
 from vit_jax.storage import files, metrics_log
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
@@ -338,10 +338,8 @@ def sum_of_newest(workdir: Path) -> str:
 
 def sum_of_file(path: Path) -> str:
   """The SHA-256 sum of a file; raises ConfigError if it cannot be read."""
-  try:
-    with files.open_file(path) as stream:
-      return hashlib.file_digest(stream, "sha256").hexdigest()
-  except UnreachableError:
-    raise
-  except OSError as error:
-    raise cfg.ConfigError(f"{path} cannot be read: {error}.") from error
+  with (
+    raised_as(cfg.ConfigError, lambda error: f"{path} cannot be read: {error}.", OSError),
+    files.open_file(path) as stream,
+  ):
+    return hashlib.file_digest(stream, "sha256").hexdigest()
