@@ -150,7 +150,8 @@ def evaluate(
   else:
     folder = folder_of(source)
     plugins.load(texts.get("plugins", ""))
-    config = recipe_file.replaced(recorded.read_config(folder), texts)
+    otherwise = "give data and workdir too, to evaluate weights that are no run"
+    config = recipe_file.replaced(recorded.read_config(folder, otherwise), texts)
   given = frozenset(recipe_file.in_our_names(texts))
   with ready() as shown:
     return launch.launch_evaluation(config, folder, Hosts(), given, average=average, progress=shown)

@@ -224,6 +224,8 @@ def test_an_evaluation_of_a_workdir_alone_has_its_settings(tmp_path):
   for argv in (["--mode=train", f"--workdir={tmp_path}"], ["--mode=evaluate"], []):
     with pytest.raises(c.ConfigError, match="--config is missing"):
       command_line.recipe_of(["main", *argv])
+  with pytest.raises(c.ConfigError, match=r"the images too: vit-jax evaluate w\.npz DATA"):
+    command_line.recipe_of(["main", "--mode=evaluate", "--workdir=w.npz"])
 
 
 @pytest.mark.parametrize(

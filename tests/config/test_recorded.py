@@ -29,7 +29,7 @@ def test_what_was_written_down_comes_back(tmp_path):
 @pytest.mark.parametrize(
   ("content", "message"),
   [
-    (None, r"config\.json is not there, .*give --config=configs/NAME\.py"),
+    (None, r"config\.json is not there, .*give others"),
     *((text, "does not hold the settings") for text in ("[]", "null", "{", "[" * 100_000)),
     ('{"evaluate": {"x": 3}}', r"config\.evaluate\.x=3 is one value"),
     ('{"evaluate": 3}', r"config\.evaluate=3 is one value"),
@@ -41,7 +41,7 @@ def test_what_is_no_settings_of_a_run(tmp_path, content, message):
   if content is not None:
     (tmp_path / "config.json").write_text(content)
   with pytest.raises(c.ConfigError, match=message) as caught:
-    recorded.read_config(tmp_path)
+    recorded.read_config(tmp_path, "give others")
   assert len(str(caught.value).splitlines()) == 1
 
 

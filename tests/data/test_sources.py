@@ -89,6 +89,23 @@ def test_folders_of_splits_are_told_whatever_lies_beside_them(tmp_path, beside):
   assert told == {part: (f"folder:{tmp_path}/{name}", "") for part, name in named.items()}
 
 
+@pytest.mark.parametrize(
+  ("files", "told"),
+  [
+    (["train/a/1.png", "train/b/1.png", "Test1/1.png", "val/2.png"], {"train": "train"}),
+    (["train/a/1.png"], {"train": "train"}),
+    (["test/a/1.png", "train/1.png"], {"test": "test"}),
+    (["train/a/1.png", "train_more/1.png", "test/1.png"], {}),
+    (["train/a/1.png", "test/1.png", "bus/1.png"], {}),
+    (["train/1.png", "test/1.png"], {}),
+  ],
+)
+def test_one_split_may_have_classes_if_all_folders_are_splits(tmp_path, files, told):
+  tree(tmp_path, *files)
+  expected = {part: (f"folder:{tmp_path}/{name}", "") for part, name in told.items()}
+  assert sources.named_parts(str(tmp_path)) == expected
+
+
 def test_two_folders_for_a_split_are_named_and_one_alone_is_a_class(tmp_path):
   tree(tmp_path, "train2014/a/1.png", "train2017/a/1.png", "test/a/1.png")
   with pytest.raises(sources.SourceError, match=r"several folders for train: train2014, train2017"):

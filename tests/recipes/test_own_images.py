@@ -10,9 +10,11 @@ import pytest
 
 from tests import programs, resolved
 from tests.data import tfds_fixture
+from tests.data.opened import open_source
 from tests.recipes.paper import load
 from vit_jax import launch, recipes
 from vit_jax.config import AUTO, ConfigError, scales
+from vit_jax.data.sources import SourceError
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
 from vit_jax.extras.probes import parts
@@ -65,6 +67,19 @@ def test_folders_called_train_and_test_are_parts(tmp_path):
   assert config.evaluate["held_out"].source == f"folder:{tmp_path}/val"
   scored = own_images.evaluation("weights.npz", str(tmp_path)).evaluate["own"]
   assert scored.source == f"folder:{tmp_path}/test"
+
+
+def test_a_test_split_without_classes_is_left_out(tmp_path):
+  draw(tmp_path / "train", images=8)
+  draw(tmp_path / "test", classes="")
+  config = own_images.train(str(tmp_path))
+  for part, split in ((config.data.train, "[:90%]"), (config.evaluate["held_out"], "[90%:]")):
+    assert (part.source, part.split) == (f"folder:{tmp_path}/train", split)
+  ((_, words),) = config.origins
+  assert words.startswith("only train has folders of classes; a random tenth of each class")
+  own = own_images.evaluation("w.npz", str(tmp_path)).evaluate["own"]
+  with pytest.raises(SourceError, match=rf"Name one split: folder:{tmp_path}/train\.$"):
+    open_source(own.source, own.split)
 
 
 def test_how_to_hold_nothing_out(tmp_path):

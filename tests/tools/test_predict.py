@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 
 import jax
 import numpy as np
@@ -231,8 +232,12 @@ def test_what_pillow_cannot_give_is_named(images, tmp_path, wrong):
       image.close()
     if wrong == "La":
       image = Image.new("LA", (4, 4)).convert("La")
-    with pytest.raises(ValueError, match=r"image 2 cannot .*: Pillow cannot give its pixels: \w"):
-      model.predict([images / "0.png", image])
+    good, bad = model.predict([images / "0.png", image])
+    assert good.classes
+    assert bad.name == "image 2"
+    assert re.search(r"Pillow cannot give its pixels: \w", bad.error)
+    with pytest.raises(ValueError, match=r"image 2 cannot .*: Pillow .*\nimage 3 cannot be read: "):
+      model.features([images / "0.png", image, b"no image"])
 
 
 def test_a_second_call_compiles_nothing(images):
@@ -266,7 +271,10 @@ def test_features_are_those_of_the_card(images, representation):
   ("image", "message"),
   [
     (np.zeros((9, 9, 3), np.float32), "image 1 cannot be read: it is an array of float32; give a"),
-    (Image.new("I;16", (9, 9)), "image 1 cannot be read: its mode is I;16; convert it to 8 bits"),
+    (
+      Image.new("I;16", (9, 9)),
+      "its mode is I;16, .*; give the path of its file, or uint8",
+    ),
     ([None], "it is NoneType; give a path"),
     ("none.png", "none.png cannot be read"),
     (np.zeros((9, 9, 4), np.uint8), "image 1 cannot be read"),
@@ -275,9 +283,11 @@ def test_features_are_those_of_the_card(images, representation):
 )
 def test_what_is_no_image_is_refused(image, message):
   model = of_weights(source())
-  for ask in (model.predict, model.features):
-    with pytest.raises(ValueError, match=message):
-      ask(image)
+  with pytest.raises(ValueError, match=message):
+    model.features(image)
+  (prediction,) = model.predict(image)
+  assert re.search(message, f"{prediction.name} cannot be read: {prediction.error}")
+  assert not prediction.classes
 
 
 def test_files_of_predictions(images, tmp_path, capsys):
@@ -309,8 +319,7 @@ def test_logits_that_are_not_finite_are_no_predictions(images, tmp_path, capsys)
   read = source()
   read.params["head"] = jax.tree.map(lambda x: np.full_like(x, 3e38), read.params["head"])
   model = of_weights(read).at_size()
-  with pytest.raises(ValueError, match=r"0.png: its logits are not finite numbers; the weights"):
-    model.predict(images / "0.png")
+  assert model.predict(images / "0.png")[0].error == predictions.NOT_FINITE
   weights.write(tmp_path / "w.npz", read)
   for form in tool.FORMATS:
     with pytest.raises(SystemExit) as left:

@@ -144,6 +144,9 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
     f"params.npz --step {best}\n",
   ):
     assert words in result.stdout
+  told = early_stopping.best_elsewhere(whole)
+  assert told.endswith(f"step {end}; the best by test/top1 is {whole}/checkpoints/{best}.")
+  assert early_stopping.best_elsewhere(whole / f"checkpoints/{best}") == ""
   details = whole / "evaluation/1/test"
   assert json.loads((details / "metrics.json").read_text())["step"] == end
   assert (details / "predictions.csv").is_file()

@@ -247,16 +247,18 @@ def test_what_timm_must_be_told_of_safetensors_is_said():
     return weights.format_to_write(pathlib.Path("w.safetensors")).notes(params, card)
 
   params = families.params("vit")
-  (pixels,) = notes("vit", params, activation="gelu")
+  pixels, heads = notes("vit", params, activation="gelu")
+  assert "num_heads=2, beside embed_dim" in heads
+  assert len(notes("vit", params, activation="gelu", width=64)) == 1  # as timm's of this width
   assert "pixels must be from -1 to 1" in pixels
   assert "act_layer=gelu_tanh" in notes("vit", params)[1]
   assert "act_layer=quick_gelu" in notes("vit", params, activation="quick_gelu")[1]
   params["Transformer"]["posembed_input"]["pos_embedding"][:, 0] = 0
-  assert "no_embed_class=True" in notes("vit", params, activation="gelu")[1]
+  assert "no_embed_class=True" in notes("vit", params, activation="gelu")[-1]
   registers = families.params("later")
-  assert "no_embed_class=False" in notes("later", registers, activation="gelu")[1]
+  assert "no_embed_class=False" in notes("later", registers, activation="gelu")[-1]
   registers["Transformer"]["posembed_input"]["pos_embedding"][:, :4] = 0
-  assert "no_embed_class=True" in notes("later", registers, activation="gelu")[1]
+  assert "no_embed_class=True" in notes("later", registers, activation="gelu")[-1]
   assert len(notes("bit", families.params("bit"))) == 1
 
 
@@ -288,10 +290,13 @@ def test_how_timm_must_pool_is_told_where_arrays_do_not_tell(fields, options):
   card = Card(16, model=settings_of(module))
   params = modules.parameters(module, IMAGES, train=False)
 
-  def told(name):
-    notes = weights.format_to_write(pathlib.Path(name)).notes(params, card)
-    return [note.rpartition("give timm ")[2] for note in notes if "global_pool" in note]
+  def notes(name):
+    return weights.format_to_write(pathlib.Path(name)).notes(params, card)
 
+  def told(name):
+    return [note.rpartition("give timm ")[2] for note in notes(name) if "global_pool" in note]
+
+  assert sum("num_heads=2" in note for note in notes("w.npz")) == 1
   expected = [f"{options}."] if options else []
   assert told("w.safetensors") == expected
   if "use_fc_norm" not in options:  # timm reads .npz into its VisionTransformer alone

@@ -11,6 +11,7 @@ from vit_jax.config import plugins, recipe_file, recorded
 from vit_jax.config.run import Config
 from vit_jax.process import console
 from vit_jax.process.errors import ConfigError
+from vit_jax.process.text import quoted
 from vit_jax.storage.paths import path_of
 
 _RECIPE = flags.DEFINE_string(
@@ -73,7 +74,11 @@ def recipe_of(argv: list[str]) -> Config:
       "--config is missing; give a recipe, such as --config=configs/vit_digits.py, or, with "
       "--mode=evaluate, the --workdir of a run."
     )
-  return recorded.read_config(path_of(workdir))
+  otherwise = (
+    "give --config=configs/NAME.py, or, of weights that are no run, the images too: "
+    f"vit-jax evaluate {quoted(workdir)} DATA"
+  )
+  return recorded.read_config(path_of(workdir), otherwise)
 
 
 def value_of(flag: str, argv: list[str]) -> str | None:

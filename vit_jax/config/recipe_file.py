@@ -75,12 +75,18 @@ def here_or_installed(path: str) -> str:
   return str(installed)
 
 
+def without_slash(word: str) -> str:
+  """A word without slashes at its end, so that a folder has one name, and its run one workdir."""
+  return word.rstrip("/") or word
+
+
 def recipe_of(word: str) -> str:
   """The recipe that `vit-jax train WORD` trains: WORD itself, or configs/train.py on that data.
 
   A folder is data, even if a recipe has its name. A name that is almost a recipe's, and nothing
   else, is that recipe misspelt, as `load` will say.
   """
+  word = without_slash(word)
   name = word.partition(":")[0]
   named = in_configs(name) != name and os.path.isfile(path_of_recipe(name))
   if (named or name.endswith(".py") or _is_misspelt(name)) and not os.path.isdir(word):

@@ -51,14 +51,19 @@ def _prefixes(settings) -> set[str]:
   return {prefix[1]} if prefix else set().union(*map(_prefixes, settings.values()))
 
 
-def read_config(workdir: pathlib.Path) -> Config:
+def read_config(workdir: pathlib.Path, otherwise: str = "") -> Config:
   """The settings in WORKDIR/config.json.
+
+  Args:
+    workdir: the folder.
+    otherwise: for messages, what the user can give in place of the file, such as "give DATA".
 
   Raises:
     ConfigError: the file does not exist or cannot be read.
   """
   path = workdir / "config.json"
   there = files.exists(path)
+  advice = otherwise and f"; {otherwise}"
   if not there and workdir.absolute().parent.name == CHECKPOINTS:
     run = workdir.absolute().parent.parent
     raise ConfigError(
@@ -66,9 +71,7 @@ def read_config(workdir: pathlib.Path) -> Config:
       f"vit-jax evaluate {quoted(run)} --config.evaluate_step={workdir.name}"
     )
   if not there:
-    raise ConfigError(
-      f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
-    )
+    raise ConfigError(f"{path} is not there, so the run's settings are not known{advice}.")
   try:
     return from_record(files.read_json(path, most=MAX_BYTES))
   except ConfigError as error:
@@ -76,9 +79,7 @@ def read_config(workdir: pathlib.Path) -> Config:
   except UnreachableError:
     raise
   except (OSError, ValueError) as error:
-    raise ConfigError(
-      f"{path} does not hold the settings of a run ({error}); give --config=configs/NAME.py."
-    ) from error
+    raise ConfigError(f"{path} does not hold the settings of a run ({error}){advice}.") from error
 
 
 def changes(old: dict, new: dict) -> list[str]:

@@ -107,7 +107,10 @@ def of_opened(image: Image.Image, *, transparency: bool = False) -> np.ndarray:
     BadImage: the value of white is unknown, or Pillow cannot read or convert the image.
   """
   if image.mode[:1] in "IF":
-    raise BadImage(f"its mode is {image.mode}; convert it to 8 bits a channel first.")
+    raise BadImage(
+      f"its mode is {image.mode}, which Pillow would clip to white; give the path of its file, or "
+      "uint8 pixels: samples of 16 bits are divided by 256."
+    )
   bits = 8
   try:
     if image.format:  # empty if the image was not opened from a file

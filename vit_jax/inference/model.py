@@ -152,6 +152,9 @@ class LoadedModel:
   def predict(self, images, *, top: int = 5, batch_size: int = 32) -> list[Prediction]:
     """The most probable classes of images, with their probabilities.
 
+    That of an image that cannot be read, or whose logits are not finite, has no classes, and its
+    `error` says why.
+
     Args:
       images: paths, the bytes of files, Pillow images, or arrays of uint8 pixels (H, W, 3) or
         (H, W), in any iterable; also one of them, or an array (N, H, W, 3). They are prepared as
@@ -160,18 +163,12 @@ class LoadedModel:
       batch_size: images at a time.
 
     Raises:
-      ValueError: an image cannot be read, the weights have no head of classes, or logits are not
-        finite.
+      ValueError: the weights have no head of classes.
     """
     images = several(images)
     options = dict(top=top, batch_size=batch_size)
     with following("prediction", images) as done:
-      result = list(predictions.predict(self, images, done=done, **options))
-    for wrong in (prediction for prediction in result if prediction.error):
-      if wrong.error == predictions.NOT_FINITE:
-        raise ValueError(f"{wrong.name}: {wrong.error}")
-      raise ValueError(f"{wrong.name} cannot be read: {wrong.error}")
-    return result
+      return list(predictions.predict(self, images, done=done, **options))
 
   def features(
     self, images, *, layers: int = 0, patches: bool = False, batch_size: int = 32
@@ -189,8 +186,8 @@ class LoadedModel:
         of the pooled vector.
 
     Raises:
-      ValueError: an image cannot be read, the model has not so many blocks, its patches are those
-        of a neck, or features are not finite.
+      ValueError: images cannot be read (which are named), the model has not so many blocks, its
+        patches are those of a neck, or features are not finite.
     """
     images = several(images)
     options = dict(layers=layers, patches=patches, batch_size=batch_size)

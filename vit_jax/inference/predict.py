@@ -108,15 +108,18 @@ def features(
     layers, patches: as for `LoadedModel.features`.
 
   Raises:
-    ValueError: an image cannot be read, features are not finite, or the model has not so many
-      blocks.
+    ValueError: images cannot be read (which are named), features are not finite, or the model has
+      not so many blocks.
   """
-  rows = []
+  rows, bad = [], []
   options = dict(layers=layers, patches=patches, batch_size=batch_size, done=done)
   for name, output in each_features(model, images, **options):
     if isinstance(output, str):
-      raise ValueError(f"{name} cannot be read: {output}")
-    rows.append(output)
+      bad.append(f"{name} cannot be read: {output}")
+    else:
+      rows.append(output)
+  if bad:
+    raise ValueError("\n".join(bad))
   if not rows:
     return np.zeros((0, *feature_shape(model, layers, patches)), np.float32)
   result = np.stack(rows)

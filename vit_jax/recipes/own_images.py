@@ -35,6 +35,8 @@ def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, 
   if source.startswith("tfds:"):  # which is cut without regard to classes
     of_each = ""
   words = f"a random tenth{of_each} is scored, and not trained on"
+  if source != spec and len(named) == 1:
+    words = f"only {min(named)} has folders of classes; {words}"
   return Dataset(source, split + PART), Dataset(source, split + REST), words
 
 

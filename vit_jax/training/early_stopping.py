@@ -65,6 +65,24 @@ def recorded(meta: Mapping, metric: str) -> Best:
       raise ConfigError(f"A checkpoint is damaged: best={other!r} is not that of an evaluation.")
 
 
+def best_elsewhere(source: Path) -> str:
+  """Names the best checkpoint of a workdir, in a sentence, if its newest one is another; or "".
+
+  Raises:
+    ConfigError: as `recorded`.
+  """
+  workdir, steps = checkpoint.named_by(source)
+  newest, meta = checkpoint.described(source)
+  metric = meta.get("best", {}).get("metric", "")
+  best = recorded(meta, metric).step if metric else 0
+  if best == newest or best not in steps:
+    return ""
+  return (
+    f"{source}: its newest checkpoint is taken, step {newest}; the best by {metric} is "
+    f"{workdir / CHECKPOINTS / str(best)}."
+  )
+
+
 def best_of(lines: list[dict], metric: str, best: Best = NONE) -> Best:
   """The best evaluation among `best` and the later lines of metrics.jsonl.
 

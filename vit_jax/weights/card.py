@@ -152,7 +152,7 @@ OTHER_PIXELS = "(pixel - 127.5) / 127.5"  # of other channels than RGB
 DEEP = (
   "Grey images of 16 bits: this project divides their samples by 256. Pillow's convert('RGB'), "
   "which Hugging Face's processors and torchvision's loaders use, clips them at 255, so that "
-  "nearly all pixels become white. Convert such images to 8 bits first."
+  "nearly all pixels become white. Divide their samples by 256 first, as uint8."
 )
 
 

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from vit_jax.config import Model, Size
+from vit_jax.config import AUTO, Model, Size
 from vit_jax.storage.paths import Path
 from vit_jax.weights import card
 from vit_jax.weights.card import Card
@@ -113,6 +113,32 @@ class WeightFormat:
     if self.recognises:
       return self.recognises(path)
     return path.suffix == self.suffix and path.is_file()
+
+
+# Heads by width, where a head has not 64 channels, as in timm's models up to 1,024.
+_HEADS = {64: 2, 96: 3} | dict.fromkeys((1152, 1280, 1408, 1664), 16)
+
+
+def heads_in_timm(width: int) -> int:
+  """The number of heads in timm's models of this width; 0 if they differ, or there are none."""
+  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
+  if not heads or width % heads:
+    return 0
+  return heads
+
+
+def heads_for_timm(model: Model) -> list[str]:
+  """What timm must be told of a model with another number of heads than its models of this width.
+
+  Args:
+    model: config.model; where it leaves the width or the heads to a rule, nothing is known.
+  """
+  if AUTO in (model.width, model.heads) or model.heads in (0, heads_in_timm(model.width)):
+    return []
+  return [
+    f"timm does not read the number of heads, {model.heads}, from a file: if its model has others, "
+    f"give timm num_heads={model.heads}, beside embed_dim, depth and img_size where they differ."
+  ]
 
 
 def pooling_in_timm(model: Model, *, averages: bool = False, norm: str = "fc_norm") -> list[str]:

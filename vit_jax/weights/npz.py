@@ -11,7 +11,7 @@ from vit_jax.storage.files import atomic_write
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, published
 from vit_jax.weights.card import Card
-from vit_jax.weights.format import WeightFormat, pooling_in_timm
+from vit_jax.weights.format import WeightFormat, heads_for_timm, pooling_in_timm
 
 LAYER = "representation layer"
 # Layers that timm's reader of .npz ignores (timm 1.0.31), and a substring of their names.
@@ -48,7 +48,7 @@ def _save(path: pathlib.Path, params: dict, card: Card | None):
 
 def _notes(params: dict, known: Card) -> list[str]:
   names = flatten(params)
-  notes = pooling_in_timm(known.model)
+  notes = [*heads_for_timm(known.model), *pooling_in_timm(known.model)]
   lost = [words for words, key in LOST.items() if any(key in f"/{name}" for name in names)]
   if not lost:
     return notes

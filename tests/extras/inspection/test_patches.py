@@ -95,6 +95,16 @@ def test_blocks_that_are_stacked_and_pixels():
   np.testing.assert_allclose(stacked, floats, atol=1e-5)
 
 
+def test_images_have_the_channels_of_the_model():
+  images = np.random.default_rng(0).integers(0, 256, (1, 16, 16, 5), np.uint8)
+  module, params = model("vit")
+  embedding = {"kernel": np.ones((*params["embedding"]["kernel"].shape[:2], 5, 32), np.float32)}
+  options = module.clone(channels=5), params | {"embedding": params["embedding"] | embedding}
+  assert inspection.patch_features(*options, images).shape[:3] == (1, *module.grid(16, 16))
+  with pytest.raises(ValueError, match=r"must be \(B, H, W, 5\)"):
+    inspection.patch_features(*options, images[..., :3])
+
+
 @pytest.mark.parametrize(
   ("features", "message"),
   [

@@ -65,6 +65,11 @@ def test_images_may_be_named_relative_to_the_current_folder(tmp_path, monkeypatc
     assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
 
 
+def test_a_folder_without_settings_needs_the_images(workdir):
+  with pytest.raises(ConfigError, match="are not known; give the images with --images"):
+    views.mistakes(workdir, 4, None)
+
+
 def test_a_set_without_images_at_hand_has_no_picture(workdir):
   known = results.Details(("a", "b"), np.array([0]), np.array([1]), np.ones(1), lambda _: "other")
   results.write_predictions(workdir / "evaluation" / "1" / "another", known)

@@ -10,11 +10,14 @@ from PIL import Image
 
 from tests.data.opened import open_source
 from tests.extras.probes import made
-from vit_jax.config import Dataset
+from vit_jax.config import ConfigError, Dataset
+from vit_jax.data.datasets import NamedDataset
 from vit_jax.extras.commands import predict, probe, search
 from vit_jax.extras.inspection import gallery
-from vit_jax.extras.probes import cache, corrupted, corruptions, logistic
+from vit_jax.extras.probes import cache, corrupted, corruptions, extraction, logistic
+from vit_jax.extras.probes.parts import Parts, with_training
 from vit_jax.inference import load
+from vit_jax.process.progress import SILENT
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +157,43 @@ def test_changed_images_are_computed_again(tmp_path, capsys):
   found, said = run(search, tmp_path, words, capsys)
   assert "the images have changed" in said
   assert found[0]["nearest"][0]["similarity"] == pytest.approx(1, abs=1e-5)
+
+
+def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path, capsys):
+  made.vit(tmp_path / "w.npz")
+  made.photos(tmp_path / "photos", images=3)
+  model = load(tmp_path / "w.npz")
+  source = open_source(f"folder:{tmp_path}/photos")
+  said = []
+  kept = cache.Cache(model, tmp_path / "cache", 4, SILENT, said.append)
+  named = NamedDataset("The images", Dataset(f"folder:{tmp_path}/photos"), source)
+  whole = kept.features(named, "all", patches=False)
+  broken = tmp_path / "photos/blue/1.png"
+  content = broken.read_bytes()
+  broken.write_bytes(content[:40])
+  row = [source.name(i) for i in range(9)].index(str(broken))
+  for computed in (True, False):
+    said.clear()
+    found = kept.features(named, "all", patches=False)
+    assert any("all: read from" in each for each in said) != computed
+    assert re.match("all: 1 of 9 images cannot be read, and are left out: .*/1.png: ", said[-1])
+    rows = extraction.readable(found)
+    assert [*rows] == [i for i in range(9) if i != row]
+    np.testing.assert_allclose(found["pre_logits"][rows], whole["pre_logits"][rows], atol=1e-5)
+  with pytest.raises(ValueError, match=r"all: 1 of 9 .*/1.png: .*; repair them or leave them out"):
+    kept.features(named, "all", patches=False, need_all=True)
+  parts = Parts(named, named, np.repeat(np.arange(3), 3), None, "", "")
+  some = with_training(parts, rows)
+  assert [some.train.source.name(i) for i in range(8)] == [source.name(i) for i in rows]
+  assert [*np.bincount(some.labels)] == [3 - (i == row // 3) for i in range(3)]
+  with pytest.raises(ConfigError, match="have no image of 'blue'"):
+    with_training(parts, np.flatnonzero(parts.labels != row // 3))
+  words = "{}/w.npz {}/photos {}/photos/blue/0.png --output {}/s.html"
+  found, _ = run(search, tmp_path, words, capsys)
+  names = {each["image"] for each in found[0]["nearest"]}
+  assert names == {source.name(i) for i in rows}
+  broken.write_bytes(content)
+  assert len(extraction.readable(kept.features(named, "all", patches=False))) == 9
 
 
 def test_search_against_numpy(folder, capsys):

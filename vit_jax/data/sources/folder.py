@@ -77,18 +77,21 @@ class Folder(Files):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The folders of DIR that are splits with folders of classes, if there are several.
+    """The folders of DIR that are splits with folders of classes.
 
-    Folders of other names than train, val and so on, and splits without classes, are left out.
+    Other folders are left out, such as splits without classes. If only one split has classes, all
+    folders must be splits, each another one: a class may be called "train".
     """
     root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
     names = [entry.name for entry in files.scan(root) if entry.is_dir()]
-    names = [name for name in names if not name.startswith(".") and _has_folders(root / name)]
-    names = [name for name in names if part.split_words(name)]
-    if len({min(part.split_words(name)) for name in names}) < 2:
+    names = [name for name in names if not name.startswith(".")]
+    words = {name: min(part.split_words(name), default="") for name in names}
+    nested = [name for name in names if words[name] and _has_folders(root / name)]
+    all_differ = all(words.values()) and len({*words.values()}) == len(names)
+    if len({words[name] for name in nested}) < 2 and not all_differ:
       return {}
-    chosen = part.by_word(names, f'"{root}" has several folders')
+    chosen = part.by_word(nested, f'"{root}" has several folders')
     chosen = {word: name for word, name in chosen.items() if part.split_words(word) == {word}}
     return {word: (os.path.join(argument, name), "") for word, name in chosen.items()}
 
@@ -207,25 +210,16 @@ def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
   chosen = nested if len(nested) > 1 else splits
   raise SourceError(
     f"The folders in {directory!r} are splits, not classes ({', '.join(chosen)}): "
-    + _way_with_splits(directory, chosen, bool(nested))
+    + _way_with_splits(directory, nested)
   )
 
 
-def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
-  """Advice for folders that are splits, nested or flat."""
+def _way_with_splits(directory: str, nested: list[str]) -> str:
+  """Advice for folders that are splits; those in `nested` hold folders of classes."""
   if not nested:
     return f"their images are in no folders of classes. For each split, {sources.TABLE}"
-  train = next((name for name in splits if "train" in name.lower()), splits[0])
-  train_source = quoted(f"folder:{os.path.join(directory, train)}")
-  flags = [f"--config.data.train.source={train_source}"]
-  others = [name for name in splits if name != train]
-  if others:
-    val_source = quoted(f"folder:{os.path.join(directory, others[0])}")
-    flags.append(f"--config.evaluate.val.source={val_source}")
-  return (
-    f"the folders of classes are inside of them. Name each for itself: {' '.join(flags)}; "
-    f"in vit-jax prepare --split=train={train_source}."
-  )
+  places = [quoted(f"folder:{os.path.join(directory, name)}") for name in nested]
+  return f"the folders of classes are inside of them. Name one split: {' or '.join(places)}."
 
 
 def _nested(listing: Listing) -> bool:

@@ -23,6 +23,7 @@ from vit_jax.process import console
 from vit_jax.process.progress import Line, Progress
 from vit_jax.process.text import one_line
 from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 
 FORMATS = ("text", "csv", "json")
 MAX_PIXELS = "larger images are not read (default: %(default)s)"
@@ -112,10 +113,13 @@ def opened(args, line: Line, progress: Progress) -> tuple[list, object]:
   paths = find_images(args.images)
   progress.doing("loading libraries")
   from vit_jax.inference.model import read_model
+  from vit_jax.training import early_stopping
   from vit_jax.weights.card import parameters_in_words
 
   progress.doing(f"reading {args.source}")
   model = read_model(args.source, average=args.average).at_size(args.image_size)
+  if said := early_stopping.best_elsewhere(path_of(args.source)):
+    line.say(one_line(said))
   if model.card.average:
     line.say(one_line(f"Predicted with the {parameters_in_words(True)} of {args.source}:"))
   return paths, model

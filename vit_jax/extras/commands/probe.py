@@ -5,6 +5,7 @@
 
 photos: a folder with a folder of images for each class, or any other source of images with labels;
 ,label_key=NAME and ,image_key=NAME behind it name columns of a table that are not found.
+Training images that cannot be read are named and left out; test images must all be readable.
 Parts such as train and val are used as they are; otherwise a random tenth of each class is scored.
 
 knn              a vote of the 10, 20, 100 and 200 nearest training images

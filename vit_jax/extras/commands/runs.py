@@ -13,7 +13,7 @@ folder of images for each class, or any other source. All flags of `python -m vi
 import sys
 
 from vit_jax.config import ConfigError
-from vit_jax.config.recipe_file import recipe_of
+from vit_jax.config.recipe_file import recipe_of, without_slash
 from vit_jax.process import console
 
 HELP = ("--help", "-h")
@@ -53,4 +53,4 @@ def main_arguments(command: str, arguments: list[str]) -> list[str]:
     return [f"--config={recipe_of(*names)}", *flags]
   if len(names) == 1:
     return [f"--workdir={names[0]}", *flags]
-  return [f"--config={command}:{','.join(names)}", *flags]
+  return [f"--config={command}:{','.join(map(without_slash, names))}", *flags]

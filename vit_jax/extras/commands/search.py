@@ -5,8 +5,8 @@
   vit-jax search ViT-B_16.npz tfds:cifar10 query.jpg --split train
 
 Compares the features of the weights by their cosine. Prints the nearest images, and writes a page
-that shows them. The features of the folder are kept in --cache, as those of vit-jax probe are, so
-that the next search takes seconds.
+that shows them. Images in DIR that cannot be read are named and left out. The features of the
+folder are kept in --cache, as those of vit-jax probe are, so that the next search takes seconds.
 
 Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 a failure.
 """

@@ -25,7 +25,14 @@ from vit_jax.process.text import listed
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import card, position_count
 from vit_jax.weights.card import Card
-from vit_jax.weights.format import NO_HEADS, ArrayNames, Heads, pooling_in_timm
+from vit_jax.weights.format import (
+  NO_HEADS,
+  ArrayNames,
+  Heads,
+  heads_for_timm,
+  heads_in_timm,
+  pooling_in_timm,
+)
 from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
@@ -195,8 +202,6 @@ _TWO_HEADS = ("head", "head_dist")
 _TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # only used to train with masks
 _REGISTERS = "register_tokens"  # in files of DINOv2 itself
 _log = logging.getLogger(__name__)
-# Heads by width, where a head has not 64 channels, as in timm's models up to 1,024.
-_HEADS = {64: 2, 96: 3} | dict.fromkeys((1152, 1280, 1408, 1664), 16)
 
 
 def recognised(names) -> bool:
@@ -372,8 +377,8 @@ def heads_of_width(width: int) -> int:
   Raises:
     ValueError: models of this width differ.
   """
-  heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
-  if not heads or width % heads:
+  heads = heads_in_timm(width)
+  if not heads:
     raise ValueError(
       f"nothing tells how many attention heads a model of width {width} has; put a config.json "
       'beside the file that says it, {"architecture": NAME, "model_args": {"num_heads": HEADS}}'
@@ -490,6 +495,7 @@ def _notes(params: dict, exported: Card) -> list[str]:
       f"act_layer={activation}."
     )
   of_eva = timm_blocks.of_eva(exported.model)
+  notes += heads_for_timm(exported.model)
   notes += pooling_in_timm(
     exported.model,
     averages=of_eva or exported.model.positions.startswith("relative"),

@@ -48,7 +48,7 @@ def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndar
   Args:
     module: an `Inspectable` model (vit_jax/models/family.py); blocks may be stacked for scan.
     params: its parameters.
-    images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
+    images: (B, H, W, C), uint8 pixels or floats in [-1, 1].
 
   Yields:
     For each layer (B, heads, N, N) float32: image, head, query, key; rows sum to 1. Tokens are the
@@ -60,7 +60,7 @@ def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndar
     ValueError: the model has no blocks, the images do not suit it, or the weights take more than
       1 GiB for a layer of one image, or 4 GiB for all layers and images.
   """
-  images = pixels(images)
+  images = pixels(images, module.channels)
   needed = check(module, images.shape[1:3]) * module.depth * len(images)
   if needed > MAX_OF_ALL:
     raise ValueError(
@@ -96,7 +96,7 @@ def stream(
   Raises:
     ValueError: as `attention_weights`.
   """
-  images = pixels(images)
+  images = pixels(images, module.channels)
   params = on_device(params)
   check(module, images.shape[1:3])
   for i in range(len(images)):
@@ -167,16 +167,17 @@ def check(module: Network, size: tuple[int, int]) -> int:
   return needed
 
 
-def pixels(images) -> np.ndarray:
-  """The images as an array, checked.
+def pixels(images, channels: int) -> np.ndarray:
+  """The images as an array, checked; `channels` is that of the model.
 
   Raises:
-    ValueError: the shape is not (B, H, W, 3), there are no images, or their values are not pixels.
+    ValueError: the shape is not (B, H, W, channels), there are no images, or their values are not
+      pixels.
   """
   images = np.asarray(images)
-  if images.ndim != 4 or images.shape[-1] != 3 or not len(images):
+  if images.ndim != 4 or images.shape[-1] != channels or not len(images):
     raise ValueError(
-      f"images have the shape {images.shape}; it must be (B, H, W, 3), B at least 1."
+      f"images have the shape {images.shape}; it must be (B, H, W, {channels}), B at least 1."
     )
   if images.dtype == np.uint8:
     return images

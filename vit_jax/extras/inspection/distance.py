@@ -23,7 +23,7 @@ def mean_distances(
 
   Args:
     module, params: the model.
-    images: (B, H, W, 3), uint8 pixels or floats in [-1, 1]; the paper takes 128.
+    images: (B, H, W, C), uint8 pixels or floats in [-1, 1]; the paper takes 128.
     on_image: called after each image.
 
   Returns:
@@ -33,7 +33,7 @@ def mean_distances(
   Raises:
     ValueError: as `attention.attention_weights`.
   """
-  images = attention.pixels(images)
+  images = attention.pixels(images, module.channels)
   total = 0.0
   attention.check_transparent(module)
   distances = Distances(module, module.grid(*images.shape[1:3]))

@@ -51,7 +51,7 @@ class Gallery:
     return self._decoded(place, lambda data: to_look_at(data, max_pixels=self.max_pixels))
 
   def squares(self, card: Card) -> np.ndarray:
-    """All images as an evaluation prepares them, (N, S, S, 3) uint8.
+    """All images as an evaluation prepares them, (N, S, S, C) uint8.
 
     Raises:
       ConfigError: an image cannot be read.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from vit_jax.evaluation.examples import visible
 from vit_jax.extras.inspection import maps as attention_maps
 from vit_jax.extras.inspection import patches as patch_colouring
 from vit_jax.extras.inspection.gallery import Gallery, seen_box
@@ -79,7 +80,7 @@ def heads(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]) ->
     drawn = [(f"head {i}", overlay.heat(each)) for i, each in enumerate(of_image)]
     across = -(-len(drawn) // -(-len(drawn) // HEADS_IN_A_ROW))
     lines = [drawn[first : first + across] for first in range(0, len(drawn), across)]
-    rows += [[(name, image), *lines[0]], *([(), *line] for line in lines[1:])]
+    rows += [[(name, visible(image)[..., :3]), *lines[0]], *([(), *line] for line in lines[1:])]
   return InspectionResult(
     f"{what}, over {gallery.in_words()}. {overlay.CAPTION}",
     dict(images=len(gallery), layer=model.module.depth - 1, heads=maps.shape[1]),

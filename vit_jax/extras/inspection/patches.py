@@ -48,7 +48,7 @@ def patch_features(
   Args:
     module: any model.
     params: its parameters; blocks may be stacked for scan.
-    images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
+    images: (B, H, W, C), uint8 pixels or floats in [-1, 1].
     on_image: called after each image.
 
   Returns:
@@ -57,7 +57,7 @@ def patch_features(
   Raises:
     ValueError: the images do not suit the model, or a feature is not finite.
   """
-  images = attention.pixels(images)
+  images = attention.pixels(images, module.channels)
   grid = module.grid(*images.shape[1:3])
   module = attention.handing_out(module)
   params = attention.on_device(params)

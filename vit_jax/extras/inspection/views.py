@@ -231,7 +231,7 @@ def set_of(workdir: Path, name: str) -> Gallery:
   Raises:
     ConfigError: the settings have no such set, or its data is missing.
   """
-  config = recorded.read_config(workdir)
+  config = recorded.read_config(workdir, "give the images with --images")
   spec = config.evaluate.get(name)
   if spec is None or not spec.given():
     raise ConfigError(

@@ -26,6 +26,7 @@ from vit_jax.storage.paths import Path
 from vit_jax.training.fingerprint import digest_of
 
 VERSION = 3  # of the content; raised when the features of the same weights change
+NAMED = 5  # most images that cannot be read which are named
 KEY = "key"  # the entry that holds settings and fingerprint as JSON
 
 
@@ -47,24 +48,50 @@ class Cache:
   progress: Progress | NoProgress
   say: Callable[[str], None]
 
-  def features(self, named: NamedDataset, what: str, *, patches: bool) -> dict[str, np.ndarray]:
+  def features(
+    self, named: NamedDataset, what: str, *, patches: bool, need_all: bool = False
+  ) -> dict[str, np.ndarray]:
     """The features of a source, read or computed, as `extraction.features` returns them.
+
+    Tells the user which images cannot be read.
 
     Args:
       named: the images.
       what: names them in the progress.
       patches: as for `extraction.features`.
+      need_all: whether images that cannot be read are refused.
 
     Raises:
-      ValueError, OSError, NotFinite: as `extraction.features`.
+      ValueError: no image can be read, or with `need_all` not every one; or as
+        `extraction.features`.
+      OSError, NotFinite: as `extraction.features`.
     """
+    features, reasons = self._features(named, what, patches=patches)
+    if not reasons:
+      return features
+    count = f"{len(reasons):,} of {len(named.source):,} images cannot be read"
+    some = list(reasons.items())[:NAMED]
+    named_ones = "; ".join(f"{named.source.name(row)}: {why.rstrip('.')}" for row, why in some)
+    more = ", such as" if len(reasons) > NAMED else ":"
+    if need_all or len(reasons) == len(named.source):
+      raise ValueError(f"{what}: {count}{more} {named_ones}; repair them or leave them out.")
+    self.say(one_line(f"{what}: {count}, and are left out{more} {named_ones}."))
+    return features
+
+  def _features(self, named, what, *, patches) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    """The features, and why images cannot be read, by row."""
     images = identity.of(named.source, what, self.progress)
     for with_patches in dict.fromkeys((patches, True)):  # a file with patches serves both
       path, key = self._place(named, with_patches)
       kept, reason = read(path, key, images, patches=patches)
+      reasons = {}
+      if kept is not None:
+        reasons = extraction.unreadable(self.model, named.source, kept)
+      if not all(reasons.values()):
+        kept, reason = None, "images that could not be read can be read by now"
       if kept is not None:
         self.say(one_line(f"Features of {what}: read from {path}."))
-        return kept
+        return kept, reasons
       if reason:
         words = f"{path} is not used, because {reason}; computing them again."
         self.say(one_line(f"Features of {what}: {words}"))
@@ -77,7 +104,7 @@ class Cache:
       write(path, key, images, computed)
     except OSError as error:
       self.say(one_line(f"Features of {what}: not kept, because {path} cannot be written: {error}"))
-    return computed
+    return computed, extraction.unreadable(self.model, named.source, computed)
 
   def _place(self, named: NamedDataset, patches: bool) -> tuple[Path, dict]:
     """The file for the features of these images, and its key."""

@@ -1,7 +1,7 @@
 """The features of all images of a source, computed in one pass."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import numpy as np
@@ -25,16 +25,22 @@ def layer_count(module) -> int:
   return min(LAYERS, module.depth)
 
 
+def unchanged(pixels: np.ndarray, row: int) -> np.ndarray:
+  """The pixels."""
+  del row
+  return pixels
+
+
 def features(
   model: LoadedModel,
   source: Source,
   *,
   patches: bool,
   batch_size: int,
-  change: Callable[[np.ndarray, int], np.ndarray] = lambda pixels, row: pixels,
+  change: Callable[[np.ndarray, int], np.ndarray] = unchanged,
   done: Callable[[int], None],
 ) -> dict[str, np.ndarray]:
-  """The features of N images, float32.
+  """The features of N images, float32; of images that cannot be read, they are NaN.
 
   Args:
     model: for a known image size.
@@ -51,21 +57,37 @@ def features(
     those of the last block.
 
   Raises:
-    ValueError: an image cannot be read, or the features of the patches take more than 16 GiB.
-    NotFinite: features are not finite.
+    ValueError: the features of the patches take more than 16 GiB.
+    OSError: the storage cannot be reached.
+    NotFinite: features of images that can be read are not finite.
   """
   compute = functools.partial(arrays, model, model.params_on_device, patches=patches)
   result = empty(model, compute, len(source))
   read = functools.partial(prepared, source, model.card.preparation(), change)
   rows = computed(range(len(source)), read, compute, batch_size=batch_size, done=done)
+  read_rows = []
   for row, found in enumerate(rows):
     if isinstance(found, str):
-      reason = found.rstrip(".")
-      raise ValueError(f"{source.name(row)} cannot be read: {reason}; repair it or leave it out.")
+      for array in result.values():
+        array[row] = np.nan
+      continue
+    read_rows.append(row)
     for name, array in found.items():
       result[name][row] = array
-  layers.check_finite(result["image"])
+  layers.check_finite(result["image"][read_rows])
   return result
+
+
+def readable(features: Mapping[str, np.ndarray]) -> np.ndarray:
+  """The rows of `features` whose images could be read, ascending."""
+  return np.flatnonzero(~np.isnan(features["pre_logits"]).any(axis=1))
+
+
+def unreadable(model: LoadedModel, source: Source, features: Mapping) -> dict[int, str]:
+  """Why images of `features` cannot be read, by row; "" of those that can be read by now."""
+  rows = np.setdiff1d(np.arange(len(source)), readable(features)).tolist()
+  found = {row: prepared(source, model.card.preparation(), unchanged, row) for row in rows}
+  return {row: why if isinstance(why, str) else "" for row, why in found.items()}
 
 
 def empty(model: LoadedModel, compute: Callable, images: int) -> dict[str, np.ndarray]:
@@ -101,9 +123,17 @@ def arrays(model: LoadedModel, params: dict, pixels, *, patches: bool) -> dict[s
 
 
 def prepared(source: Source, how: dict, change: Callable, row: int) -> np.ndarray | str:
-  """The pixels of an image as the model takes them; or why it cannot be read."""
+  """The pixels of an image as the model takes them; or why it cannot be read.
+
+  Raises:
+    OSError: the storage cannot be reached, or perhaps not now.
+  """
   try:
     image = base.retried(lambda: source[row].image, lambda: source.name(row))
     return change(evaluate_image(image, max_pixels=MAX_PIXELS, **how), row)
-  except (BadImage, OSError) as error:
+  except BadImage as error:
+    return str(error)
+  except OSError as error:
+    if isinstance(error, base.UnreachableError) or error.errno in base.MAY_PASS:
+      raise
     return str(error)

@@ -9,6 +9,7 @@ import numpy as np
 from vit_jax.config import ConfigError, Data
 from vit_jax.data import classes, datasets, sources
 from vit_jax.data.datasets import History, NamedDataset
+from vit_jax.data.sources import Listed, Selected
 from vit_jax.process.progress import NoProgress, Progress
 from vit_jax.process.text import listed
 from vit_jax.recipes import own_images
@@ -73,6 +74,20 @@ def open_parts(
   labels = labels_of(train)
   check_classes(train, labels)
   return Parts(train, test, labels, labels_of(test), words, common)
+
+
+def with_training(parts: Parts, rows: np.ndarray) -> Parts:
+  """The parts with these rows of the training images alone.
+
+  Raises:
+    ConfigError: a class has none of them.
+  """
+  labels = parts.labels[rows]
+  source = parts.train.source
+  chosen = Selected(source, Listed(rows), f"{source.identity}, {len(rows)} of it")
+  train = parts.train._replace(source=chosen)
+  check_classes(train, labels)
+  return parts._replace(train=train, labels=labels)
 
 
 def overlap(

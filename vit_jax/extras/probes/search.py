@@ -15,6 +15,7 @@ from vit_jax.data.sources import Source
 from vit_jax.evaluation import nearest_neighbours
 from vit_jax.evaluation.examples import to_look_at
 from vit_jax.evaluation.features import unit
+from vit_jax.extras.probes import extraction
 from vit_jax.extras.probes.cache import Cache
 from vit_jax.extras.report import document, thumbnails
 from vit_jax.extras.report.document import Picture, Section
@@ -45,6 +46,8 @@ class Found:
 def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], count: int):
   """Searches a source of images for the nearest ones to each query.
 
+  Images of the source that cannot be read are left out, which the user is told.
+
   Args:
     kept: has the model, and keeps the features of the source.
     images: a folder with images, or any other source; labels are not needed.
@@ -56,7 +59,8 @@ def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], 
     A `Found` for each query, and the source.
 
   Raises:
-    ConfigError, ValueError, OSError: the images or a query cannot be read.
+    ConfigError, ValueError, OSError: there are no such images, or none of them or not all queries
+      can be read.
   """
   opener = datasets.opener_of(Data(), kept.progress)
   spec, keys = keys_of(images)
@@ -64,12 +68,15 @@ def find(kept: Cache, images: str, split: str, queries: Sequence[pathlib.Path], 
   keys["label_key"] = sources.label_key_of(spec, split, keys.get("label_key", Dataset().label_key))
   with columns_named():
     named = opener.open("The images", Dataset(spec, split=split, **keys))
-  features = kept.features(named, "the images", patches=False)["pre_logits"]
   wanted = kept.model.features(queries, batch_size=kept.batch_size)
-  found = nearest_neighbours.nearest(unit(features), unit(wanted), min(count, len(features)))
+  features = kept.features(named, "the images", patches=False)
+  readable = extraction.readable(features)
+  vectors = unit(features["pre_logits"][readable])
+  found = nearest_neighbours.nearest(vectors, unit(wanted), min(count, len(vectors)))
   source = named.source
   result = []
-  for query, similarities, rows in zip(queries, *found, strict=True):
+  for query, similarities, places in zip(queries, *found, strict=True):
+    rows = readable[places]
     names = [source.name(row) for row in rows.tolist()]
     result.append(Found(str(query), names, rows.tolist(), similarities.tolist()))
   return result, source

@@ -6,7 +6,7 @@ from vit_jax.config import ConfigError, in_pixels
 from vit_jax.data.images import RGB
 from vit_jax.extras.probes import cache, corrupted, extraction, few_shot, neighbours, probe, scores
 from vit_jax.extras.probes.masks import MaskedParts
-from vit_jax.extras.probes.parts import Parts, open_parts
+from vit_jax.extras.probes.parts import Parts, open_parts, with_training
 from vit_jax.extras.probes.request import STEPS, Request
 from vit_jax.extras.probes.results import Result
 from vit_jax.inference import layers
@@ -45,8 +45,12 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
   say(text.one_line(f"{request.images}: {parts.words}."))
   patches = bool({*request.probes} & {*probe.WITH_PATCHES})
   kept = cache.Cache(model, request.cache, request.batch_size, progress, say)
+  test = kept.features(parts.test, "the test images", patches=patches, need_all=True)
   train = kept.features(parts.train, "the training images", patches=patches)
-  test = kept.features(parts.test, "the test images", patches=patches)
+  rows = extraction.readable(train)
+  if len(rows) < len(parts.labels):
+    parts = with_training(parts, rows)
+    train = {name: array[rows] for name, array in train.items()}
   options = dict(seeds=request.seeds, steps=request.steps or STEPS, progress=progress)
   token = layers.has_class_token(model.module)
   found = probe.outcomes(request.probes, parts, train, test, class_token=token, **options)

@@ -37,8 +37,8 @@ def run(request: Request, progress: Progress | NoProgress, say: Callable[[str], 
   kept = cache.Cache(model, request.cache, request.batch_size, progress, say)
   of_train = windows.of_images(parts.train, parts.masks, card)
   of_test = windows.of_images(parts.test, parts.test_masks, card)
-  train = kept.features(of_train, "the training images", patches=True)
-  test = kept.features(of_test, "the test images", patches=True)
+  test = kept.features(of_test, "the test images", patches=True, need_all=True)
+  train = kept.features(of_train, "the training images", patches=True, need_all=True)
   train_masks = list(windows.of_masks(parts.masks, card))
   grid = model.module.grid(*sides(card.image_size))
   steps = request.steps or SEGMENTATION_STEPS
