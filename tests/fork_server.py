@@ -216,8 +216,29 @@ def begin(program, arguments, env, outputs):
   os.environ.clear()
   os.environ.update(env)
   jax.config.update("jax_platforms", env["JAX_PLATFORMS"])
+  share_compiled()
   sys.argv = arguments
   program()
+
+
+def share_compiled():
+  """Lets all processes of a run find the programs that the first one compiled and kept.
+
+  JAX does so on GPUs; on CPUs each process has its own keys, and only the first one keeps programs,
+  so that the others would compile everything in every run.
+  """
+  from jax._src import cache_key
+
+  own = cache_key._hash_accelerator_config
+
+  def of_run(hashed, devices):
+    places = [(one.device_kind, one.id, one.process_index) for one in devices.flat]
+    if len({process for *_, process in places}) > 1:
+      hashed.update(repr(places).encode())
+    else:
+      own(hashed, devices)
+
+  cache_key._hash_accelerator_config = of_run
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from vit_jax.learning.optimizers.adam import Adam
 
 CONFIG = resolved.config(
   batch_size=16,
-  model=c.Model(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=4, num_classes=5),
+  model=c.Model(name="ViT-Ti/4", depth=1, width=64, mlp_dim=256, heads=4, num_classes=5),
   # A large epsilon keeps Adam from blowing up the rounding of gradients near 0.
   optimizer=Adam(weight_decay=0.1, clip_norm=1.0, epsilon=1e-3),
 )

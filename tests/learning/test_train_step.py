@@ -240,7 +240,7 @@ def test_an_update_too_large_for_float32_shows_in_its_norm():
 
 def test_dropout_draws_depend_on_seed_and_step_and_not_on_devices():
   def history(mesh, **groups):
-    config = changed(model=dict(dropout=0.3, depth=1), **groups)
+    config = changed(model=dict(dropout=0.3), **groups)
     first, loss = start(config, mesh), loss_of(config, mesh)
     steps = [dataclasses.replace(first, step=np.int32(step)) for step in (0, 1, 2, 0)]
     return np.array([loss(one, BATCHES[0]) for one in steps])
@@ -280,4 +280,4 @@ def test_golden_losses_of_five_steps():
   )
 
 
-GOLDEN_LOSSES = [1.556730, 2.146029, 2.008146, 1.814088, 2.814469]
+GOLDEN_LOSSES = [1.553152, 2.147726, 2.185410, 2.054838, 2.794251]

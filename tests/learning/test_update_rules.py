@@ -311,7 +311,6 @@ def averaging(rule):
   return steps.changed(
     optimizer=plain if plain.averages else dataclasses.replace(plain, ema=0.9),
     objective=Distance(),
-    model=dict(depth=1),
   )
 
 

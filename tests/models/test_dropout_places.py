@@ -24,13 +24,18 @@ def constant(params, value):
   return {"kernel": kernel, "bias": bias + np.float32(value)}
 
 
+@jax.jit
+def apply_block(variables):
+  return BLOCK.apply(variables, X, None, True, rngs=RNGS)
+
+
 def block_output(*, attention, mlp):
   """The block's output for X with dropout, its two parts being constants."""
   params = modules.parameters(BLOCK, X, None, False)
   parts = params["MultiHeadDotProductAttention_1"], params["MlpBlock_3"]
   parts[0]["out"] = constant(parts[0]["out"], attention)
   parts[1]["Dense_1"] = constant(parts[1]["Dense_1"], mlp)
-  return np.asarray(BLOCK.apply({"params": params}, X, None, True, rngs=RNGS)[0])
+  return np.asarray(apply_block({"params": params})[0])
 
 
 def test_residuals_are_never_dropped():

@@ -156,6 +156,7 @@ def run(folder, *words):
   return end.value.code
 
 
+@pytest.mark.usefixtures("one_device")
 def test_a_run_that_is_killed_goes_on_to_the_same_bits_and_is_used(tmp_path, capsys):
   there, alone, page = path_of("toy://b/run"), tmp_path / "alone", tmp_path / "report.html"
   assert run(alone, *WORDS) == 0

@@ -37,6 +37,7 @@ def run(folder, mode, **changes):
   return launch.launch(config, folder, StopRequest(), mode=mode, hosts=launch.Hosts())
 
 
+@pytest.mark.usefixtures("one_device")
 def test_it_is_written_predicted_with_evaluated_and_started_from(
   monkeypatch, tmp_path, tiny_run, capsys
 ):

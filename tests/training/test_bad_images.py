@@ -112,6 +112,7 @@ class TakesAway(program.StopAfter):
     return stopping
 
 
+@pytest.mark.usefixtures("one_device")
 @pytest.mark.parametrize("batch_size", [8, 32])
 def test_a_lost_disk_ends_a_long_run_before_its_empty_batches_are_saved(
   tmp_path, monkeypatch, batch_size

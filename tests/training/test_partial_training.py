@@ -12,7 +12,8 @@ import optax
 from tests import modules, resolved
 from tests.ends import copy_as_stopped
 from tests.golden import weights as golden
-from tests.learning.steps import BATCHES, CONFIG, ONE, changed, mesh_of
+from tests.learning import steps
+from tests.learning.steps import BATCHES, ONE, changed, mesh_of
 from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import launch, models
@@ -29,8 +30,9 @@ from vit_jax.training import init_from
 from vit_jax.training.facts import of_devices
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
-PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
-PROBE = changed(optimizer=dict(trainable="head/.*"))
+CONFIG = changed(steps.CONFIG, model=dict(depth=2))
+PARTIAL = changed(CONFIG, optimizer=dict(trainable=LAST, ema=0.75))
+PROBE = changed(CONFIG, optimizer=dict(trainable="head/.*"))
 RATE = optim.learning_rate_schedule(
   learning_rate=0.01, warmup_steps=0, total_steps=10, decay="constant", end_learning_rate=0
 )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests import modules
 from tests.extras.inspection.miniatures import IMAGES, model
 from vit_jax.extras import inspection
 from vit_jax.extras.inspection.patches import between_quantiles
@@ -81,7 +82,7 @@ def test_a_component_without_variance_is_grey():
 @pytest.mark.parametrize("family", ["vit", "bit"])
 def test_features_are_the_output_at_each_patch(family):
   module, params = model(family)
-  _, wanted = module.apply({"params": params}, IMAGES, train=False)
+  _, wanted = modules.run(module, params, IMAGES)
   found = inspection.patch_features(module, params, IMAGES)
   assert found.shape[:3] == (2, *module.grid(16, 16))
   np.testing.assert_allclose(found.reshape(wanted["patches"].shape), wanted["patches"], atol=1e-5)
