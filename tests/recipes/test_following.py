@@ -139,6 +139,7 @@ REPLACED = {
   "model.window": "model.window=2",
   "model.differential": "model.differential=true",
   "lora": "lora.rank=2",
+  "objective.position_resizing": "objective.kind=dino",
 }
 HYBRID = "model.name=R50x1+ViT-B/16"
 # Settings that only some models have, and what gives such a model.
@@ -249,7 +250,7 @@ checkpoint.every.epochs=12 schedule.warmup.epochs=6 schedule.learning_rate=3e-3
 optimizer.ema={round(1 - 1 / (120 * 5000 / 64 / 50), 6)} loss.kind=softmax
 model.name=ViT-Ti/8 model.depth=4 model.num_classes=3 model.compute_dtype=float32
 model.attention=cudnn data.image_size=64 data.crop_area=(0.5,1.0) data.train_resize_ratio=0.0
-data.flip=false data.evaluate_resize=0 data.evaluate_squeeze=false data.resampling=bilinear
+data.flip=false data.evaluate_resize=0 data.evaluate_squeeze=false data.resampling=pillow_bilinear
 position_resizing=bilinear_aligned mesh.data=8 accumulation=2
 """
 FOR_FINE_TUNING = """

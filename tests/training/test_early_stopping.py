@@ -159,6 +159,10 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   assert f"{said}{cut}" in again.stdout
   assert checkpoint.available(cut) == kept
   assert_equal_ends(cut, whole, step=end)
+  # An evaluation comes after its checkpoint, so only the log has it.
+  log = cut / "metrics.jsonl"
+  log.write_text(log.read_text() + json.dumps({"step": end, "test/top1": 1.0}) + "\n")
+  assert early_stopping.best_elsewhere(cut) == ""
 
 
 def test_a_best_without_its_checkpoint_is_said_to_have_none(tmp_path):

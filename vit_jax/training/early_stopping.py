@@ -74,7 +74,11 @@ def best_elsewhere(source: Path) -> str:
   workdir, steps = checkpoint.named_by(source)
   newest, meta = checkpoint.described(source)
   metric = meta.get("best", {}).get("metric", "")
-  best = recorded(meta, metric).step if metric else 0
+  if not metric:
+    return ""
+  # Its own evaluation came after it was saved.
+  lines = [line for line in metrics_log.read_lines(workdir) if line["step"] <= newest]
+  best = best_of(lines, metric, recorded(meta, metric)).step
   if best == newest or best not in steps:
     return ""
   return (

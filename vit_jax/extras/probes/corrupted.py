@@ -39,6 +39,10 @@ def accuracies(
         change=functools.partial(corrupt, name, severity),
         done=done,
       )
+      if reasons := extraction.unreadable(kept.model, source, features):
+        raise ValueError(
+          f"{parts.test}: {len(reasons)} images cannot be read any more; start again."
+        )
       result[name][severity] = {
         each.name: scores.accuracy(each.first.scores(features), parts.test_labels)
         for each in outcomes
