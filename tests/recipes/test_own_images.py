@@ -106,6 +106,20 @@ def test_data_with_splits_is_scored_on_them():
   assert of_weights.data.resampling == AUTO
 
 
+def test_parts_of_which_none_is_for_training_are_not_trained_on_together(tmp_path):
+  draw(tmp_path, images=6)
+  table = tmp_path / "list.csv"
+  rows = [f"a/{i}.png,{'xy'[i % 2]},{'test' if i < 2 else 'val'}" for i in range(6)]
+  table.write_text("\n".join(["image,label,split", *rows]))
+  refusal = "has the splits test, val, and none of them is called train"
+  with pytest.raises(ConfigError, match=f"{refusal}; choose one by --config.data.train.split"):
+    recipes.load(f"configs/train.py:{table}")
+  with pytest.raises(ConfigError, match=rf"{refusal}\.$"):
+    parts.open_parts(str(table), (), SILENT)
+  config = recipes.resolve(f"configs/train.py:{table}", ["--config.data.train.split=val"])
+  assert config.data.train.split == "val"
+
+
 def test_paths_may_have_commas(tmp_path):
   """As the default workdir of a run with a chosen model has."""
   odd, run = draw(tmp_path / "a,b", images=4), tmp_path / "train-a,ViT-S_16"
@@ -193,7 +207,7 @@ def one_and_two(tmp_path_factory):
     ("train.py:{}", ["data.train.split=one", "evaluate.held_out.split=two"], ["one", "two"]),
     ("finetune.py:w.npz,{}", ["data.train.split=one[:50%]"], ["one[:50%]", "[90%:]"]),
     ("evaluate.py:w.npz,{}", ["evaluate.own.split=two"], ["two"]),
-    ("train.py:{}", [], "Split .* names no examples .* its splits are one .* two"),
+    ("train.py:{}", [], "has the splits one, two, and none of them is called train; choose one"),
     ("evaluate.py:w.npz,{}", [], "has the splits one, two, and none of them is called test or val"),
   ],
 )

@@ -80,14 +80,21 @@ def test_weights_without_a_head(tmp_path, family):
   assert "largest difference of the features (there is no head) after reading it again: 0" in words
 
 
+HEADS = "timm does not read the number of heads, 2, from a file"
+
+
 @pytest.mark.parametrize(
   ("family", "output", "notes"),
   [
-    ("representation", "out.npz", ["drop its representation layer without a warning"]),
-    ("later", "out.npz", ["its LayerScale and norms of queries and keys and registers without a"]),
+    ("representation", "out.npz", [HEADS, "drop its representation layer without a warning"]),
+    (
+      "later",
+      "out.npz",
+      [HEADS, "its LayerScale and norms of queries and keys and registers without a"],
+    ),
     ("representation", "out.msgpack", []),
     ("2d", "out.safetensors", ["pos_embedding_column. Its arrays have the published names"]),
-    ("vit", "out.safetensors", ["its pixels must be from -1 to 1", "act_layer=gelu_tanh"]),
+    ("vit", "out.safetensors", ["its pixels must be from -1 to 1", "act_layer=gelu_tanh", HEADS]),
   ],
 )
 def test_what_other_readers_do_not_take_is_told(tmp_path, family, output, notes):

@@ -40,6 +40,26 @@ def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, 
   return Dataset(source, split + PART), Dataset(source, split + REST), words
 
 
+def check_part(train: Dataset, advice: str = ""):
+  """Checks that training images of `parts_of` are not all parts of the data, scored ones too.
+
+  Args:
+    train: the training images.
+    advice: how to choose a part, after a comma.
+
+  Raises:
+    SourceError: the data comes in several parts, and none of them is for training.
+  """
+  from vit_jax.data import sources
+
+  names = sources.named_parts(train.source) if train.split == PART else ()
+  if len(names) > 1:
+    listed = ", ".join(names)
+    raise sources.SourceError(
+      f"{train.source!r} has the splits {listed}, and none of them is called train{advice}."
+    )
+
+
 def parted(spec: str, keys: Mapping[str, str]) -> dict:
   """The training data, the scored data and their origins, as fields of `Config`.
 
@@ -75,6 +95,7 @@ def checked(config: Config, replace: Replace) -> Config:
   from vit_jax.data import sources
 
   train = replace(config).data.train
+  check_part(train, "; choose one by --config.data.train.split, or by --config.data.train.source")
   keys = dict(image_key=train.image_key, label_key=train.label_key)
   with columns_named("In a recipe's argument, "):
     source = sources.open_source(train.source, split=train.split, **keys)

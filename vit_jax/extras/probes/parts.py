@@ -62,6 +62,7 @@ def open_parts(
   spec, keys = keys_of(spec)
   spec = sources.meant(spec)
   train, test, words = own_images.parts_of(spec, sources.named_parts(spec))
+  own_images.check_part(train)
   opener = datasets.opener_of(Data(), progress)
   with columns_named():
     train = opener.labelled("The training images", dataclasses.replace(train, **keys))
