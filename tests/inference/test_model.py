@@ -113,9 +113,7 @@ def test_another_image_size(tmp_path):
 def test_what_tells_no_size_is_read_all_the_same():
   model = of_weights(Weights(families.params("bit"), None))
   assert model.card.image_size == 0
-  with pytest.raises(
-    ValueError, match=r"size of their images; give image_size \(--image-size\)"
-  ):
+  with pytest.raises(ValueError, match=r"size of their images; give image_size \(--image-size\)"):
     model.at_size()
   families.assert_same_bits(model.at_size(32).params, families.params("bit"))
 
