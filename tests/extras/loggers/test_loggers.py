@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 import types
 import warnings
 
@@ -359,8 +360,15 @@ def test_so_are_those_of_a_start_that_could_not_open_the_run(tmp_path, monkeypat
       return lines(tmp_path, *steps, project, **options)
 
   assert lines_of(0, 2, killed=True) == twice(1, 2)
+  note = logger.Logger._note_last
+
+  def note_late(self):
+    time.sleep(0.2)
+    note(self)
+
   with monkeypatch.context() as patch:
     patch.setattr(logger, "PATIENCE", 1.0)
+    patch.setattr(logger.Logger, "_note_last", note_late)
     assert lines(tmp_path, 2, 4, project) == []
   assert lines_of(4, 5) == [*twice(3, 4), 4, *twice(5, 5)]
   Fake.hanging.set()

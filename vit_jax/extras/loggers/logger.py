@@ -219,10 +219,10 @@ class Logger(Callback, Follower, abc.ABC):
 
   def _give_up(self, reason):
     if not self._given_up:
-      self._given_up = True
       said = f"{self.title} fails ({reason.rstrip('.')}). The run goes on, and is not logged there."
       self._session.writer.say(one_line(said))
     self._note_last()
+    self._given_up = True  # last: the process may end now
 
   def _open(self):
     folder = self._session.folder
