@@ -1,24 +1,21 @@
-"""The way of a newcomer: own photographs, training, evaluation, prediction, export, other programs.
+"""The way of a newcomer: own photographs, training, evaluation, prediction.
 
 Runs in real processes, from an empty folder; a wrong turn meets one sentence.
 """
 
 import csv
-import importlib
 import io
 import json
 import re
 
 import numpy as np
 import pytest
-from PIL import Image
 
-import vit_jax
 from tests import programs, walk_photos
 from vit_jax import launch, recipes
 from vit_jax.config import ConfigError
 from vit_jax.devices.hosts import Hosts
-from vit_jax.extras.commands import export, predict
+from vit_jax.extras.commands import predict
 from vit_jax.training import start
 
 # Enough steps for the time to be reckoned.
@@ -84,38 +81,6 @@ def test_evaluation_and_prediction(walk, capsys):
     same = scored[row["path"]]
     assert row["class"] == same["prediction"]
     assert float(row["probability"]) == pytest.approx(float(same["probability"]), abs=1e-5)
-
-
-def test_exports_agree_with_timm_and_transformers(walk, monkeypatch, capsys):
-  peer = importlib.import_module("tests.agreement.timm_models")
-  monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-  for name, form in (("w.safetensors", "safetensors"), ("hf", "huggingface")):
-    output = ["--output", f"{walk}/{name}", "--format", form, "--verify"]
-    export.main(["--source", f"{walk}/run", *output])
-    assert "largest difference" in capsys.readouterr().out
-  model = vit_jax.load(walk / "run")
-  side = model.card.image_size
-  pixels = np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8)
-  (ours,) = model.predict(pixels, top=3)
-  theirs = peer.timm.models.VisionTransformer(
-    img_size=side,
-    patch_size=8,
-    embed_dim=64,
-    depth=4,
-    num_heads=4,
-    num_classes=3,
-    act_layer="gelu_tanh",
-  )
-  peer.timm.models.load_checkpoint(theirs.eval(), str(walk / "w.safetensors"), strict=True)
-  batch = peer.torch.from_numpy(np.float32(pixels.transpose(2, 0, 1)[None] / 127.5 - 1))
-  with peer.torch.no_grad():
-    probabilities = theirs(batch).softmax(-1)[0].numpy()
-  by_timm = dict(zip(model.class_names, map(float, probabilities), strict=True))
-  assert dict(ours.classes) == pytest.approx(by_timm, abs=1e-5)
-  classify = transformers.pipeline("image-classification", model=str(walk / "hf"))
-  by_transformers = {c["label"]: c["score"] for c in classify(Image.fromarray(pixels), top_k=3)}
-  assert dict(ours.classes) == pytest.approx(by_transformers, abs=1e-5)
 
 
 def opened(recipe, folder):
