@@ -10,11 +10,12 @@ augment: the same with the augmentation of each recipe, beside tf.data with the 
 formats: images/s of the training input on one core, from the same JPEG files in every format of
 data: folder, CSV, Parquet, WebDataset, Hugging Face, TFDS.
 buckets: images/s of the training input on one core, from a bucket whose answers are 0, 10 and 50 ms
-late, beside the same files on a disk. It needs `pip install .[test]`.
+late, beside the same files on a disk.
 device: images/s and MFU of training steps in bfloat16 on a GPU, compared with timm and
 torch.compile: ViT-S/16 to H/14, L/16 at 512 px, attention by XLA and cuDNN, scan, remat. On a CPU
 it measures tiny models, and lists the others as not measured.
-All need `pip install .[benchmark]` and take minutes. Run nothing else at the same time.
+They need `pip install .[benchmark]`, but for formats (`.[hf]`) and buckets (`.[test]`), and take
+minutes. Run nothing else at the same time.
 """
 
 import importlib

@@ -14,7 +14,8 @@ failed run does not affect the others. `all` does every study of configs/studies
 longest first. What a run prints is in WORKDIR/runs/NAME.log.
 
 --stale lists the studies that have changed since the numbers in docs/images/studies, or whose code
-of data, learning or models has; --mark also marks them on a page.
+(data, evaluation, learning, models, objective, fitting of weights) has; --mark also marks them on a
+page.
 
 WORKDIR gets results.csv (one row for each cell and seed), results.md (mean, standard deviation,
 seeds, the paper's numbers), figure.svg and figure.png, and trials.csv (one row for each candidate)
