@@ -216,6 +216,17 @@ def test_a_run_does_not_begin_anew_if_its_checkpoints_are_lost(tmp_path, place, 
     start.check_saved(start.read_recorded(tmp_path))
 
 
+def test_a_checkpoint_is_no_workdir(tmp_path):
+  """Its run would seem to go on, and would begin with random parameters."""
+  run = saved(tmp_path, 9, {"seed": 1})
+  place = run / "checkpoints" / "9"
+  words = rf"--workdir={place} is a checkpoint of {run}.*--config\.init_from={place}"
+  with pytest.raises(c.ConfigError, match=words):
+    start.read_recorded(place)
+  inner = saved(tmp_path / "checkpoints" / "8", 3, {"seed": 2})  # a run in such a folder
+  assert start.read_recorded(inner).step == 3
+
+
 # --- the images of a run that goes on ---
 
 IMAGES = Identity(9, "2 ('a', 'b')", "n", "s", "c")

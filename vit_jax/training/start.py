@@ -108,11 +108,17 @@ def read_recorded(folder: Path) -> Recorded:
   """Reads the record of the run in a workdir.
 
   Raises:
-    ConfigError: the description of its checkpoint is damaged.
+    ConfigError: the folder is a checkpoint, or the description of its checkpoint is damaged.
   """
   step, meta = checkpoint.described(folder)
   if not meta:
     return Recorded(folder)
+  run, _ = checkpoint.named_by(folder)
+  if run != folder.absolute():
+    raise ConfigError(
+      f"--workdir={folder} is a checkpoint of {run}. To go on with this run, give --workdir={run}; "
+      f"to start a new run from it, give --config.init_from={folder} and another --workdir."
+    )
   try:
     trained_on = datasets.read_history(meta.get("trained_on"))
     data = identity.read_identities(meta.get("data"))
