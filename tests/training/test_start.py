@@ -203,17 +203,36 @@ def test_how_images_and_positions_are_resized_comes_from_weights_and_stays(
     ("checkpoints/9.damaged", 1, "all checkpoints in .* are damaged"),
     ("checkpoints/9.damaged-again", 1, "all checkpoints in .* are damaged"),
     (".", 0, ""),
-    (".", 1, "has metrics of 9 steps, but .* is gone"),
+    (".", 1, "has metrics of 9 steps, but .* has no checkpoint"),
   ],
 )
 def test_a_run_does_not_begin_anew_if_its_checkpoints_are_lost(tmp_path, place, lines, words):
   (tmp_path / place).mkdir(parents=True, exist_ok=True)
   (tmp_path / "metrics.jsonl").write_text('{"step": 9, "loss": 1.0}\n' * lines)
+  assert_refused(tmp_path, words)
+
+
+def test_an_evaluated_run_does_not_begin_anew_in_an_empty_folder(tmp_path):
+  """It was saved before: the disk is not mounted, or what was in a bucket is removed."""
+  metrics = tmp_path / "metrics.jsonl"
+  lines = [{"step": 9, "test/top1": 0.5}, {"step": 12, "loss": 1.0}]
+  metrics.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+  (tmp_path / "checkpoints").mkdir()
+  assert_refused(tmp_path, "has metrics of 12 steps, but .* has no checkpoint")
+  saved(tmp_path, 12, "{")  # it is there and damaged, as the restore will say
+  assert_refused(tmp_path, "")
+  shutil.rmtree(tmp_path / "checkpoints/12")
+  metrics.rename(tmp_path / "old.jsonl")  # as the message says
+  assert_refused(tmp_path, "")
+
+
+def assert_refused(folder, words):
+  """`words` are of the message; "": it is not refused."""
   refused = contextlib.nullcontext()
   if words:
-    refused = pytest.raises(c.ConfigError, match=rf"^{tmp_path}.* {words}.*anew")
+    refused = pytest.raises(c.ConfigError, match=rf"^{folder}.* {words}.*anew")
   with refused:
-    start.check_saved(start.read_recorded(tmp_path))
+    start.check_saved(start.read_recorded(folder))
 
 
 def test_a_checkpoint_is_no_workdir(tmp_path):

@@ -27,7 +27,7 @@ from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import raised_as
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
-from vit_jax.storage.workdir import CHECKPOINTS
+from vit_jax.storage.workdir import CHECKPOINTS, METRICS
 from vit_jax.training import early_stopping, fingerprint
 from vit_jax.training.early_stopping import Best
 from vit_jax.training.loop import MetricAccumulator
@@ -130,25 +130,27 @@ def read_recorded(folder: Path) -> Recorded:
 def check_saved(run: Recorded):
   """Checks that a run which would begin anew has not lost its checkpoints.
 
-  A run makes their folder before it writes metrics.
+  A run makes their folder before it writes metrics, and saves before it evaluates.
 
   Raises:
-    ConfigError: all checkpoints are damaged, or there are metrics and the folder is gone from a
-      disk.
+    ConfigError: all checkpoints are damaged; or there is none, and there are metrics of an
+      evaluation, or any metrics and the folder is gone from a disk.
   """
   place = run.folder / CHECKPOINTS
   if not run.new:
     return
-  anew = "to begin anew, give another --workdir."
+  anew = "to begin anew, give another --workdir"
   if files.matching(place, f"*{checkpoint.DAMAGED}*"):
-    raise ConfigError(f"{run.folder} cannot go on: all checkpoints in {place} are damaged; {anew}")
-  if not isinstance(place, pathlib.Path) or files.is_folder(place):
+    raise ConfigError(f"{run.folder} cannot go on: all checkpoints in {place} are damaged; {anew}.")
+  if checkpoint.available(run.folder):  # damaged; the restore will report it
     return
   lines = metrics_log.read_lines(run.folder)
-  if reached := max((line["step"] for line in lines), default=0):
+  gone = isinstance(place, pathlib.Path) and not files.is_folder(place)
+  if lines and (gone or results.evaluations_in(run.folder)):
     raise ConfigError(
-      f"{run.folder} has metrics of {reached:,} steps, but {place} is gone, or links to a disk "
-      f"that is not mounted. Bring it back; {anew}"
+      f"{run.folder} has metrics of {max(line['step'] for line in lines):,} steps, but {place} has "
+      "no checkpoint: none could be saved, they were removed, or their disk is not mounted. Bring "
+      f"them back; {anew}, or move {METRICS} away."
     )
 
 
