@@ -1,6 +1,7 @@
 """The order of the loop, and its callbacks: when states are saved and saved again, a profile."""
 
 import contextlib
+import errno
 import re
 import types
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.seams.program import StopAfter
+from vit_jax.config import ConfigError, NonFinite, RunError
 from vit_jax.config import EarlyStopping as EarlyStoppingSettings
-from vit_jax.config import NonFinite
 from vit_jax.config import Profile as ProfileSettings
+from vit_jax.extras.buckets.errors import RefusedError
 from vit_jax.process import agreement
 from vit_jax.storage.base import Retry
 from vit_jax.storage.metrics_log import Writer
@@ -116,6 +118,20 @@ def test_where_a_run_ends(options, last, finished):
   else:
     assert calls[-1] == ("a", "end", last)
     assert calls[-2][:3] == ("a", "after", last)
+
+
+def test_a_bucket_that_refuses_a_run_under_way_is_no_wrong_usage():
+  """As with credentials that expire: what is trained is not nothing, so the status is not 2."""
+  expired = RefusedError(errno.EACCES, "there are no valid credentials", "gs://bucket/images")
+
+  class Reads(Noted):
+    def before_step(self, step):
+      if step == 2:
+        raise expired
+
+  with pytest.raises(RunError, match=r"^there are no .*bucket/images.*same command") as raised:
+    trained(kind=Reads)
+  assert not isinstance(raised.value, ConfigError)
 
 
 def implicit(*_):

@@ -3,15 +3,17 @@
 Metrics that vary by batch are logged as means over the steps since the last line.
 """
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import jax
 
-from vit_jax.config import Config
+from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.devices.watchdog import Watchdog
+from vit_jax.learning.objective import PREFIX
 from vit_jax.learning.train_step import TrainState
 from vit_jax.process.console import StopRequest
 from vit_jax.storage.paths import Path
@@ -19,10 +21,6 @@ from vit_jax.training.speed import Monitor
 
 if TYPE_CHECKING:  # a run holds data and models, which the loop only passes on
   from vit_jax.training.run import Run
-from collections.abc import Mapping
-
-from vit_jax.config import ConfigError
-from vit_jax.learning.objective import PREFIX
 
 
 @dataclasses.dataclass
@@ -96,6 +94,19 @@ class Callback:
     """Called at the end of this command, even if it had no step to do."""
 
 
+@contextlib.contextmanager
+def under_way() -> Iterator[None]:
+  """Turns a ConfigError inside into a RunError: the run has begun, so it is no wrong usage.
+
+  A bucket refuses a run under way, such as with credentials that have expired.
+  """
+  try:
+    yield
+  except ConfigError as error:
+    words = str(error).rstrip(".")
+    raise RunError(f"{words}. Mend this, then start the same command again.") from error
+
+
 @dataclasses.dataclass(frozen=True)
 class Loop:
   """The training loop of a run.
@@ -126,11 +137,15 @@ class Loop:
   monitor: Monitor
   watchdog: Watchdog
 
+  @under_way()
   def train(self, state: TrainState) -> bool:
     """Trains from the state after `run.resume_point.step` steps to the end of the run.
 
     Returns:
       True at the end; False if the run was asked to stop before.
+
+    Raises:
+      RunError: the run cannot go on.
     """
     done = self.run.resume_point.step
     total = self.run.steps.total
