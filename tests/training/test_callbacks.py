@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import re
 import types
 
@@ -408,11 +409,8 @@ def test_several_processes_check_on_a_save_also_between_two_lines(run, monkeypat
 )
 def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, said):
   """Steps are counted from the first one of this command, which goes on after 5 steps."""
-  config = types.SimpleNamespace(profile=ProfileSettings(first_step=first, steps=asked))
-  run = types.SimpleNamespace(config=config, resume_point=ImageCount(5, 40, 8))
   lines, traced, now = [], [], [0]
-  writer = types.SimpleNamespace(say=lines.append, follow=lambda follower: None)
-  profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))
+  profile = profile_of(ImageCount(5, 40, 8), tmp_path, lines, first_step=first, steps=asked)
   monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: traced.append(now[0]))
   monkeypatch.setattr(jax.profiler, "stop_trace", lambda: traced.append(now[0] - 1))
   for now[0] in range(1, 11):
@@ -425,6 +423,39 @@ def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, sa
   assert all(said in line for line in lines)
 
 
+@pytest.mark.parametrize("failing", ["start_trace", "stop_trace"])
+def test_a_profile_that_cannot_be_written_does_not_end_the_run(tmp_path, monkeypatch, failing):
+  def fail(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: None)
+  monkeypatch.setattr(jax.profiler, "stop_trace", lambda: None)
+  monkeypatch.setattr(jax.profiler, failing, fail)
+  lines, pauses = [], []
+  profile = profile_of(ImageCount(0, 0, 8), tmp_path, lines, pauses, first_step=2, steps=2)
+  for step in range(1, 6):
+    profile.before_step(step)
+  profile.end(types.SimpleNamespace(step=5))
+  (line,) = lines
+  assert re.search(r"cannot be written \(OSError.*No space left.*\)\. The run goes on", line)
+  assert pauses == ["profile"] * (1 if failing == "start_trace" else 2)
+
+
+def profile_of(resume_point, folder, lines, pauses=None, **settings):
+  """The callback; it adds what it says to `lines`, and the causes of its pauses to `pauses`."""
+
+  def paused(cause):
+    if pauses is not None:
+      pauses.append(cause)
+    return contextlib.nullcontext()
+
+  config = types.SimpleNamespace(profile=ProfileSettings(**settings))
+  run = types.SimpleNamespace(config=config, resume_point=resume_point)
+  writer = types.SimpleNamespace(say=lines.append, follow=lambda follower: None)
+  monitor = types.SimpleNamespace(paused=paused)
+  return Profile(run, types.SimpleNamespace(folder=folder, writer=writer, monitor=monitor))
+
+
 def test_an_error_within_the_window_ends_the_trace(tmp_path, monkeypatch):
   """So the same program can train and trace again; JAX has one trace at a time."""
   under_way = []
@@ -433,7 +464,9 @@ def test_an_error_within_the_window_ends_the_trace(tmp_path, monkeypatch):
   config = types.SimpleNamespace(profile=ProfileSettings(first_step=1, steps=9))
   run = types.SimpleNamespace(config=config, resume_point=ImageCount(0, 0, 8))
   writer = Writer(tmp_path, start_step=0)
-  Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer)).before_step(1)
+  monitor = types.SimpleNamespace(paused=lambda cause: contextlib.nullcontext())
+  session = types.SimpleNamespace(folder=tmp_path, writer=writer, monitor=monitor)
+  Profile(run, session).before_step(1)
   assert len(under_way) == 1
   writer.close()  # as after an error, which leaves out the end of callbacks
   assert not under_way

@@ -27,6 +27,7 @@ MADE_WITH = (
   "--config.profile.first_step=3",
   "--config.profile.steps=2",
 )
+CAUSES = *speed.CAUSES, "profile"  # of this run
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def digits(tmp_path_factory):
 def test_what_the_user_sees(digits):
   workdir, output = digits
   spent = re.search(r"^Time:       0:0\d:\d\d: (.*)$", output, re.M)[1].split(", ")
-  assert [share.split("% ")[1] for share in spent] == ["steps", *speed.CAUSES, "idle"]
+  assert [share.split("% ")[1] for share in spent] == ["steps", *CAUSES, "idle"]
   assert sum(int(share.split("%")[0]) for share in spent) == pytest.approx(100, abs=5)  # rounded
   for words in (
     *("step 40/40", "images/s  ETA 0:00:00", "Result:     test: top-1"),
@@ -71,7 +72,7 @@ def test_every_line_has_all_metrics(digits):
   every = metrics_log.read_lines(digits[0])
   lines = [line for line in every if "loss" in line]
   assert [line["step"] for line in lines] == list(range(4, 41, 4))
-  wanted = {*METRICS.split(), *(f"time/{cause}" for cause in ("steps", *speed.CAUSES, "idle"))}
+  wanted = {*METRICS.split(), *(f"time/{cause}" for cause in ("steps", *CAUSES, "idle"))}
   assert all(line.keys() == wanted for line in lines)
   assert lines[-1]["data/images"] == 40 * 32
   assert lines[-1]["data/epoch"] == pytest.approx(40 * 32 / 1437)

@@ -304,7 +304,10 @@ class Evaluation(Callback):
 
 
 class Profile(Callback, Follower):
-  """Traces a window of steps; steps are counted from the first step of this process."""
+  """Traces a window of steps; steps are counted from the first step of this process.
+
+  A profile that cannot be made or written is named, and the run goes on.
+  """
 
   def __init__(self, run: Run, session: Session):
     super().__init__(run, session)
@@ -322,9 +325,10 @@ class Profile(Callback, Follower):
     if self._tracing and step == self._first + self._count:
       self._stop(step - 1)
     if self._count and step == self._first:
-      self._place = files.place_to_fill(self._folder)
-      jax.profiler.start_trace(self._place)
-      self._tracing = True
+      with self._paused():
+        self._place = files.place_to_fill(self._folder)
+        jax.profiler.start_trace(self._place)
+        self._tracing = True
 
   def end(self, moment):
     """Ends the trace if it is under way, or says why there is none."""
@@ -344,9 +348,20 @@ class Profile(Callback, Follower):
 
   def _stop(self, last):
     self._tracing = False
-    jax.profiler.stop_trace()
-    files.bring(self._place, self._folder)
-    self._say(one_line(f"Profile of {last - self._first + 1} steps: {self._folder}"))
+    with self._paused():
+      jax.profiler.stop_trace()
+      files.bring(self._place, self._folder)
+      self._say(one_line(f"Profile of {last - self._first + 1} steps: {self._folder}"))
+
+  @contextlib.contextmanager
+  def _paused(self):
+    """Leaves the time inside out of the speed; an error inside only warns."""
+    with self._session.monitor.paused("profile"):
+      try:
+        yield
+      except Exception as error:  # a full disk, a bucket, or another trace of this program
+        reason = one_line(f"{type(error).__name__}: {error}")
+        self._say(f"The profile cannot be written ({reason}). The run goes on.")
 
 
 CHECKED = 50  # steps between the checks of several processes on a save that is under way

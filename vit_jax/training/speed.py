@@ -16,7 +16,7 @@ if TYPE_CHECKING:
   from vit_jax.training.run import Run
 
 # Causes of time without a step under way, in the order in which they first appear. A run that
-# verifies steps has "verification" too.
+# verifies steps has "verification" too, and one that is profiled "profile".
 CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
 
 
