@@ -43,6 +43,45 @@ def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
     assert useless not in str(refused.value)
 
 
+LONGER = dataclasses.replace(CONFIG, duration=c.Duration(steps=10))
+WIDER = dataclasses.replace(LONGER.model, width=16)
+
+
+@pytest.mark.parametrize(
+  ("changes", "described", "said"),
+  [
+    ({"model": WIDER}, {}, r"does not fit the config.*width: 8 -> 16"),
+    ({}, {"class_names": ["a", "b"]}, "was trained on other classes"),
+  ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_before_a_step_is_compiled(
+  tiny_run, changes, described, said
+):
+  recorded = start.read_recorded(tiny_run)
+  recorded = dataclasses.replace(recorded, meta=recorded.meta | described)
+  config = dataclasses.replace(LONGER, **changes)
+  _, data, facts = launch.open_run(config, recorded, Hosts())
+  with pytest.raises(c.ConfigError, match=said):
+    launch.make_run(config, data, facts, recorded)
+
+
+@pytest.mark.parametrize("since", [0, 1])
+def test_a_run_that_was_stopped_early_times_and_compiles_no_step(tiny_run, monkeypatch, since):
+  timed = []
+  monkeypatch.setattr(launch.pace, "expected_seconds", timed.append)
+  stopping = c.EarlyStopping(metric="test/top1", patience=1)
+  config = dataclasses.replace(LONGER, early_stopping=stopping)
+  recorded = start.read_recorded(tiny_run)
+  best = {"metric": "test/top1", "step": 5 - since, "value": 2.0, "since": since, "seen": 5}
+  meta = recorded.meta | {"best": best}
+  recorded = dataclasses.replace(recorded, settings=c.to_dict(config), meta=meta)
+  config = dataclasses.replace(config, batch_size=c.AUTO)
+  _, data, facts = launch.open_run(config, recorded, Hosts())
+  run, _ = launch.make_run(config, data, facts, recorded)
+  assert run.left == (not since)
+  assert len(timed) == run.left
+
+
 def test_the_time_of_a_call_begins_with_it(tmp_path, monkeypatch):
   """Its start-up counts, as that of the command does."""
   times = []

@@ -19,7 +19,7 @@ from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
-from vit_jax.process import program
+from vit_jax.process import agreement, program
 from vit_jax.process.console import StopRequest
 from vit_jax.process.progress import SILENT, NoProgress, Progress
 from vit_jax.registry import CALLBACKS
@@ -176,20 +176,34 @@ def make_run(
       weights = fingerprint.of_weights(initial.params)
     weights |= fingerprint.of_settings(config)
     joining.compare_processes("weights", weights, seconds=config.stall_seconds)
-  if recorded.new:
-    new = set(flatten(run.abstract.params))
-    if initial:
-      new -= flatten(initial.params).keys()
-      init_from.check_trained(new, run.trainable)
-    config.optimizer.check_start(config, new)
+  check_parameters(run, recorded, initial)
   if config.accumulation == AUTO:  # after the weights: it takes longer than to refuse them
     progress.doing("compiling a step, to see how much memory it needs")
     facts["parts"] = lambda _: pace.fewest_parts(config, make)
     run = make(resolve(asked, facts, known))
-  if is_auto(asked.duration) or asked.batch_size == AUTO:
+  left = start.steps_left(recorded, config.early_stopping, run.steps.total)
+  run = dataclasses.replace(run, left=left)
+  timed = is_auto(asked.duration) or asked.batch_size == AUTO
+  if timed and agreement.broadcast_bool(left):
     progress.doing("timing a few steps")
     run = dataclasses.replace(run, seconds=pace.expected_seconds(run))
   return run, initial
+
+
+def check_parameters(run: Run, recorded: Recorded, initial: Initial | None):
+  """Checks the parameters that a run goes on with, or begins with.
+
+  Raises:
+    ConfigError: the newest checkpoint does not fit the run, or new parameters stay as they are.
+  """
+  if not recorded.new:
+    start.check_fits(run, recorded)
+    return
+  new = set(flatten(run.abstract.params))
+  if initial:
+    new -= flatten(initial.params).keys()
+    init_from.check_trained(new, run.trainable)
+  run.config.optimizer.check_start(run.config, new)
 
 
 def train(

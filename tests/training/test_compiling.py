@@ -47,8 +47,7 @@ def test_a_call_takes_what_the_thread_has_compiled(events):
 
 
 def test_a_run_without_a_step_left_compiles_nothing(monkeypatch):
-  run = resolved.run(CONFIG, jax.devices()[:1])
-  run = dataclasses.replace(run, steps=dataclasses.replace(run.steps, total=0))
+  run = dataclasses.replace(resolved.run(CONFIG, jax.devices()[:1]), left=False)
   monkeypatch.setattr(type(run), "lowered", None)
   with run.compiling() as update:
     assert update is run.update

@@ -44,6 +44,7 @@ class Run:
     resume_point: the steps and images before this start of the run.
     changed: the settings that differ from those of the steps so far.
     seconds: estimated seconds for the steps and evaluations; None if not estimated.
+    left: whether any step is left, by the record of the run.
     steps: durations.
     mesh: devices.
     reader: reads batches for the devices.
@@ -67,6 +68,7 @@ class Run:
   abstract: TrainState
   changed: Sequence[str] = ()
   seconds: float | None = None
+  left: bool = True
 
   @property
   def rate(self) -> optax.Schedule:
@@ -106,7 +108,7 @@ class Run:
     JAX takes the compiled program for all calls with these shapes. What the compiler refuses is
     raised by the call, as it is without this.
     """
-    if self.resume_point.step >= self.steps.total:
+    if not self.left:
       yield self.update
       return
     with ThreadPoolExecutor(1, "compile") as threads:

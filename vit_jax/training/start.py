@@ -324,6 +324,21 @@ def steps_left(run: Recorded, settings: EarlyStopping, total: int) -> bool:
   return run.step < total and not early_stopping.EarlyStopping(settings, best).should_stop
 
 
+def check_fits(run: Run, recorded: Recorded):
+  """Checks that the newest checkpoint fits the run, by its description.
+
+  So it is refused before a step is compiled, which takes minutes.
+
+  Raises:
+    ConfigError: it has other classes or arrays.
+  """
+  folder = recorded.folder.absolute() / CHECKPOINTS / str(recorded.step)
+  checkpoint.check_classes(folder, recorded.meta, run.data.train.class_names)
+  config = to_dict(run.config)
+  abstract = run.saved(run.abstract)
+  checkpoint.check_compatible(folder, recorded.meta, abstract, lambda old: changes(old, config))
+
+
 def changed(settings: Mapping, config: Config, keys: Collection[str] = ("",)) -> list[str]:
   """How the settings or groups `keys` differ from recorded ones, as `changes` writes it."""
   prefixes = []
