@@ -1,6 +1,7 @@
 """Runs in this process, from their settings on: which are refused, and how long they are."""
 
 import dataclasses
+import shutil
 import time
 
 import cv2
@@ -91,6 +92,32 @@ def test_the_time_of_a_call_begins_with_it(tmp_path, monkeypatch):
   launch.launch(CONFIG, tmp_path, StopRequest(), mode="train", hosts=Hosts())
   check, began = times
   assert began <= check
+
+
+def test_hosts_may_see_another_newest_checkpoint_of_a_run_that_they_evaluate(
+  tiny_run, tmp_path, monkeypatch
+):
+  """It trains meanwhile; all score the checkpoint that the first process chooses."""
+
+  class Connecting(Exception):
+    pass
+
+  def connect(config, hosts, facts):
+    raise Connecting(facts())
+
+  monkeypatch.setattr(launch.fingerprint, "connect", connect)
+
+  def facts():
+    with pytest.raises(Connecting) as raised:
+      launch.launch(CONFIG, tmp_path, StopRequest(), mode="evaluate", hosts=Hosts())
+    return raised.value.args[0]
+
+  none = facts()
+  shutil.copytree(tiny_run, tmp_path, dirs_exist_ok=True)
+  one = facts()
+  shutil.copytree(tmp_path / "checkpoints/5", tmp_path / "checkpoints/6")
+  assert facts() == one
+  assert none | {"the newest checkpoint": one["the newest checkpoint"]} == one != none
 
 
 TOP5 = dataclasses.replace(

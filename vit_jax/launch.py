@@ -98,7 +98,8 @@ def launch(
     config, data, facts = open_run(asked, recorded, hosts, progress)
 
   def told():
-    return fingerprint.of_start(config, recorded.step, data.identities)
+    newest = "none" if recorded.new else f"step {recorded.step}"
+    return fingerprint.of_start(config, newest, data.identities)
 
   fingerprint.connect(config, hosts, told)
   if jax.process_count() > 1:
@@ -334,10 +335,11 @@ def launch_evaluation(
     trained_on = start.history_of(place, config.evaluate_step)
     evaluations = evaluation.open_alone(config, trained_on, progress)
     checks.check_used(config, given)
-    step = max(checkpoint.available(folder), default=0)
+    # Not which one: a run that trains meanwhile saves others, and the first process chooses.
+    newest = "there" if checkpoint.available(folder) else "none"
 
   def told():
-    return fingerprint.of_start(config, step, identity.of_all(evaluations.datasets, progress))
+    return fingerprint.of_start(config, newest, identity.of_all(evaluations.datasets, progress))
 
   fingerprint.connect(config, hosts, told)
   with joining.ended_by_sigterm():

@@ -17,11 +17,11 @@ from vit_jax.process import program
 from vit_jax.training import fingerprint
 
 DATA = {"config.data.train": Identity(9, "2 ('a', 'b')", "n", "s", "c")}
-FACTS = fingerprint.of_start(CONFIG, 0, DATA)
+FACTS = fingerprint.of_start(CONFIG, "none", DATA)
 
 
-def differing(config=CONFIG, step=0, data=None):
-  now = fingerprint.of_start(config, step, DATA if data is None else data)
+def differing(config=CONFIG, newest="none", data=None):
+  now = fingerprint.of_start(config, newest, DATA if data is None else data)
   return {name for name in now.keys() | FACTS.keys() if now.get(name) != FACTS.get(name)}
 
 
@@ -63,7 +63,7 @@ def test_hosts_may_have_their_own_paths_and_threads():
 
 
 def test_data_checkpoints_and_program_are_compared(monkeypatch):
-  assert differing(step=5) == {"the newest checkpoint"}
+  assert differing(newest="step 5") == {"the newest checkpoint"}
   for field, value in dict(images=8, classes="2 ('b', 'a')", content="d").items():
     other = DATA["config.data.train"]._replace(**{field: value})
     assert differing(data={"config.data.train": other}) == {f"config.data.train ({field})"}

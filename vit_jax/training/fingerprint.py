@@ -103,16 +103,16 @@ OWN = (
 )
 
 
-def of_start(config: Config, step: int, data: Mapping[str, Identity]) -> dict[str, str]:
+def of_start(config: Config, newest: str, data: Mapping[str, Identity]) -> dict[str, str]:
   """The facts, by name, that all processes must have in common before they touch a device.
 
   Args:
     config: the settings, as the run has them.
-    step: the steps that are done.
+    newest: the newest checkpoint, as far as they must see the same one.
     data: the identities of the opened datasets.
   """
   facts = of_settings(config)
-  facts["the newest checkpoint"] = f"step {step}" if step else "none"
+  facts["the newest checkpoint"] = newest
   for key, identity in data.items():
     known = {field: str(value) or UNKNOWN for field, value in identity._asdict().items()}
     facts |= {f"{key} ({field})": value for field, value in known.items()}
