@@ -358,7 +358,7 @@ def launch_evaluation(
     seconds = config.stall_seconds
     metrics = evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=seconds)
     if jax.process_index() == 0:
-      progress.doing("updating the report")
+      progress.doing("drawing confusion matrices")
       for kind in switched_on(CALLBACKS, config):
         kind.evaluated(folder)
     return metrics
