@@ -1,6 +1,7 @@
 """Processes of a run tell one another what they run, and end together where it differs."""
 
 import threading
+import types
 
 import jax
 import pytest
@@ -117,3 +118,23 @@ def test_a_silent_process_is_named(monkeypatch):
   first, second = compared(monkeypatch, call, call, processes=3)
   assert first.startswith("RunError Process 2 has not answered within 0.05 s")
   assert second == first
+
+
+def test_all_processes_share_one_limit_and_wait_longer_for_the_first(monkeypatch):
+  """Otherwise one blames the first process, which still waits for others in turn."""
+  now, waits = [0.0], []
+
+  class Late(Store):
+    def blocking_key_value_get(self, key, milliseconds):
+      waits.append(milliseconds / 1000)
+      if not key.endswith("verdict"):
+        now[0] += min(8, waits[-1])
+        milliseconds = 0 if waits[-1] < 8 else milliseconds
+      return super().blocking_key_value_get(key, milliseconds)
+
+  state = types.SimpleNamespace(client=Late(), process_id=0, num_processes=2)
+  monkeypatch.setattr(hosts.distributed, "global_state", state)
+  monkeypatch.setattr(hosts, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+  with pytest.raises(RunError, match="Process 1 has not answered within 10 s"):
+    hosts.compare_processes("x", {}, seconds=10)
+  assert waits == [10, 2, 2 * 10 + hosts.SLACK]

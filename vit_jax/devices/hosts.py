@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -346,6 +347,7 @@ def is_of_others(error: Exception) -> bool:
 UNKNOWN = "not known"  # a fact that is not compared
 MOST_DIFFERENCES = 4  # differences in a message
 LONGEST_VALUE = 10.0**6  # seconds to wait, if the watchdog has no limit
+LEAST = 1.0  # seconds to get an answer that is there
 SLACK = 60  # more seconds for the first process to report a timeout
 
 
@@ -387,7 +389,8 @@ def compare_processes(
   if state.process_id == 0:
     verdict = _verdict(topic, state, limit)
     state.client.key_value_set(_key(topic, "verdict"), json.dumps(verdict))
-  words, silent = json.loads(_of(topic, "verdict", state, limit + SLACK))
+  most = 2 * limit + SLACK  # the first process may come last, and then waits for others
+  words, silent = json.loads(_of(topic, "verdict", state, most, left=most))
   if silent:
     raise RunError(words)
   if words:
@@ -412,9 +415,10 @@ def _key(topic: str, whose) -> str:
   return f"vit_jax/{len(_launches)}/{topic}/{whose}"
 
 
-def _of(topic: str, whose, state, seconds: float) -> str:
+def _of(topic: str, whose, state, seconds: float, *, left: float) -> str:
+  """Waits for an answer; `left` of its `seconds` are left."""
   try:
-    return state.client.blocking_key_value_get(_key(topic, whose), int(seconds * 1000))
+    return state.client.blocking_key_value_get(_key(topic, whose), int(left * 1000))
   except jax.errors.JaxRuntimeError as error:
     silent = 0 if whose == "verdict" else whose
     raise RunError(
@@ -426,9 +430,11 @@ def _of(topic: str, whose, state, seconds: float) -> str:
 def _verdict(topic: str, state, seconds: float) -> tuple[str, bool]:
   """A sentence that says what is wrong, or "", and whether a process is silent."""
   told = []
+  until = time.monotonic() + seconds
   try:
     for process in range(state.num_processes):
-      told.append(Told(*json.loads(_of(topic, process, state, seconds))))
+      left = max(until - time.monotonic(), LEAST)
+      told.append(Told(*json.loads(_of(topic, process, state, seconds, left=left))))
   except RunError as error:
     return str(error), True
   return differences(told), False
