@@ -131,10 +131,28 @@ def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
 def test_no_setting_of_a_recipe_is_refused(name, argument):
   config = load(name, argument)
   known = dict(images=1_281_167, side=400, labels=Labels("0123456789"))
-  if config.new_head:
+  if config.new_head or argument.endswith(",finetune"):
     known |= dict(card=Card(image_size=224), architecture=models.expanded(c.Model("ViT-B/16")))
     config = dataclasses.replace(config, init_from=config.init_from or "w.npz")
   checks.check(config, resolved.without_data(config, **known))
+
+
+@pytest.mark.parametrize(
+  ("name", "argument"),
+  [
+    ("deit3", "B,finetune"),
+    ("fashion_halves", "second,ViT-64/7"),
+    ("finetune", "ViT-B/16,pets"),
+    ("hyperrule", "R50x1,pets"),
+    ("mae_finetune", "B"),
+    ("vtab", "ViT-B/16,pets"),
+  ],
+)
+def test_fine_tuning_does_not_start_without_weights(name, argument):
+  config = load(name, argument)
+  known = dict(images=1_281_167, side=400, labels=Labels("0123456789"))
+  with pytest.raises(c.ConfigError, match=r"--config\.init_from"):
+    checks.check(config, resolved.without_data(config, **known))
 
 
 WHOLE = set()  # steps that were traced: shortened, several models are the same
