@@ -107,6 +107,15 @@ def test_all_images_are_trained_on_where_others_are_scored(tmp_path, recipe):
   assert recipes.resolve(recipe, words).data.train.split == "[:50%]"
 
 
+def test_a_source_without_splits_is_trained_on_as_a_whole():
+  config = recipes.load("train:synthetic:10")
+  assert (config.data.train.source, config.data.train.split) == ("synthetic:10", "")
+  assert not catalogue.names(config)
+  assert ("data.train", "all images: synthetic:10 has no splits") in config.origins
+  config = recipes.resolve("train:synthetic:10", ["--config.evaluate.held_out.source=synthetic:10"])
+  assert catalogue.names(resolved.with_data(config))
+
+
 def test_a_class_called_train_is_a_class(tmp_path):
   for name in ("bus", "train", "tram"):
     draw(tmp_path / name, images=4)  # with folders inside

@@ -1,6 +1,7 @@
 """Training on a user's own images: chooses the splits to train on and score; rules do the rest."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 
 from vit_jax.config import AUTO, Config, Data, Dataset, Model, recipe_file
@@ -74,6 +75,8 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
 
   spec = sources.meant(spec)
   train, held_out, words = parts_of(spec, sources.named_parts(spec))
+  if "split" not in inspect.signature(sources.member(spec)).parameters:
+    train, held_out, words = Dataset(spec), Dataset(), f"all images: {spec} has no splits"
   held_out = dataclasses.replace(held_out, **keys)
   return dict(
     data=Data(train=dataclasses.replace(train, **keys)),
