@@ -353,4 +353,5 @@ def test_every_suite_has_its_line_and_its_data():
     assert ("nearest_neighbours" in kinds) == (suite == "knn")
     assert suite == "own" or f":{suite}" in docstring("evaluate")
     for name, spec in config.evaluate.items():
-      assert spec.scores_head or f"--config.evaluate.{name}.train.source=" in docstring("evaluate")
+      flags = [f"--config.evaluate.{name}.train.source=", ".train.split=", ".test.split="]
+      assert spec.scores_head or all(flag in docstring("evaluate") for flag in flags)
