@@ -96,6 +96,8 @@ def finetune(size):
     optimizer=Adam(weight_decay=0.1, ema=0.0),
     schedule=schedule(1e-5),
     data=Data(**CROP, augment=(RandAugmentTimm(),)),
+    # The head is that of the pre-training, so that no `new_head` requires weights.
+    origins=(("init_from", "a run of this recipe without finetune"),),
   )
 
 

@@ -21,12 +21,15 @@ from vit_jax.recipes.loading import keys_of, weights_and_data
 from vit_jax.storage import files
 
 
-def get_config(argument="TEACHER,DATA", replace=unchanged):
+def get_config(argument="", replace=unchanged):
   """A student of this teacher on these images."""
+  if not argument:
+    raise ConfigError("The recipe needs an argument; give distill:TEACHER,DATA.")
   rest, keys = keys_of(argument)
   pair = weights_and_data(rest, named=False)
   if not pair:
-    raise ConfigError(f"The recipe's argument {argument!r} is not TEACHER,DATA.")
+    why = ": neither of the two exists" if "," in rest else ""
+    raise ConfigError(f"The recipe's argument {argument!r} is not TEACHER,DATA{why}.")
   place, spec = pair
   files.check_weights(place)  # before the libraries that read them are loaded
   objective = Settings(teacher=place)

@@ -42,8 +42,8 @@ The classes of the weights are compared with the classes of the data by name. We
 names need --config.class_names=FILE (one name per line, in the order of the head), or =data for the
 order of the data (sorted folder names, or the order of TFDS). The 1,000 classes of ImageNet need no
 names, because all published weights have them in the same order.
-For few-shot probes on other data, give --config.evaluate.imagenet.train.source=... and
-.test.source; for knn, --config.evaluate.imagenet.train.source=... and .test.source.
+For few_shot and knn on other data, give --config.evaluate.imagenet.train.source=... and
+.train.split=..., .test.source=... and .test.split=...; an empty split is all of a folder.
 The metrics are printed and written to WORKDIR/evaluation.json. For sets with one label per image,
 WORKDIR/evaluation has every prediction, the accuracy of each class and the confusion matrix.
 All sets except ObjectNet and folders must be prepared with TFDS first, for example with

@@ -7,6 +7,7 @@ import pytest
 from vit_jax.config import ConfigError
 from vit_jax.config.default_workdir import default
 from vit_jax.config.recipe_file import INSTALLED, load, path_of_recipe
+from vit_jax.extras.commands import runs
 from vit_jax.extras.experiments import vtab
 from vit_jax.extras.experiments.studies import loading, results
 
@@ -40,6 +41,21 @@ def test_one_in_the_current_folder_comes_first(tmp_path):
     assert path_of_recipe(own) == own
   (tmp_path / "vit_digits").touch()
   assert path_of_recipe("vit_digits") == "vit_digits"
+
+
+@pytest.mark.parametrize(
+  ("command", "names"),
+  [("train", ["photos"]), ("finetune", ["w.npz", "photos"]), ("evaluate", ["w.npz", "photos"])],
+)
+def test_names_of_data_never_run_a_file_of_the_current_folder(tmp_path, command, names):
+  for file in (f"configs/{command}.py", command):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("raise SystemExit")
+  recipe = runs.flag_of(command, names).removeprefix("--config=")
+  name = recipe.partition(":")[0]
+  assert path_of_recipe(name) == str(INSTALLED / f"{command}.py")
+  assert path_of_recipe(f"configs/{command}.py") == f"configs/{command}.py"
+  assert path_of_recipe(f"./{command}") == f"./{command}"
 
 
 @pytest.mark.parametrize("path", ["./vit_digits", "vit_digits.py", "configs/vit_digits", ""])

@@ -91,6 +91,31 @@ def test_how_to_hold_nothing_out(tmp_path):
   assert not catalogue.names(config)
 
 
+@pytest.mark.parametrize("recipe", ["train.py:{}", "finetune.py:w.npz,{}"])
+def test_all_images_are_trained_on_where_others_are_scored(tmp_path, recipe):
+  recipe = f"configs/{recipe.format(draw(tmp_path / 'mine', images=4))}"
+  probe = ["--config.evaluate.held_out.kind=few_shot"]
+  assert recipes.resolve(recipe, probe).data.train.split == "[:90%]"
+  others = f"folder:{tmp_path}/others"
+  config = recipes.resolve(recipe, [f"--config.evaluate.held_out.source={others}"])
+  held_out = config.evaluate["held_out"]
+  assert (config.data.train.split, held_out.source, held_out.split) == ("", others, "")
+  assert ("data.train", "all images, because others are scored") in config.origins
+  words = [f"--config.evaluate.held_out.source={others}", "--config.evaluate.held_out.split=[:50%]"]
+  assert recipes.resolve(recipe, words).evaluate["held_out"].split == "[:50%]"
+  words[1] = "--config.data.train.split=[:50%]"
+  assert recipes.resolve(recipe, words).data.train.split == "[:50%]"
+
+
+def test_a_source_without_splits_is_trained_on_as_a_whole():
+  config = recipes.load("train:synthetic:10")
+  assert (config.data.train.source, config.data.train.split) == ("synthetic:10", "")
+  assert not catalogue.names(config)
+  assert ("data.train", "all images: synthetic:10 has no splits") in config.origins
+  config = recipes.resolve("train:synthetic:10", ["--config.evaluate.held_out.source=synthetic:10"])
+  assert catalogue.names(resolved.with_data(config))
+
+
 def test_a_class_called_train_is_a_class(tmp_path):
   for name in ("bus", "train", "tram"):
     draw(tmp_path / name, images=4)  # with folders inside

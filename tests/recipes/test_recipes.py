@@ -131,10 +131,28 @@ def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
 def test_no_setting_of_a_recipe_is_refused(name, argument):
   config = load(name, argument)
   known = dict(images=1_281_167, side=400, labels=Labels("0123456789"))
-  if config.new_head:
+  if config.new_head or argument.endswith(",finetune"):
     known |= dict(card=Card(image_size=224), architecture=models.expanded(c.Model("ViT-B/16")))
     config = dataclasses.replace(config, init_from=config.init_from or "w.npz")
   checks.check(config, resolved.without_data(config, **known))
+
+
+@pytest.mark.parametrize(
+  ("name", "argument"),
+  [
+    ("deit3", "B,finetune"),
+    ("fashion_halves", "second,ViT-64/7"),
+    ("finetune", "ViT-B/16,pets"),
+    ("hyperrule", "R50x1,pets"),
+    ("mae_finetune", "B"),
+    ("vtab", "ViT-B/16,pets"),
+  ],
+)
+def test_fine_tuning_does_not_start_without_weights(name, argument):
+  config = load(name, argument)
+  known = dict(images=1_281_167, side=400, labels=Labels("0123456789"))
+  with pytest.raises(c.ConfigError, match=r"--config\.init_from"):
+    checks.check(config, resolved.without_data(config, **known))
 
 
 WHOLE = set()  # steps that were traced: shortened, several models are the same
@@ -291,6 +309,9 @@ WRONG = [
   ("deit3", "Ti", "'Ti' is none of S, B, L, H"),
   ("deit3", "S,finetune", "'S' is none of B, L, H"),
   ("deit3", "B,384", "'384' is none of finetune"),
+  ("distill", "", r"The recipe needs an argument; give distill:TEACHER,DATA\."),
+  ("distill", "w.npz", r"'w\.npz' is not TEACHER,DATA\."),
+  ("distill", "none.npz,none", r"is not TEACHER,DATA: neither of the two exists\."),
   ("dino", "L", "'L' is none of S, B"),
   ("mae", "S", "'S' is none of B, L, H"),
   ("mae_finetune", "S", "'S' is none of B, L, H"),
@@ -332,4 +353,5 @@ def test_every_suite_has_its_line_and_its_data():
     assert ("nearest_neighbours" in kinds) == (suite == "knn")
     assert suite == "own" or f":{suite}" in docstring("evaluate")
     for name, spec in config.evaluate.items():
-      assert spec.scores_head or f"--config.evaluate.{name}.train.source=" in docstring("evaluate")
+      flags = [f"--config.evaluate.{name}.train.source=", ".train.split=", ".test.split="]
+      assert spec.scores_head or all(flag in docstring("evaluate") for flag in flags)

@@ -7,15 +7,16 @@ import sys
 
 import pytest
 from absl.testing import flagsaver
+from PIL import Image
 
 import vit_jax
+from tests.extras.experiments.test_sweep import RECIPE
 from tests.seams import program
 from vit_jax import api, registry
 from vit_jax.config import ConfigError, command_line, plugins, recorded, to_dict
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.extras.experiments import runs
-from vit_jax.extras.experiments.studies.store import RunStore
+from vit_jax.extras.commands import sweep
 from vit_jax.storage import checkpoint
 from vit_jax.training import start
 
@@ -179,19 +180,20 @@ def test_tools_take_paths_on_a_storage_that_a_plugin_adds(folder, monkeypatch):
   assert given.source == "kept://b/run"
 
 
-def test_what_starts_runs_imports_them_too(tmp_path):
-  flags = ToolFlags("sweep")
-  flags.add_source()
-  args, words = flags.parse_with_settings(["--plugins", NAME])
-  assert (args.plugins, words) == (NAME, [f"--config.plugins={NAME}"])
-  store = RunStore(tmp_path, tuple(words))
-  assert runs.in_new_process(has_dark, plugins=store.plugins())
+def test_what_starts_runs_imports_them_too(tmp_path, capfd):
+  for index in range(20):
+    path = tmp_path / "images" / str(index % 2) / f"{index}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (16, 16), (9 * index,) * 3).save(path)
+  recipe = tmp_path / "mine.py"
+  recipe.write_text(RECIPE.replace("FOLDER", str(tmp_path / "images")))
+  words = [f"--development={recipe}:part", f"--final={recipe}:all", "--learning-rates=0.1,0.2"]
+  words += ["--config.data.augment=[{'kind':'dark'}]", f"--workdir={tmp_path / 's'}", "--commands"]
+  sweep.main([*words, f"--plugins={NAME}"])
+  commands = capfd.readouterr().out.splitlines()
+  assert [f"--config.plugins={NAME}" in command for command in commands] == [True, True]
   with pytest.raises(SystemExit, match="2"):
-    flags.parse_with_settings(["--config.plugins=no_such_module"])
-
-
-def has_dark():
-  return "dark" in registry.AUGMENTATIONS
+    sweep.main([*words, "--config.plugins=no_such_module"])
 
 
 def test_a_recipe_names_no_module(tmp_path, capsys):

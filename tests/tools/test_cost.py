@@ -36,8 +36,8 @@ MISSING = dict(exaflops=None, paper_exaflops=None, ratio=None)
 
 
 def rows_of(*arguments):
-  args = tool.flags().parse_args(arguments)
-  return [cost.cost(run, args.examples) for run in tool.chosen(args)]
+  args, settings = tool.flags().parse_with_settings(arguments)
+  return [cost.cost(run, args.examples) for run in tool.chosen(args, settings)]
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +136,23 @@ def test_examples_are_those_of_the_recipes_dataset_or_given(flags, images):
   (row,) = rows_of(f"--config={CONFIGS / 'vit_b16_i1k.py'}", *flags)
   assert (row["model"], row["epochs"]) == ("ViT-B/16", 300)
   assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * images / 1e9)
+
+
+def test_settings_of_a_recipe_can_be_given():
+  recipe = "--config=finetune:cifar10"
+  with pytest.raises(c.ConfigError, match=r"config\.model\.name=auto .*; give it"):
+    rows_of(recipe)
+  (row,) = rows_of(recipe, "--config.model.name=ViT-B/16")
+  (named,) = rows_of("--config=finetune:ViT-B/16,cifar10")
+  assert row == named
+  (row,) = rows_of("--model=ViT-B/16", "--config.model.depth=6")
+  assert row["model"] == "ViT-B/16 depth=6"
+
+
+def test_a_model_that_does_not_exist(capsys):
+  with pytest.raises(SystemExit, match="2"):
+    tool.main(["--model", "ViT-Q/16"])
+  assert "config.model.name='ViT-Q/16' is no model; nearest: " in capsys.readouterr().err
 
 
 def test_a_recipe_of_another_shape_is_not_called_by_the_name_alone():

@@ -47,15 +47,19 @@ INSTALLED = _PACKAGE / "configs"
 if not INSTALLED.is_dir():
   INSTALLED = _PACKAGE.parent / "configs"
 _NAME = re.compile(r"\w+")
+# What the names of data and weights stand for; another project may have a configs/train.py.
+OF_DATA = ("train", "finetune", "evaluate")
 
 
 def path_of_recipe(name: str, folder: str = "") -> str:
   """The file of a recipe, in the current folder or else in the installed package.
 
   Args:
-    name: a path, or the name of a recipe of this project.
+    name: a path, or the name of a recipe of this project; those `OF_DATA` are the installed ones.
     folder: below configs/.
   """
+  if name in OF_DATA and not folder:
+    return str(INSTALLED / f"{name}.py")
   return here_or_installed(in_configs(name, folder))
 
 

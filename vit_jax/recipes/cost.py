@@ -76,7 +76,8 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
     data=data,
   )
   run = recipe_file.as_elsewhere(run, name)
-  options = _of_pretraining(models.configured(run.model))
+  with models.named_as_settings():
+    options = _of_pretraining(models.configured(run.model))
   return dataclasses.replace(run, model=dataclasses.replace(run.model, **options))
 
 

@@ -1,6 +1,7 @@
 """Training on a user's own images: chooses the splits to train on and score; rules do the rest."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 
 from vit_jax.config import AUTO, Config, Data, Dataset, Model, recipe_file
@@ -74,6 +75,8 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
 
   spec = sources.meant(spec)
   train, held_out, words = parts_of(spec, sources.named_parts(spec))
+  if "split" not in inspect.signature(sources.member(spec)).parameters:
+    train, held_out, words = Dataset(spec), Dataset(), f"all images: {spec} has no splits"
   held_out = dataclasses.replace(held_out, **keys)
   return dict(
     data=Data(train=dataclasses.replace(train, **keys)),
@@ -82,8 +85,24 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
   )
 
 
+def on_all(config: Config, replace: Replace) -> Config:
+  """The settings of `parted`, without parts if the command line names other images to score."""
+  train, held_out = config.data.train, config.evaluate["held_out"]
+  scored = replace(config).evaluate["held_out"].scored().source
+  if not held_out.split.endswith(REST) or scored in ("", held_out.source):
+    return config
+  train = dataclasses.replace(train, split=train.split.removesuffix(PART))
+  origins = dict(config.origins) | {"data.train": "all images, because others are scored"}
+  return dataclasses.replace(
+    config,
+    data=dataclasses.replace(config.data, train=train),
+    evaluate={"held_out": dataclasses.replace(held_out, split="")},
+    origins=tuple(origins.items()),
+  )
+
+
 def checked(config: Config, replace: Replace) -> Config:
-  """The settings, with the origin of training data that may have several labels each.
+  """The settings, with the parts and the origin of the training data as the command line has them.
 
   Args:
     config: the settings, with the data of `parted`.
@@ -99,6 +118,7 @@ def checked(config: Config, replace: Replace) -> Config:
   keys = dict(image_key=train.image_key, label_key=train.label_key)
   with columns_named("In a recipe's argument, "):
     source = sources.open_source(train.source, split=train.split, **keys)
+  config = on_all(config, replace)
   if not source.multi_label:
     return config
   # Their parts are cut without regard to classes.

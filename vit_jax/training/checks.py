@@ -83,6 +83,7 @@ def check(asked: Config, config: Config):
   check_patterns(config)
   check_early_stopping(config.early_stopping, catalogue.names(config))
   check_mode(config)
+  check_weights(config)
   resolve.check_unused(asked, config)
 
 
@@ -184,6 +185,16 @@ def check_mode(config: Config):
     raise ConfigError(
       f"config.evaluate_step={config.evaluate_step} has no effect in training; add "
       "--mode=evaluate, or leave it out."
+    )
+
+
+def check_weights(config: Config):
+  """Refuses a recipe that says where its weights come from, if none are given."""
+  origin = dict(config.origins).get("init_from", "")
+  if origin and not config.init_from:
+    raise ConfigError(
+      f"config.init_from is empty, and this recipe needs weights ({origin}); give "
+      "--config.init_from=PATH."
     )
 
 

@@ -41,6 +41,8 @@ def elsewhere(monkeypatch, tmp_path):
     ("evaluate w", "--workdir=w --mode=evaluate"),
     ("evaluate w.npz photos", "--config=evaluate:w.npz,photos --mode=evaluate"),
     ("evaluate --workdir=w", "--mode=evaluate --workdir=w"),
+    ("evaluate w --config=evaluate:v2", "--workdir=w --mode=evaluate --config=evaluate:v2"),
+    ("evaluate w.npz data --workdir=w", "--config=evaluate:w.npz,data --mode=evaluate --workdir=w"),
   ],
 )
 def test_what_the_main_program_is_given(line, expected):
@@ -59,6 +61,21 @@ def test_a_folder_is_data_even_if_a_recipe_has_its_name():
 def test_too_many_names_or_too_few(line):
   command, *arguments = line.split()
   with pytest.raises(ConfigError, match=f"vit-jax {command} takes vit-jax {command} [A-Z]"):
+    runs.main_arguments(command, arguments)
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("train photos --config=mine.py", "photos means --config=train:photos; .* or --config=mine.py"),
+    ("finetune w.npz data -config=a", "means --config=finetune:w.npz,data; leave out .* -config=a"),
+    ("evaluate w.npz data --config=a", "means --config=evaluate:w.npz,data; .* or --config=a"),
+    ("evaluate a --workdir=b", "evaluate a means --workdir=a; .* or --workdir=b"),
+  ],
+)
+def test_names_beside_the_flag_that_they_stand_for(line, message):
+  command, *arguments = line.split()
+  with pytest.raises(ConfigError, match=message):
     runs.main_arguments(command, arguments)
 
 

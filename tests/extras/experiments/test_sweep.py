@@ -8,6 +8,7 @@ from PIL import Image
 from tests.extras.experiments.studies import stub
 from vit_jax import config as c
 from vit_jax import recipes
+from vit_jax.config import recipe_file
 from vit_jax.extras.commands import sweep as tool
 from vit_jax.extras.experiments import runs, sweep
 from vit_jax.extras.experiments.studies import jobs, results, step_time, transfer
@@ -166,6 +167,28 @@ def test_real_and_the_hyperrule():
   assert stage.recipe == "configs/finetune.py:R50x1,imagenet,real"
   assert stage.choice.options[-1] == transfer.hyperrule("imagenet")
   assert cells == ["test", "real"]
+
+
+@pytest.mark.parametrize(
+  ("model", "task", "words"),
+  [
+    ("R50x1", "pets", []),
+    ("R50x1", "pets", ["--config.data.image_size=224"]),
+    ("R50x1", "pets", ["--config.data.image_size=224", "--config.data.train_resize=256"]),
+    ("ViT-L/16", "imagenet", []),
+  ],
+)
+def test_the_rule_that_is_tried_is_that_of_its_recipe(model, task, words):
+  stage, *_ = asked(f"--model={model}", f"--task={task}", "--hyperrule", *words)
+  texts = {key: str(value) for key, value in stage.choice.options[-1].items()}
+  tried = recipe_file.replaced(recipes.resolve(stage.choice.recipes[0], words), texts)
+  recipe = recipes.resolve(f"hyperrule:{model},{task},development", words)
+  for group in ("schedule", "objective"):
+    assert getattr(tried, group) == getattr(recipe, group)
+  for key in ("image_size", "train_resize"):
+    assert getattr(tried.data, key) == getattr(recipe.data, key)
+  for key in ("clip_norm", "ema"):
+    assert getattr(tried.optimizer, key) == getattr(recipe.optimizer, key)
 
 
 @pytest.fixture

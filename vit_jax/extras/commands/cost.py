@@ -3,6 +3,7 @@
   vit-jax cost                               every row of Table 6, beside the paper's number
   vit-jax cost --model ViT-B/16 R50x1 --image-size 384
   vit-jax cost --config=configs/vit_l16_jft.py:14
+  vit-jax cost --config=finetune:cifar10 --config.model.name=ViT-B/16
 
 The rows of Table 6 and of --model are for pre-training on JFT-300M: 224 px, 303 million images an
 epoch, a head of 18,291 classes and, in ViTs and hybrids, a representation layer before it. The
@@ -28,8 +29,10 @@ shown for the runs of its Table 6 only; the ratio is our number divided by the p
 import argparse
 import csv
 import io
+from collections.abc import Sequence
 
 from vit_jax import config, recipes
+from vit_jax.config import recipe_file
 from vit_jax.config.tool_flags import ToolFlags, ending, image_size, whole
 from vit_jax.process import text
 from vit_jax.process.text import aligned, cells
@@ -49,20 +52,25 @@ COLUMNS = {
 }
 
 
-def chosen(args: argparse.Namespace) -> list[config.Config]:
+def chosen(args: argparse.Namespace, settings: Sequence[str] = ()) -> list[config.Config]:
   """The runs that the command line asks for.
 
+  Args:
+    args: of the command line.
+    settings: --config.KEY=VALUE for each run.
+
   Raises:
-    ConfigError: there is no such model or recipe.
+    ConfigError: there is no such model or recipe, or a setting is wrong.
   """
   from vit_jax.recipes import cost
 
+  texts, _ = recipe_file.split_settings(settings)
   if args.config:
-    runs = [recipes.load(args.config)]
-  elif args.model:
-    runs = [cost.pretraining(name) for name in args.model]
-  else:
-    runs = [cost.pretraining(name, epochs) for name, epochs in cost.PAPER]
+    return [replaced(recipes.load(args.config, texts), args)]
+  rows = cost.PAPER
+  if args.model:
+    rows = [(name, cost.EPOCHS) for name in args.model]
+  runs = [recipe_file.replaced(cost.pretraining(*row), texts) for row in rows]
   return [replaced(run, args) for run in runs]
 
 
@@ -134,6 +142,7 @@ def flags() -> ToolFlags:
     help="training images in an epoch; default: those of the dataset that the recipe is for, "
     "JFT-300M for --model",
   )
+  result.add_settings()
   result.add_format(*FORMATS)
   return result
 
@@ -144,9 +153,9 @@ def main(arguments: list[str] | None = None):
   Args:
     arguments: the command line without the program's name; None: this process's own.
   """
-  args = flags().parse_args(arguments)
+  args, settings = flags().parse_with_settings(arguments)
   with ending("cost"):
     from vit_jax.recipes import cost  # imports JAX
 
-    rows = [cost.cost(run, args.examples) for run in chosen(args)]
+    rows = [cost.cost(run, args.examples) for run in chosen(args, settings)]
   print(FORMATS[args.format](rows))

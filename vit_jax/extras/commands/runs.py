@@ -37,7 +37,7 @@ def main_arguments(command: str, arguments: list[str]) -> list[str]:
   """The arguments of the main program.
 
   Raises:
-    ConfigError: too many names, or too few.
+    ConfigError: too many names, or too few; or a flag says the same as the names.
   """
   names = [word for word in arguments if not word.startswith("-")]
   flags = ["--help" if word == "-h" else word for word in arguments if word.startswith("-")]
@@ -49,8 +49,19 @@ def main_arguments(command: str, arguments: list[str]) -> list[str]:
     flags.insert(0, "--mode=evaluate")
   if not names:
     return flags
+  meant = flag_of(command, names)
+  for flag in flags:
+    if flag.lstrip("-").partition("=")[0] == meant.lstrip("-").partition("=")[0]:
+      raise ConfigError(
+        f"vit-jax {command} {' '.join(names)} means {meant}; leave out the names, or {flag}."
+      )
+  return [meant, *flags]
+
+
+def flag_of(command: str, names: list[str]) -> str:
+  """The flag of the main program that names stand for."""
   if command == "train":
-    return [f"--config={recipe_of(*names)}", *flags]
+    return f"--config={recipe_of(*names)}"
   if len(names) == 1:
-    return [f"--workdir={names[0]}", *flags]
-  return [f"--config={command}:{','.join(map(without_slash, names))}", *flags]
+    return f"--workdir={names[0]}"
+  return f"--config={command}:{','.join(map(without_slash, names))}"

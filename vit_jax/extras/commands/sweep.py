@@ -28,7 +28,7 @@ failed, or anything else.
 
 from argparse import Namespace
 
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, recipe_file
 from vit_jax.config.default_workdir import readable
 from vit_jax.config.tool_flags import ToolFlags, ending, whole
 from vit_jax.extras.experiments import sweep
@@ -73,7 +73,8 @@ def asked(args: Namespace, overrides: list[str]) -> tuple[Study, str]:
     grid = sweep.rates(args.learning_rates)
   rule = None
   if args.hyperrule:
-    rule = transfer.hyperrule(args.task)
+    texts, _ = recipe_file.split_settings(overrides)
+    rule = transfer.hyperrule(args.task, texts)
   study = sweep.study(
     development,
     final,

@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 
-from vit_jax.config.tool_flags import ToolFlags, anywhere, file, path, whole
+from vit_jax.config.tool_flags import ToolFlags, anywhere, file, path, plugins_in, whole
 from vit_jax.extras.experiments import runs
 from vit_jax.extras.experiments.studies import execution, jobs, plan, report, runner, slurm
 from vit_jax.extras.experiments.studies.runner import StudyRunner
@@ -73,15 +73,16 @@ def conduct(
   """
   store = RunStore(args.workdir or pathlib.Path("workdirs") / folder, tuple(overrides))
   study_runner = StudyRunner(study, store, shlex.join(command))
+  plugins = plugins_in(command)
   if args.plan:
-    print(plan.text(study_runner, args.format, measure=measure))
+    print(plan.text(study_runner, args.format, plugins=plugins, measure=measure))
   elif args.slurm:
     file(args.slurm, "--slurm")
-    runs.in_new_process(study_runner.checked_costs, plugins=store.plugins())
+    runs.in_new_process(study_runner.checked_costs, plugins=plugins)
     program = [sys.executable, "-m", "vit_jax.extras.commands.main", *command[1:]]
     slurm.write(args.slurm, program, jobs.waves(jobs.of_study(study)))
   else:
-    costs = runs.in_new_process(checked_costs, study_runner, check_data, plugins=store.plugins())
+    costs = runs.in_new_process(checked_costs, study_runner, check_data, plugins=plugins)
     if args.commands:
       for run in execution.startable(store, jobs.of_study(study), set()):
         print(run.command())

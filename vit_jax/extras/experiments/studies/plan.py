@@ -35,9 +35,15 @@ class Estimate(NamedTuple):
   device_days: float | None
 
 
-def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
-  """The plan in words or as JSON; with `measure`, steps are timed on these devices."""
-  plugins = runner.store.plugins()
+def text(runner: StudyRunner, form: str, *, plugins: str, measure: bool) -> str:
+  """The plan in words or as JSON.
+
+  Args:
+    runner: of the study.
+    form: "table" or "json".
+    plugins: as config.plugins of all runs.
+    measure: whether steps are timed on these devices.
+  """
   costs = runs.in_new_process(runner.checked_costs, plugins=plugins, measure=measure)
   estimates = lines(runner.study, costs)
   if form == "json":

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config.recorded import differences
-from vit_jax.config.tool_flags import plugins_in
 from vit_jax.extras.experiments.runs import MAX_BYTES, Run
 from vit_jax.extras.experiments.studies import jobs
 from vit_jax.extras.experiments.studies.jobs import Job, Option
@@ -47,10 +46,6 @@ class RunStore:
   images: dict[str, tuple[tuple, str]] = dataclasses.field(
     default_factory=dict, repr=False, compare=False
   )
-
-  def plugins(self) -> str:
-    """The modules that all runs import, as config.plugins names them."""
-    return plugins_in(self.overrides)
 
   def run(self, job: Job) -> Run | None:
     """The run of a job; None if its settings are not chosen yet."""

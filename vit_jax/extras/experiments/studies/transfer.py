@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from vit_jax.config import recipe_file
 from vit_jax.extras.experiments.studies.study import Choice, Stage
 from vit_jax.recipes import SETS, TASKS, is_resnet, of_task
 from vit_jax.recipes.finetuning import sets
@@ -21,6 +22,8 @@ AS_ALL_OTHERS = {
   "ViT-L/16": {"data.image_size": 384, "optimizer.ema": 0.0},
   "ViT-H/14": {"data.image_size": 378, "optimizer.ema": 0.0},
 }
+
+SIDES = ("data.image_size", "data.train_resize")
 
 PROBE = {  # the data of the 5-shot evaluations of the paper's recipes
   "evaluate.imagenet.train.source": "tfds:imagenet2012",
@@ -87,14 +90,21 @@ def fine_tuning(model: str, task: str, after: Stage) -> Stage:
   )
 
 
-def hyperrule(task: str) -> dict:
-  """The settings that make the recipe of a task the BiT-HyperRule."""
-  rule = of_task("R50x1", task, part="all", real=False)
+def hyperrule(task: str, texts: Mapping[str, str] | None = None) -> dict:
+  """The settings that make the recipe of a task the BiT-HyperRule.
+
+  Args:
+    task: a key of `recipes.TASKS`.
+    texts: settings of the command line, whose sides of images the rule follows as its recipe does.
+  """
+  sides = {key: text for key, text in (texts or {}).items() if key in SIDES}
+  rule = recipe_file.replaced(of_task("R50x1", task, part="all", real=False), sides)
   return {
     "schedule.learning_rate": rule.schedule.learning_rate,
     "schedule.decay": rule.schedule.decay,
     "schedule.drops": rule.schedule.drops,
     "optimizer.clip_norm": rule.optimizer.clip_norm,
+    "optimizer.ema": rule.optimizer.ema,
     "data.image_size": rule.data.image_size,
     "data.train_resize": rule.data.train_resize,
     "data.train_resize_ratio": rule.data.train_resize_ratio,
