@@ -11,7 +11,7 @@ from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.extras.formats import timm, timm_hub
-from vit_jax.inference.model import read_model
+from vit_jax.inference.model import load, read_model
 from vit_jax.models.recognition import settings_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import position_count
@@ -127,6 +127,17 @@ def test_a_file_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
   assert read.guessed
   words = "smaller side to 17 px, centre of 16 px, torchvision_bicubic. If they are not"
   assert words in caplog.text
+
+
+def test_a_resnet_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
+  """Its parameters do not tell the size of its images. What this project wrote needs no guess."""
+  params = families.params("bit")
+  weights.save(tmp_path / "ours.safetensors", params)
+  assert weights.read(tmp_path / "ours.safetensors").card is None
+  model = load(stored(tmp_path, timm.to_timm(params)))
+  assert (model.card.image_size, model.card.resize, model.card.guessed) == (224, 256, True)
+  assert "smaller side to 256 px, centre of 224 px, torchvision_bilinear. If" in caplog.text
+  assert model.module == families.module("bit")
 
 
 def test_a_file_alone_may_have_patches_of_another_shape_than_squares(tmp_path):
