@@ -122,7 +122,7 @@ def _card_of_file(path: pathlib.Path, params: dict, names: Iterable[str]) -> Car
     share=1,
     model=Model(activation="gelu", norm_epsilon=EPSILON),
     projection="head" in params,
-    resampling="pillow_bicubic",
+    resampling="torchvision_bicubic",
     position_resizing=POSITION_RESIZING,
   )
   _log.warning(
@@ -174,7 +174,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
   return Card(
     image_size=side,
     resize=0 if squash else side,
-    resampling=f"pillow_{images['interpolation']}",
+    resampling=f"torchvision_{images['interpolation']}",
     position_resizing=POSITION_RESIZING,
     model=Model(activation="quick_gelu" if quick else "gelu", norm_epsilon=EPSILON),
     projection="head" in (params or {}),
