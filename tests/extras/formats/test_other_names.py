@@ -32,7 +32,11 @@ def stored(folder, flat, config=None, name="checkpoint.safetensors"):
 
 
 @pytest.mark.parametrize(
-  "prefix", ["module.", "model.", "backbone.", "encoder.", "_orig_mod.", "module._orig_mod.model."]
+  "prefix",
+  [
+    *("module.", "model.", "backbone.", "encoder.", "vit.", "model.vit."),
+    *("_orig_mod.", "module._orig_mod.model."),
+  ],
 )
 def test_a_prefix_is_left_out_and_said(tmp_path, caplog, prefix):
   params = families.params("vit")
@@ -40,6 +44,14 @@ def test_a_prefix_is_left_out_and_said(tmp_path, caplog, prefix):
   families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
   assert f"without their prefix '{prefix}'." in caplog.text
   assert "Left out" not in caplog.text
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "vit.vit."])
+def test_names_of_transformers_keep_their_beginning(tmp_path, prefix):
+  name = "vit.embeddings.patch_embeddings.projection.weight"
+  path = stored(tmp_path, {prefix + name: np.ones((1, 1), np.float32)})
+  with pytest.raises(ValueError, match="its names are those of transformers; give the folder"):
+    weights.load(path)
 
 
 def test_other_parts_of_a_trainers_model_are_left_out_and_named(tmp_path, caplog):
