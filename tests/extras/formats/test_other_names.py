@@ -169,6 +169,13 @@ def test_the_representation_layer_of_earlier_timm(tmp_path):
   families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
 
 
+@pytest.mark.parametrize("name", ["w.npz", "w.safetensors"])
+def test_a_config_of_another_program_is_not_read_for_weights_of_ours(tmp_path, name):
+  weights.save(tmp_path / name, families.params("vit"))
+  (tmp_path / "config.json").write_text("[1]")
+  families.assert_same_bits(weights.load(tmp_path / name), families.params("vit"))
+
+
 def test_a_config_is_honoured_beside_any_name_of_file(tmp_path):
   params = families.params("vit")
   flat, other = timm.to_timm(params), dict(mean=[0.4] * 3, crop_pct=0.8)

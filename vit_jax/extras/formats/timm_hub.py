@@ -112,10 +112,9 @@ def _recognises(path: pathlib.Path) -> bool:
   config = _folder(path) / CONFIG
   if not config.is_file():
     return False
-  settings = read_json(config)
-  if not isinstance(settings, dict) or not isinstance(settings.get("architecture"), str):
+  if not path.is_dir() and (path.suffix != SUFFIX or _has_card(path)):
     return False
-  return path.is_dir() or (path.suffix == SUFFIX and not _has_card(path))
+  return isinstance(read_json(config).get("architecture"), str)
 
 
 def _has_card(path: pathlib.Path) -> bool:
