@@ -23,6 +23,7 @@ from vit_jax.weights import safetensors
     ("w.pth", "w.safetensors"),
     ("a.b.pth.tar", "a.b.safetensors"),
     ("pytorch_model.bin", "model.safetensors"),
+    ("open_clip_pytorch_model.bin", "open_clip_model.safetensors"),
   ],
 )
 def test_the_line_names_what_it_writes(tmp_path, name, result):
@@ -38,6 +39,16 @@ def test_a_folder_that_holds_a_pickle(tmp_path, inside):
   (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
   (tmp_path / "config.json").write_text(inside)
   with pytest.raises(ValueError, match=r"pytorch_model\.bin is pickled"):
+    weights.read(tmp_path)
+
+
+def test_a_folder_of_open_clip_that_holds_pickles(tmp_path):
+  (tmp_path / "open_clip_config.json").write_text('{"model_cfg": {"vision_cfg": {}}}')
+  with pytest.raises(ValueError, match=r"it has no open_clip_model\.safetensors"):
+    weights.read(tmp_path)
+  for name in ("pytorch_model.bin", "open_clip_pytorch_model.bin"):
+    (tmp_path / name).write_bytes(b"\x80\x02.")
+  with pytest.raises(ValueError, match=r"--output .*/open_clip_model\.safetensors"):
     weights.read(tmp_path)
 
 

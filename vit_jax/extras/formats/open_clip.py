@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from vit_jax.config import MAX_SIDE, Model
-from vit_jax.extras.formats import timm
+from vit_jax.extras.formats import pickled, timm
 from vit_jax.extras.formats.huggingface_images import CLIP_COLOURS
 from vit_jax.storage.tree import nest
 from vit_jax.weights import card, pixels, safetensors
@@ -159,7 +159,7 @@ def _settings(folder: pathlib.Path) -> tuple[bool, dict, dict]:
 def _load(folder: pathlib.Path) -> dict:
   _, vision, images = _settings(folder)
   if not (folder / WEIGHTS).is_file():
-    raise ValueError(f"it has no {WEIGHTS}")
+    raise ValueError(pickled.advice_in(folder, WEIGHTS) or f"it has no {WEIGHTS}")
   flat = safetensors.load_arrays(folder / WEIGHTS)
   if not recognised(flat):
     raise ValueError(f"{WEIGHTS} holds no image encoder of CLIP")
