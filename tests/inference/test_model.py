@@ -11,7 +11,7 @@ import pytest
 from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.config import ConfigError, Model
-from vit_jax.inference import load
+from vit_jax.inference import export, load
 from vit_jax.inference.model import of_weights, read_model
 from vit_jax.storage import checkpoint
 from vit_jax.storage.tree import flatten
@@ -28,6 +28,21 @@ def test_the_card_tells_what_parameters_do_not(tmp_path):
   assert model.module == families.module("vit", activation="gelu", norm_epsilon=1e-3)
   assert model.card == dataclasses.replace(known, model=models.settings_of(model.module))
   families.assert_same_bits(model.params, families.params("vit"))
+
+
+def test_how_to_say_that_positions_are_fixed(tmp_path, caplog):
+  """An export, with one word of its card changed, is read by every command."""
+  weights.save(tmp_path / "w.npz", families.params("none"))
+  model = read_model(tmp_path / "w.npz")
+  assert 'OTHER.npz and change "positions" in OTHER.npz.json to "sincos2d"' in caplog.text
+  export.write(model, "w.npz", tmp_path / "other.npz")
+  place = tmp_path / "other.npz.json"
+  text = place.read_text()
+  assert text.count('"positions": "none"') == 1
+  place.write_text(text.replace('"positions": "none"', '"positions": "sincos2d"'))
+  caplog.clear()
+  assert read_model(tmp_path / "other.npz").module == families.module("none", positions="sincos2d")
+  assert not caplog.text
 
 
 def test_a_workdir_and_its_checkpoint_have_the_average_unless_told_otherwise(tiny_run):

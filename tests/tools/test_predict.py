@@ -137,6 +137,14 @@ def test_unreadable_images_are_told_and_hold_nobody_up(images):
   assert dict(alone[0].classes) == pytest.approx(dict(got[2].classes), abs=1e-6)
 
 
+def test_a_name_with_a_tilde_is_a_name(images, monkeypatch):
+  monkeypatch.chdir(images)
+  (images / "0.png").rename("~none.png")
+  (done,) = run(source(), find_images(["~none.png"]))
+  assert (done.name, done.error) == ("~none.png", "")
+  assert run(source(), ["~none.png"]) == [done]
+
+
 def test_weights_without_a_head_are_refused(images, tmp_path, capsys):
   params = families.params("vit")
   del params["head"]
@@ -277,6 +285,8 @@ def test_features_are_those_of_the_card(images, representation):
     ),
     ([None], "it is NoneType; give a path"),
     ("none.png", "none.png cannot be read"),
+    ("http://b/a.png", "cannot be read: http://b/a.png is a URL"),
+    ("~none/a.png", "cannot be read: ~none/a.png: there is no user ~none here"),
     (np.zeros((9, 9, 4), np.uint8), "image 1 cannot be read"),
     (np.zeros((0, 9, 3), np.uint8), r"image 1 cannot be read: Pixels are uint8 \(0, 9, 3\)"),
   ],

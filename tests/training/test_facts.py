@@ -6,12 +6,31 @@ import numpy as np
 import pytest
 
 from tests.data.numbered import Listed
-from vit_jax.config import ConfigError
+from tests.weights import families
+from vit_jax import weights
+from vit_jax.config import AUTO, Config, ConfigError, Model
 from vit_jax.config.data import SIDE
 from vit_jax.data.sources import Example
 from vit_jax.extras.buckets.errors import RefusedError
 from vit_jax.storage import base
+from vit_jax.training import facts
 from vit_jax.training.facts import median_side
+
+FIXED = "sincos2d"
+
+
+@pytest.mark.parametrize(
+  ("given", "known", "said"), [(AUTO, "none", True), ("none", "none", False), (FIXED, FIXED, False)]
+)
+def test_positions_that_nothing_tells_are_said_unless_they_are_given(
+  tmp_path, caplog, given, known, said
+):
+  weights.save(tmp_path / "w.npz", families.params("none"))
+  config = Config(init_from=str(tmp_path / "w.npz"), model=Model(positions=given))
+  start = facts.of_start()
+  assert start["card"](config).model.positions == known
+  assert start["start"](config) is start["start"](config)
+  assert ("nothing says whether their model adds fixed ones" in caplog.text) == said
 
 
 def of_sides(*sides):

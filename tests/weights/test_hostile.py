@@ -16,6 +16,7 @@ import safetensors.numpy
 
 from tests.weights import families
 from vit_jax import weights
+from vit_jax.storage.paths import UrlPath
 from vit_jax.storage.tree import nest
 from vit_jax.weights import arrays
 
@@ -244,7 +245,10 @@ def test_too_little_memory_is_said_with_the_file(tmp_path, monkeypatch):
     raise MemoryError
 
   monkeypatch.setattr(arrays, "checked", none_left)
-  refused(path, r"its \d+ bytes do not fit in this machine's memory")
+  refused(path, "it does not fit in this machine's memory")
+  far = pytest.raises(ValueError, match=r"^toy://b/w .* does not fit in this machine's memory")
+  with far, arrays.reading(UrlPath("toy://b/w"), "weights"):
+    none_left({})
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors", "msgpack"])

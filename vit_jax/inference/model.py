@@ -265,18 +265,25 @@ def load(
     raise ValueError(f"{source}: {error}") from error
 
 
-def read_model(source: pathlib.Path | str, *, step: int = 0, average: bool = True) -> LoadedModel:
+def read_model(
+  source: pathlib.Path | str,
+  *,
+  step: int = 0,
+  average: bool = True,
+  otherwise: cfg.Model = UNKNOWN,
+) -> LoadedModel:
   """As `load`, but the parameters stay as they are stored, not fitted to an image size.
 
   Args:
     source, step, average: as in `load`.
+    otherwise: as in `of_weights`.
 
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
   loaded = weights.read(path_of(source), step=step, average=average)
   try:
-    return dataclasses.replace(of_weights(loaded), source=str(source))
+    return dataclasses.replace(of_weights(loaded, otherwise), source=str(source))
   except ValueError as error:
     raise ValueError(f"{source} is not a model of this project: {error}") from error
 
@@ -301,11 +308,12 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
       "Transformer/encoder_norm/scale is missing, and no model card says that the model has no "
       "norm behind its blocks."
     )
-  if not read.card and getattr(module, "positions", "") == "none":
+  if not read.card and getattr(module, "positions", "") == "none" != otherwise.positions:
     _log.warning(
       "The weights have no position embeddings, and nothing says whether their model adds fixed "
-      "ones; taken as none. For fixed ones (the ViT-S/16 of big_vision) give "
-      "--config.model.positions=sincos2d."
+      "ones; taken as none. For fixed ones (the ViT-S/16 of big_vision) give finetune and evaluate "
+      "--config.model.positions=sincos2d. For all commands: export the weights to OTHER.npz and "
+      'change "positions" in OTHER.npz.json to "sincos2d".'
     )
   card = read.card or weights.inferred(read.params)
   model = models.settings_of(module)

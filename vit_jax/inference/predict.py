@@ -8,6 +8,7 @@ import itertools
 import json
 import logging
 import os
+import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from vit_jax.config import Data, sides
+from vit_jax.config import ConfigError, Data, sides
 from vit_jax.data import image_files, pillow
 from vit_jax.data.batches import normalize
 from vit_jax.data.images import RGBA, BadImage, evaluate_image
@@ -282,7 +283,7 @@ def read_image(image, **preparation) -> np.ndarray | str:
     return str(image)
   try:
     return evaluate_image(encoded_or_pixels(image), **preparation)
-  except (BadImage, OSError) as error:
+  except (BadImage, ConfigError, OSError) as error:
     return str(error)
 
 
@@ -291,10 +292,14 @@ def encoded_or_pixels(image) -> bytes | np.ndarray:
 
   Raises:
     BadImage: it is no image, or has pixels other than uint8.
+    ConfigError: the path is one that `storage.paths.local_path` refuses.
     OSError: the file cannot be read.
   """
   if isinstance(image, (str, os.PathLike)):
-    return files.read_bytes(local_path(image), most=image_files.MAX_BYTES)
+    path = pathlib.Path(image)
+    if not files.exists(path):  # a file may be called ~a.png
+      path = local_path(image)
+    return files.read_bytes(path, most=image_files.MAX_BYTES)
   if isinstance(image, bytes):
     return image
   if isinstance(image, jax.Array):

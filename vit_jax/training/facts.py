@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, Model, RunError
+from vit_jax.config import AUTO, Config, ConfigError, Model, RunError
 from vit_jax.config.data import SIDE
 from vit_jax.config.fields import Labels
 from vit_jax.config.resolve import Facts
@@ -55,8 +55,12 @@ class Start:
   weights: Weights | None = None
 
 
-def start_of(init_from: str) -> Start:
+def start_of(init_from: str, positions: str = AUTO) -> Start:
   """Reads the card of the weights in config.init_from, and the weights unless they are a run's.
+
+  Args:
+    init_from: config.init_from.
+    positions: config.model.positions, for weights that do not tell them.
 
   Raises:
     ConfigError: they cannot be read, or are of a model without a name.
@@ -66,7 +70,7 @@ def start_of(init_from: str) -> Start:
   with raised_as(ConfigError, words, *damage, OSError, RunError):
     path = path_of(init_from)
     if not checkpoint.named_by(path)[1]:
-      source = inference.read_model(path)
+      source = inference.read_model(path, otherwise=Model(positions=positions))
       return Start(source.card, source.read)
     _, meta = checkpoint.described(path)
     if not meta:
@@ -81,10 +85,13 @@ def of_start() -> Facts:
 
   The weights are read once, when a rule needs them; `start` gives the whole `Start`.
   """
-  read = functools.lru_cache(maxsize=1)(start_of)
+  starts = {}
 
   def start(config):
-    return read(config.init_from) if config.init_from else None
+    place = config.init_from
+    if place and place not in starts:
+      starts[place] = start_of(place, config.model.positions)
+    return starts.get(place)
 
   def card(config):
     known = start(config)

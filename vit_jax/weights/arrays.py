@@ -109,5 +109,5 @@ def reading(path: pathlib.Path, words: str) -> Iterator[None]:
       raise
     reason = str(error).strip().rstrip(".") or type(error).__name__
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-      reason = f"its {path.stat().st_size:,} bytes do not fit in this machine's memory"
+      reason = "it does not fit in this machine's memory"
     raise ValueError(f"{path} cannot be read as weights ({words}): {reason}.") from error

@@ -337,15 +337,16 @@ def inferred(params: dict) -> Card:
   return Card(image_size=module_of(params).size_of(params))
 
 
-def guessed(params: dict, share: float, **known) -> Card:
+def guessed(params: dict, share: float, usual_size: int = 0, **known) -> Card:
   """Makes a card from parameters, and from what the library of the weights does by default.
 
   Args:
     params: the parameters.
     share: the fraction of an image's smaller side that the library cuts out.
+    usual_size: the size of images, where the parameters do not tell it; 0: unknown.
     **known: other fields of the card.
   """
-  size = inferred(params).image_size
+  size = inferred(params).image_size or usual_size
   resize = as_size([math.floor(side / share) for side in sides(size)])
   return Card(image_size=size, resize=resize, guessed=True, **known)
 

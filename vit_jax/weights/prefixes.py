@@ -10,15 +10,16 @@ from collections.abc import Collection
 
 from vit_jax.process.text import listed
 
-# The first layer by the names of timm and transformers, that of BiT, and those of CLIP: in
-# transformers, and in files of its authors, which call the image encoder "visual".
+# The first layer by the names of timm, of transformers, whose names may begin with "vit.", that of
+# BiT, and those of CLIP: in transformers, and in files of its authors, which call the image encoder
+# "visual".
 _FIRST = (
-  re.compile(r"(.*\.)?(?:patch_embed\.proj|embeddings\.patch_embeddings\.projection)\.weight"),
+  re.compile(r"(.*\.)?patch_embed\.proj\.weight"),
+  re.compile(r"(.*?\.)??(?:vit\.)?embeddings\.patch_embeddings\.projection\.weight"),
   re.compile(r"(.*\.)?stem\.conv\.weight"),
   re.compile(r"(.*\.)?embeddings\.patch_embeddings?\.weight"),
   re.compile(r"(.*\bvisual\.)conv1\.weight"),
 )
-_TRANSFORMERS = re.compile(r"(^|.*\.)vit\.")  # this "vit." belongs to the names of transformers
 AVERAGE = re.compile(r"(^|[._])(ema|teacher|target_encoder)([._]|$)")
 
 
@@ -75,5 +76,5 @@ def _prefixes(names) -> list[str]:
   for first in _FIRST:
     found = {match[1] or "" for match in map(first.fullmatch, names) if match}
     if found:
-      return sorted({_TRANSFORMERS.sub(r"\1", prefix) for prefix in found})
+      return sorted(found)
   return []

@@ -27,7 +27,7 @@ from vit_jax.weights.format import ArrayNames, Heads, WeightFormat
 DTYPES = ("F64", "F32", "F16", "BF16")
 # Keys of a file's metadata.
 CARD = "vit_jax_card"
-HEADS = ("vit_jax_heads", "vit_jax_pool_heads")  # of the blocks, of attention pooling
+HEADS = ("vit_jax_heads", "vit_jax_pool_heads")  # of the blocks, of attention pooling; 0: none
 MAX_HEADS = 10**4
 MAX_HEADER = 2**24  # bytes; the card of ImageNet-21k takes 1 MB
 TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
@@ -53,7 +53,7 @@ def _save(path: pathlib.Path, params: dict, known: Card | None):
   with contextlib.suppress(ValueError):  # the library has no such model
     flat = _written_names().save(params, known.model if known else UNKNOWN)
     heads = _heads_in(params)
-    metadata |= {key: str(x) for key, x in zip(HEADS, heads, strict=True) if x}
+    metadata |= {key: str(x) for key, x in zip(HEADS, heads, strict=True)}
   save_arrays(path, flat or published.to_published(params), metadata)
 
 
@@ -66,7 +66,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   if beside := card.read_beside(path):
     return beside
   library = _named_by(names)
-  if not params or HEADS[0] in metadata or not library or not any(_heads_in(params)):
+  if not params or HEADS[0] in metadata or not library:
     return None
   return library.card(path, params, names)
 

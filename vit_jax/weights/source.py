@@ -181,7 +181,7 @@ def format_to_write(path: Path, name: str = "") -> WeightFormat:
   """The format to write to a path.
 
   Args:
-    path: its suffix is that of the format.
+    path: its suffix is that of the format; with the name of a folder's format, any path.
     name: of the format; "": the first one with this suffix.
 
   Raises:
@@ -190,6 +190,8 @@ def format_to_write(path: Path, name: str = "") -> WeightFormat:
   formats = {key: form for key, form in _formats().items() if form.save}
   for key, form in formats.items():
     if name in ("", key) and form.suffix == path.suffix:
+      return form
+    if name == key and not form.suffix:
       return form
   known = ", ".join(f"{path.with_suffix(form.suffix)} ({key})" for key, form in formats.items())
   wanted = "a format of weights"

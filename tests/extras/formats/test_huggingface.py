@@ -41,15 +41,20 @@ def test_notes_are_those_of_the_newest_export_until_somebody_changes_them(folder
     dict(image_size=16),
     dict(image_size=32, resize=40),
     dict(image_size=32),
+    dict(image_size=16, resize=20, resampling="torchvision_bicubic"),
+    dict(image_size=16, resampling="torchvision_bicubic"),
     dict(image_size=16, resampling="pillow_bicubic"),
   ):
     weights.write(folder, Weights(params, Card(**words)))
     text = notes.read_text()
     assert card.DEEP in text
-    assert ("scale = 40 /" in text) == ("resize" in words)
+    assert ("scale = 40 /" in text) == (words.get("resize") == 40)
+    assert ("rounds the margin" in text) == (words.get("resize") == 20)
     warns = f"larger than the model's, {words['image_size']} pixels"
     assert (warns in text) == ("resampling" not in words)
-    assert ("In two cases" in text) == ("resampling" in words)
+    cases = {2: "two", 3: "three"}[text.count("\n- ")]
+    assert f"In {cases} cases" in text
+    assert "vit_jax exported this model." in text
   notes.write_text(f"{notes.read_text()}Mine.")
   weights.write(folder, Weights(params, Card(image_size=16)))
   assert notes.read_text().endswith("Mine.")
@@ -67,16 +72,27 @@ def test_what_the_notes_say_of_16_bits_is_so():
   np.testing.assert_array_equal(decode(data, max_pixels=256)[..., 0], samples // 256)
 
 
-def both_pixels(folder, image, resize=0):
+def both_pixels(folder, image, resize=0, **how):
   """An image of the PIL as this project prepares it, and as transformers' pipeline does."""
   transformers = pytest.importorskip("transformers", reason="transformers is not installed")
   stream = io.BytesIO()
   image.save(stream, "PNG")
-  ours = evaluate_image(stream.getvalue(), size=16, resize=resize, max_pixels=2**20)
+  ours = evaluate_image(stream.getvalue(), size=16, resize=resize, max_pixels=2**20, **how)
   processor = transformers.AutoImageProcessor.from_pretrained(folder)
   image = transformers.image_utils.load_image(Image.open(stream))
   theirs = processor(image, return_tensors="np")["pixel_values"][0]
   return ours.astype(float), np.round(127.5 * theirs.transpose(1, 2, 0) + 127.5)
+
+
+def test_what_the_notes_say_of_the_centre_is_so(tmp_path):
+  how = dict(resize=16, resampling="torchvision_bicubic")
+  weights.write(tmp_path, Weights(families.params("vit"), Card(16, **how)))
+  differences = []
+  for width in range(16, 24):
+    columns = np.tile(np.arange(width, dtype=np.uint8)[:, None], (16, 1, 3))
+    ours, theirs = both_pixels(tmp_path, Image.fromarray(columns), **how)
+    differences.append(int(ours[0, 0, 0] - theirs[0, 0, 0]))
+  assert differences == [0, 0, 0, 1, 0, 0, 0, 1]
 
 
 def test_what_the_notes_say_of_transparency_is_so(folder):

@@ -11,7 +11,7 @@ from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.extras.formats import timm, timm_hub
-from vit_jax.inference.model import read_model
+from vit_jax.inference.model import load, read_model
 from vit_jax.models.recognition import settings_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import position_count
@@ -32,7 +32,11 @@ def stored(folder, flat, config=None, name="checkpoint.safetensors"):
 
 
 @pytest.mark.parametrize(
-  "prefix", ["module.", "model.", "backbone.", "encoder.", "_orig_mod.", "module._orig_mod.model."]
+  "prefix",
+  [
+    *("module.", "model.", "backbone.", "encoder.", "vit.", "model.vit."),
+    *("_orig_mod.", "module._orig_mod.model."),
+  ],
 )
 def test_a_prefix_is_left_out_and_said(tmp_path, caplog, prefix):
   params = families.params("vit")
@@ -40,6 +44,14 @@ def test_a_prefix_is_left_out_and_said(tmp_path, caplog, prefix):
   families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
   assert f"without their prefix '{prefix}'." in caplog.text
   assert "Left out" not in caplog.text
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "vit.vit."])
+def test_names_of_transformers_keep_their_beginning(tmp_path, prefix):
+  name = "vit.embeddings.patch_embeddings.projection.weight"
+  path = stored(tmp_path, {prefix + name: np.ones((1, 1), np.float32)})
+  with pytest.raises(ValueError, match="its names are those of transformers; give the folder"):
+    weights.load(path)
 
 
 def test_other_parts_of_a_trainers_model_are_left_out_and_named(tmp_path, caplog):
@@ -129,6 +141,17 @@ def test_a_file_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
   assert words in caplog.text
 
 
+def test_a_resnet_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
+  """Its parameters do not tell the size of its images. What this project wrote needs no guess."""
+  params = families.params("bit")
+  weights.save(tmp_path / "ours.safetensors", params)
+  assert weights.read(tmp_path / "ours.safetensors").card is None
+  model = load(stored(tmp_path, timm.to_timm(params)))
+  assert (model.card.image_size, model.card.resize, model.card.guessed) == (224, 256, True)
+  assert "smaller side to 256 px, centre of 224 px, torchvision_bilinear. If" in caplog.text
+  assert model.module == families.module("bit")
+
+
 def test_a_file_alone_may_have_patches_of_another_shape_than_squares(tmp_path):
   module = models.create("ViT-B/4", **families.VIT | dict(width=64, patch=(4, 2)))
   images = np.zeros((1, 16, 8, 3), np.float32)
@@ -144,6 +167,13 @@ def test_the_representation_layer_of_earlier_timm(tmp_path):
   flat = timm.to_timm({name: x for name, x in params.items() if name != "pre_logits"})
   flat |= {"pre_logits.fc.weight": layer["kernel"].T, "pre_logits.fc.bias": layer["bias"]}
   families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
+
+
+@pytest.mark.parametrize("name", ["w.npz", "w.safetensors"])
+def test_a_config_of_another_program_is_not_read_for_weights_of_ours(tmp_path, name):
+  weights.save(tmp_path / name, families.params("vit"))
+  (tmp_path / "config.json").write_text("[1]")
+  families.assert_same_bits(weights.load(tmp_path / name), families.params("vit"))
 
 
 def test_a_config_is_honoured_beside_any_name_of_file(tmp_path):

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import os
 import re
 import shlex
 import zipfile
@@ -22,6 +23,7 @@ from vit_jax.weights import safetensors
     ("w.pth", "w.safetensors"),
     ("a.b.pth.tar", "a.b.safetensors"),
     ("pytorch_model.bin", "model.safetensors"),
+    ("open_clip_pytorch_model.bin", "open_clip_model.safetensors"),
   ],
 )
 def test_the_line_names_what_it_writes(tmp_path, name, result):
@@ -37,6 +39,16 @@ def test_a_folder_that_holds_a_pickle(tmp_path, inside):
   (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
   (tmp_path / "config.json").write_text(inside)
   with pytest.raises(ValueError, match=r"pytorch_model\.bin is pickled"):
+    weights.read(tmp_path)
+
+
+def test_a_folder_of_open_clip_that_holds_pickles(tmp_path):
+  (tmp_path / "open_clip_config.json").write_text('{"model_cfg": {"vision_cfg": {}}}')
+  with pytest.raises(ValueError, match=r"it has no open_clip_model\.safetensors"):
+    weights.read(tmp_path)
+  for name in ("pytorch_model.bin", "open_clip_pytorch_model.bin"):
+    (tmp_path / name).write_bytes(b"\x80\x02.")
+  with pytest.raises(ValueError, match=r"--output .*/open_clip_model\.safetensors"):
     weights.read(tmp_path)
 
 
@@ -175,6 +187,39 @@ def test_one_of_several_models_in_a_converted_file_can_be_taken(tmp_path):
   source = ["--source", str(tmp_path / "both.safetensors"), "--output", str(output)]
   convert_pickle.main([*source, "--model=student"])
   assert (safetensors.load_arrays(output)["a.weight"] == 1).all()
+
+
+def refused(capsys, *arguments):
+  """What the command says of wrong usage."""
+  with pytest.raises(SystemExit) as left:
+    convert_pickle.main(list(map(str, arguments)))
+  assert left.value.code == 2
+  return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["w.pth", "other.npz", "w"])
+def test_the_output_is_a_safetensors_file(tmp_path, capsys, name):
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  source, output = tmp_path / "w.pth", tmp_path / name
+  torch.save({"a.weight": torch.ones(2)}, source)
+  said = refused(capsys, "--source", source, "--output", output)
+  assert f"--output {output} must end in .safetensors" in said
+  assert os.listdir(tmp_path) == ["w.pth"]
+  assert torch.load(source)["a.weight"].sum() == 2
+
+
+def test_the_output_is_not_the_source(tmp_path, capsys):
+  """The models that are not taken would be lost."""
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  both = {"student.a.weight": torch.ones(2), "teacher.a.weight": torch.zeros(2)}
+  torch.save(both, tmp_path / "both.pth")
+  convert(tmp_path / "both.pth")
+  source, link = tmp_path / "both.safetensors", tmp_path / "link.safetensors"
+  link.symlink_to(source)
+  for output in (source, link):
+    said = refused(capsys, "--source", source, "--output", output, "--model=student")
+    assert f"--output {output} is --source; give another name." in said
+  assert safetensors.load_arrays(source).keys() == both.keys()
 
 
 def test_what_is_no_file_of_torch(tmp_path, capsys):

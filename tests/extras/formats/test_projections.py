@@ -10,6 +10,7 @@ import safetensors.numpy
 from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
+from vit_jax.data.images import evaluate_image
 from vit_jax.extras.formats import open_clip, timm
 from vit_jax.inference.model import load, read_model
 from vit_jax.models.recognition import settings_of
@@ -103,7 +104,18 @@ def test_a_projection_names_no_classes_and_gives_features(tmp_path, source):
 def test_a_file_of_open_clip_alone_is_prepared_as_the_library_does_by_default(tmp_path, caplog):
   read = weights.read(in_open_clip(tmp_path, config=False)).card
   assert (read.image_size, read.resize, read.squeeze, read.guessed) == (16, 16, False, True)
-  assert "smaller side to 16 px, centre of 16 px, pillow_bicubic. If they are not" in caplog.text
+  assert (
+    "smaller side to 16 px, centre of 16 px, torchvision_bicubic. If they are not" in caplog.text
+  )
+
+
+@pytest.mark.parametrize("config", [True, False])
+def test_the_centre_is_that_of_torchvision(tmp_path, config):
+  """OpenCLIP crops with torchvision's CenterCrop, which rounds halves to even."""
+  pixels = np.random.default_rng(0).integers(0, 256, (16, 23, 3), np.uint8)
+  card = weights.read(in_open_clip(tmp_path, config)).card
+  prepared = evaluate_image(pixels, max_pixels=10**4, **card.preparation())
+  np.testing.assert_array_equal(prepared, pixels[:, round((23 - 16) / 2) :][:, :16])
 
 
 def test_without_a_projection_there_is_no_head(tmp_path):

@@ -40,6 +40,12 @@ def test_shards_are_read_as_one_file(folder):
   families.assert_same_bits(weights.load(folder), families.params("vit"))
 
 
+def test_shards_of_a_model_of_timm_are_refused(folder):
+  (folder / "config.json").write_text('{"architecture": "vit_tiny_patch16_224"}')
+  with pytest.raises(ValueError, match=r"its weights are in shards.*max_shard_size"):
+    weights.load(folder)
+
+
 def test_an_index_without_a_size_is_read(folder):
   change(folder, lambda index: index.pop("metadata"))
   families.assert_same_bits(weights.load(folder), families.params("vit"))

@@ -1,5 +1,7 @@
 """Files of features hold what was written, and nothing if the work fails."""
 
+import tempfile
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -31,6 +33,11 @@ def test_both_formats(tmp_path, count, shape, monkeypatch):
   assert table.schema.metadata[b"shape"].decode() == str(list(shape))
   assert table["path"].to_pylist() == [f"{i} \\udce4" for i in range(count)]
   assert table["features"].to_pylist() == [array.ravel().tolist() for array in wanted]
+
+
+def test_room_is_taken_where_the_file_is_written(tmp_path, monkeypatch):
+  monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+  assert feature_files.write(tmp_path / "a.npz", rows(2, (5,)), (5,), {}) == 2
 
 
 def test_a_failure_leaves_the_old_file(tmp_path):

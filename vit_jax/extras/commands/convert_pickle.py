@@ -186,14 +186,27 @@ def chosen(found: dict[str, dict], asked: str) -> tuple[str, dict]:
   return name, taken
 
 
+def check_output(output: Path, source: Path):
+  """Checks that the output can be read as what it is, and that it does not replace the source.
+
+  Raises:
+    ConfigError: it has another suffix, is the source, or cannot be written.
+  """
+  file(output, "--output")
+  if output.suffix != SAFETENSORS:
+    raise ConfigError(f"--output {output} must end in {SAFETENSORS}, the format that it gets.")
+  if files.real(output) == files.real(source):
+    raise ConfigError(f"--output {output} is --source; give another name.")
+
+
 def convert(args) -> str:
   """Converts as the command line asks; returns a sentence.
 
   Raises:
-    ConfigError: torch is missing, or there is no such model.
+    ConfigError: torch is missing, there is no such model, or as `check_output`.
     OSError, ValueError: the file cannot be read or written.
   """
-  file(args.output, "--output")
+  check_output(args.output, args.source)
   try:
     from safetensors.torch import save_file
   except ImportError as error:

@@ -10,7 +10,7 @@ from vit_jax.weights.card import DEEP, Card
 FILE = "README.md"
 README = f"""# Images for this model
 
-preprocessor_config.json says how images are prepared. vit_jax trained this model. In [CASES] cases
+preprocessor_config.json says how images are prepared. vit_jax exported this model. In [CASES] cases
 transformers gives other pixels than vit_jax, and so other probabilities:
 
 - {DEEP}
@@ -30,6 +30,11 @@ LARGE = """\
       image = numpy.asarray(image.convert("RGB"))
       [RESIZED]
 """
+CENTRE = """\
+- Images whose centre is cut out: transformers rounds the margin before it down, and vit_jax, as
+  torchvision and timm, to even. For a quarter of the sizes of images, vit_jax's centre lies one
+  pixel further.
+"""
 SQUARE = "image = cv2.resize(image, ([SIDE], [SIDE]))"
 SMALLER_SIDE = """height, width = image.shape[:2]
       scale = [RESIZE] / min(height, width)
@@ -44,9 +49,12 @@ def write(folder: pathlib.Path, card: Card):
 
 def _notes_on_images(card: Card) -> str:
   """The text for users who prepare images for the model."""
-  text = README.replace("[CASES]", "two")
+  text = README
   if card.resampling == Card.resampling:
-    text = README.replace("[CASES]", "three") + LARGE
+    text += LARGE
+  elif card.resize and card.resampling.startswith("torchvision_"):
+    text += CENTRE
+  text = text.replace("[CASES]", "two" if text == README else "three")
   resized = SQUARE
   if card.resize and not card.squeeze:
     resized = SMALLER_SIDE
@@ -59,7 +67,8 @@ def _unchanged(path: pathlib.Path) -> bool:
   """Whether notes may be replaced: there are none, or nobody changed those of an earlier export."""
   if not path.exists():
     return True
-  cards = (Card(0), Card(0, resize=1), Card(0, resampling=f"pillow_{FILTERS[0]}"))
+  filters = (Card.resampling, f"pillow_{FILTERS[0]}", f"torchvision_{FILTERS[0]}")
+  cards = [Card(0, resize=resize, resampling=name) for resize in (0, 1) for name in filters]
   written = [_without_sizes(_notes_on_images(card)) for card in cards]
   return _without_sizes(path.read_text(encoding="utf-8", errors="replace")) in written
 

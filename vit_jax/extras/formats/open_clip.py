@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from vit_jax.config import MAX_SIDE, Model
-from vit_jax.extras.formats import timm
+from vit_jax.extras.formats import pickled, timm
 from vit_jax.extras.formats.huggingface_images import CLIP_COLOURS
 from vit_jax.storage.tree import nest
 from vit_jax.weights import card, pixels, safetensors
@@ -122,7 +122,7 @@ def _card_of_file(path: pathlib.Path, params: dict, names: Iterable[str]) -> Car
     share=1,
     model=Model(activation="gelu", norm_epsilon=EPSILON),
     projection="head" in params,
-    resampling="pillow_bicubic",
+    resampling="torchvision_bicubic",
     position_resizing=POSITION_RESIZING,
   )
   _log.warning(
@@ -159,7 +159,7 @@ def _settings(folder: pathlib.Path) -> tuple[bool, dict, dict]:
 def _load(folder: pathlib.Path) -> dict:
   _, vision, images = _settings(folder)
   if not (folder / WEIGHTS).is_file():
-    raise ValueError(f"it has no {WEIGHTS}")
+    raise ValueError(pickled.advice_in(folder, WEIGHTS) or f"it has no {WEIGHTS}")
   flat = safetensors.load_arrays(folder / WEIGHTS)
   if not recognised(flat):
     raise ValueError(f"{WEIGHTS} holds no image encoder of CLIP")
@@ -174,7 +174,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
   return Card(
     image_size=side,
     resize=0 if squash else side,
-    resampling=f"pillow_{images['interpolation']}",
+    resampling=f"torchvision_{images['interpolation']}",
     position_resizing=POSITION_RESIZING,
     model=Model(activation="quick_gelu" if quick else "gelu", norm_epsilon=EPSILON),
     projection="head" in (params or {}),

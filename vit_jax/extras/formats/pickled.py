@@ -5,7 +5,10 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
-NAMES = ("pytorch_model.bin", "model.pt", "model.pth")  # in folders
+WEIGHTS = "model.safetensors"
+# Of pickles in folders, and of what their libraries read in place of them.
+NAMES = dict.fromkeys(("pytorch_model.bin", "model.pt", "model.pth"), WEIGHTS)
+NAMES |= {"open_clip_pytorch_model.bin": "open_clip_model.safetensors"}
 
 
 def refusal(path: Path) -> str:
@@ -19,7 +22,7 @@ def advice(path: Path) -> str:
     return ""
   result = _with_suffix(path)
   if path.name in NAMES:
-    result = path.with_name("model.safetensors")
+    result = path.with_name(NAMES[path.name])
   command = f"--source {quoted(path)} --output {quoted(result)}"
   return (
     f"{path} is pickled, and pickles are never read, because they can run any code. To convert it, "
@@ -27,10 +30,10 @@ def advice(path: Path) -> str:
   )
 
 
-def advice_in(folder: Path) -> str:
-  """As `advice`, for the pickled weights in a folder; "" if there are none."""
-  for name in NAMES:
-    if files.is_file(folder / name):
+def advice_in(folder: Path, wanted: str = WEIGHTS) -> str:
+  """As `advice`, for pickles in a folder that lacks the file `wanted`; "" if there are none."""
+  for name, result in NAMES.items():
+    if result == wanted and files.is_file(folder / name):
       return advice(folder / name)
   return ""
 

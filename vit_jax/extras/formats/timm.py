@@ -178,9 +178,10 @@ _EARLIER = Table(*layer("pre_logits", "pre_logits.fc", DENSE))  # timm no longer
 _READ = (*(table + _EARLIER for table in (_VIT, _WITH_ROOT, _HYBRID)), _BIT)
 
 ACTIVATION = "gelu"  # of timm's models, unless they name another or have gated MLPs
-RESAMPLING = "torchvision_bicubic"
-CROP = 0.875  # the crop_pct of a configuration that names none, and of ResNets
-CROP_OF_VIT = 0.9
+CROP = 0.875  # the crop_pct of a configuration that names none
+# How images are prepared that nothing describes.
+_IMAGES_OF_VIT = dict(share=0.9, resampling="torchvision_bicubic")
+_IMAGES_OF_RESNET = dict(share=CROP, resampling="torchvision_bilinear", usual_size=224)
 POSITION_RESIZING = "bicubic_antialiased"
 MASKED = "mask_token"  # in DINOv2's own files
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
@@ -459,13 +460,12 @@ def _card(path: pathlib.Path, params: dict, names: Iterable[str]) -> Card:
   """What timm's models have in common; warns that nothing else is known about this one."""
   usual = card.guessed(
     params,
-    CROP_OF_VIT if "Transformer" in params else CROP,
+    **(_IMAGES_OF_VIT if "Transformer" in params else _IMAGES_OF_RESNET),
     model=Model(
       activation=activation_of(params),
       stem_norms=stem_norms(params),
       **usual_fields(params, list(names)),
     ),
-    resampling=RESAMPLING,
     position_resizing=position_resizing(names),
     projection=projects(params),
   )

@@ -14,7 +14,7 @@ from vit_jax import models
 from vit_jax.config import AUTO, MAX_SIDE, Model, Size, as_size, sides
 from vit_jax.config.data import FILTERS
 from vit_jax.config.model import USUAL, translated
-from vit_jax.extras.formats import pickled, timm, whole_patches
+from vit_jax.extras.formats import pickled, shards, timm, whole_patches
 from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
@@ -112,10 +112,9 @@ def _recognises(path: pathlib.Path) -> bool:
   config = _folder(path) / CONFIG
   if not config.is_file():
     return False
-  settings = read_json(config)
-  if not isinstance(settings, dict) or not isinstance(settings.get("architecture"), str):
+  if not path.is_dir() and (path.suffix != SUFFIX or _has_card(path)):
     return False
-  return path.is_dir() or (path.suffix == SUFFIX and not _has_card(path))
+  return isinstance(read_json(config).get("architecture"), str)
 
 
 def _has_card(path: pathlib.Path) -> bool:
@@ -155,12 +154,17 @@ def _weights(path: pathlib.Path) -> pathlib.Path:
   """The file with the arrays: the path itself, or the one in the folder.
 
   Raises:
-    ValueError: there is no file, or there are several.
+    ValueError: there is no file, there are several, or they are shards.
   """
   if path.is_file():
     return path
   if (path / WEIGHTS).is_file():
     return path / WEIGHTS
+  if shards.are_in(path):
+    raise ValueError(
+      "its weights are in shards, which are not read of timm's models; save them in one file: "
+      'save_pretrained(FOLDER, max_shard_size="1TB")'
+    )
   found = sorted(path.glob(f"*{SUFFIX}"))
   if len(found) > 1:
     raise ValueError(f"it holds {listed([file.name for file in found])}; name one of them")

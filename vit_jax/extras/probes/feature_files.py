@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import shutil
 import tempfile
 import zipfile
@@ -44,7 +45,8 @@ def write(path: Path, rows: Rows, shape: tuple[int, ...], facts: Facts) -> int:
 def write_npz(place: str, rows: Rows, shape: tuple[int, ...], facts: Facts) -> int:
   """Writes a file of NumPy; the features pass through a temporary file, since N comes last."""
   names = []
-  with tempfile.TemporaryFile() as raw, zipfile.ZipFile(place, "w") as archive:
+  folder = os.path.dirname(place)  # that of temporary files may be small
+  with tempfile.TemporaryFile(dir=folder) as raw, zipfile.ZipFile(place, "w") as archive:
     for name, array in rows:
       names.append(files.as_written(name))
       raw.write(np.ascontiguousarray(array, "<f4"))
