@@ -120,6 +120,8 @@ def test_a_source_without_splits_is_trained_on_as_a_whole():
   assert ("data.train", "all images: synthetic:10 has no splits") in config.origins
   config = recipes.resolve("train:synthetic:10", ["--config.evaluate.held_out.source=synthetic:10"])
   assert catalogue.names(resolved.with_data(config))
+  with pytest.raises(ConfigError, match=r"^synthetic:10 has no splits, so there are no test"):
+    parts.open_parts("synthetic:10", (), SILENT)
 
 
 def test_a_class_called_train_is_a_class(tmp_path):

@@ -26,15 +26,24 @@ OF_EACH_CLASS = " of each class"
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
   """The training images, the held-out images, and how the two were found, in words.
 
+  Of a source without splits nothing is held out: its dataset is empty.
+
   Args:
     spec: a data source.
     named: {name: (source, split)} of the splits that the data comes in.
+
+  Raises:
+    SourceError: there is no such source.
   """
+  from vit_jax.data import sources  # imports JAX, which other recipes do not need
+
   train = next((named[name] for name in TRAINING if name in named), (spec, ""))
   for name in (*VALIDATION, *TEST):
     if train != (spec, "") and name in named:
       return Dataset(*train), Dataset(*named[name]), f"the data's parts, of which {name} is scored"
   source, split = train
+  if "split" not in inspect.signature(sources.member(source)).parameters:
+    return Dataset(source), Dataset(), f"all images: {source} has no splits"
   of_each = OF_EACH_CLASS
   if source.startswith("tfds:"):  # which is cut without regard to classes
     of_each = ""
@@ -78,8 +87,6 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
 
   spec = sources.meant(spec)
   train, held_out, words = parts_of(spec, sources.named_parts(spec))
-  if "split" not in inspect.signature(sources.member(spec)).parameters:
-    train, held_out, words = Dataset(spec), Dataset(), f"all images: {spec} has no splits"
   held_out = dataclasses.replace(held_out, **keys)
   return dict(
     data=Data(train=dataclasses.replace(train, **keys)),
