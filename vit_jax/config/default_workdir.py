@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from vit_jax.config.command_line import value_of
-from vit_jax.config.recipe_file import INSTALLED, OF_DATA, in_configs
+from vit_jax.config.recipe_file import OF_DATA, in_configs, is_installed
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import workdir
 
@@ -66,7 +66,7 @@ def _identity(recipe: str) -> tuple[str, str]:
     return f"configs/{path}.py", argument
   path = os.path.relpath(in_configs(path) or ".")
   of_data = path in [f"configs/{name}.py" for name in OF_DATA]
-  if of_data and os.path.exists(path) and not INSTALLED.samefile(os.path.dirname(path)):
+  if of_data and not is_installed(path):
     path = os.path.join(os.curdir, path)
   return path, argument
 
