@@ -58,6 +58,22 @@ def test_names_of_data_never_run_a_file_of_the_current_folder(tmp_path, command,
   assert path_of_recipe(f"./{command}") == f"./{command}"
 
 
+def test_the_folder_of_a_name_of_data_is_not_that_of_a_file_in_the_current_folder(
+  tmp_path, monkeypatch
+):
+  plain = pathlib.Path("workdirs/train-photos")
+  (tmp_path / "train").touch()
+  assert default("train:photos") == default("configs/train.py:photos") == plain
+  (tmp_path / "configs").mkdir()
+  (tmp_path / "configs/train.py").touch()
+  assert default("train:photos") == plain
+  own = default("configs/train.py:photos")
+  assert own.name.startswith("train-photos-")
+  assert own == default(f"{tmp_path}/configs/train.py:photos")
+  monkeypatch.chdir(INSTALLED.parent)
+  assert default("configs/train.py:photos") == plain
+
+
 @pytest.mark.parametrize("path", ["./vit_digits", "vit_digits.py", "configs/vit_digits", ""])
 def test_a_path_is_left_alone(path):
   assert path_of_recipe(path) == path

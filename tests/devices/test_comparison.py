@@ -138,3 +138,15 @@ def test_all_processes_share_one_limit_and_wait_longer_for_the_first(monkeypatch
   with pytest.raises(RunError, match="Process 1 has not answered within 10 s"):
     hosts.compare_processes("x", {}, seconds=10)
   assert waits == [10, 2, 2 * 10 + hosts.SLACK]
+
+
+def test_a_silent_first_process_is_named_with_the_time_that_it_had(monkeypatch):
+  class Silent(Store):
+    def blocking_key_value_get(self, key, milliseconds):
+      return super().blocking_key_value_get(key, 0)
+
+  state = types.SimpleNamespace(client=Silent(), process_id=1, num_processes=2)
+  monkeypatch.setattr(hosts.distributed, "global_state", state)
+  words = r"Process 0 .* within 80 s \(twice config\.stall_seconds, and 60 s\); see"
+  with pytest.raises(RunError, match=words):
+    hosts.compare_processes("x", {}, seconds=10)

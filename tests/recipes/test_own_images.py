@@ -92,19 +92,25 @@ def test_how_to_hold_nothing_out(tmp_path):
 
 
 @pytest.mark.parametrize("recipe", ["train.py:{}", "finetune.py:w.npz,{}"])
-def test_all_images_are_trained_on_where_others_are_scored(tmp_path, recipe):
-  recipe = f"configs/{recipe.format(draw(tmp_path / 'mine', images=4))}"
-  probe = ["--config.evaluate.held_out.kind=few_shot"]
-  assert recipes.resolve(recipe, probe).data.train.split == "[:90%]"
-  others = f"folder:{tmp_path}/others"
-  config = recipes.resolve(recipe, [f"--config.evaluate.held_out.source={others}"])
-  held_out = config.evaluate["held_out"]
-  assert (config.data.train.split, held_out.source, held_out.split) == ("", others, "")
-  assert ("data.train", "all images, because others are scored") in config.origins
-  words = [f"--config.evaluate.held_out.source={others}", "--config.evaluate.held_out.split=[:50%]"]
-  assert recipes.resolve(recipe, words).evaluate["held_out"].split == "[:50%]"
-  words[1] = "--config.data.train.split=[:50%]"
-  assert recipes.resolve(recipe, words).data.train.split == "[:50%]"
+def test_parts_of_two_sources_are_named(tmp_path, monkeypatch, recipe):
+  monkeypatch.chdir(tmp_path)
+  mine, others = draw(tmp_path / "mine", images=4), draw(tmp_path / "others", images=4)
+  recipe = f"configs/{recipe.format(mine)}"
+  train, scored = "--config.data.train", "--config.evaluate.held_out"
+  advice = f"give {train}.split= {scored}.split= for all images of both, or {train}.split='[:90%]' "
+  for word in (f"{scored}.source=folder:{others}", f"{train}.source=folder:{others}"):
+    with pytest.raises(ConfigError, match=re.escape(advice)):
+      recipes.resolve(recipe, [word])
+    for splits in (["", ""], ["[:90%]", "[90%:]"]):
+      words = [word, f"{train}.split={splits[0]}", f"{scored}.split={splits[1]}"]
+      config = recipes.resolve(recipe, words)
+      assert [config.data.train.split, config.evaluate["held_out"].split] == splits
+    with pytest.raises(ConfigError, match=rf"give {scored}.split= for all"):
+      recipes.resolve(recipe, [word, f"{train}.split=[:50%]"])
+  for both in ("folder:./others", "others"):  # parts of the same images
+    words = [f"{train}.source=folder:{others}", f"{scored}.source={both}"]
+    assert recipes.resolve(recipe, words).data.train.split == "[:90%]"
+  assert recipes.resolve(recipe, [f"{scored}.kind=few_shot"]).data.train.split == "[:90%]"
 
 
 def test_a_source_without_splits_is_trained_on_as_a_whole():
@@ -114,6 +120,8 @@ def test_a_source_without_splits_is_trained_on_as_a_whole():
   assert ("data.train", "all images: synthetic:10 has no splits") in config.origins
   config = recipes.resolve("train:synthetic:10", ["--config.evaluate.held_out.source=synthetic:10"])
   assert catalogue.names(resolved.with_data(config))
+  with pytest.raises(ConfigError, match=r"^synthetic:10 has no splits, so there are no test"):
+    parts.open_parts("synthetic:10", (), SILENT)
 
 
 def test_a_class_called_train_is_a_class(tmp_path):

@@ -155,6 +155,12 @@ def test_fine_tuning_does_not_start_without_weights(name, argument):
     checks.check(config, resolved.without_data(config, **known))
 
 
+def test_an_empty_flag_is_not_the_origin_of_weights():
+  config = recipes.resolve("deit3:B,finetune", ["--config.init_from="])
+  with pytest.raises(c.ConfigError, match="this recipe needs weights; give"):
+    checks.check_weights(config)
+
+
 WHOLE = set()  # steps that were traced: shortened, several models are the same
 
 

@@ -121,18 +121,37 @@ def test_where_a_run_ends(options, last, finished):
     assert calls[-2][:3] == ("a", "after", last)
 
 
-def test_a_bucket_that_refuses_a_run_under_way_is_no_wrong_usage():
+EXPIRED = RefusedError(errno.EACCES, "there are no valid credentials", "gs://bucket/images")
+DAMAGED = ConfigError("The folder is damaged; give another --workdir.")
+
+
+@pytest.mark.parametrize(
+  ("error", "words"),
+  [
+    (EXPIRED, f"{EXPIRED}. Mend this, then start the same command again."),
+    (DAMAGED, str(DAMAGED)),
+  ],
+)
+def test_a_refusal_under_way_is_no_wrong_usage(error, words):
   """As with credentials that expire: what is trained is not nothing, so the status is not 2."""
-  expired = RefusedError(errno.EACCES, "there are no valid credentials", "gs://bucket/images")
 
   class Reads(Noted):
     def before_step(self, step):
       if step == 2:
-        raise expired
+        raise error
 
-  with pytest.raises(RunError, match=r"^there are no .*bucket/images.*same command") as raised:
+  with pytest.raises(RunError, match=f"^{re.escape(words)}$") as raised:
     trained(kind=Reads)
   assert not isinstance(raised.value, ConfigError)
+
+
+def test_a_refusal_before_the_first_step_is_wrong_usage():
+  class Refused(Noted):
+    def start(self, moment):
+      raise DAMAGED
+
+  with pytest.raises(ConfigError, match="another --workdir"):
+    trained(kind=Refused)
 
 
 def implicit(*_):

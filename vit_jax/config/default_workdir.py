@@ -6,7 +6,7 @@ import pathlib
 import re
 
 from vit_jax.config.command_line import value_of
-from vit_jax.config.recipe_file import in_configs
+from vit_jax.config.recipe_file import OF_DATA, in_configs, is_installed
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import workdir
 
@@ -56,9 +56,19 @@ def readable(recipe: str) -> str:
 
 
 def _identity(recipe: str) -> tuple[str, str]:
-  """The file of a recipe, as seen from the current folder, and its argument."""
+  """The file of a recipe, as seen from the current folder, and its argument.
+
+  configs/train.py is the installed file, as for the name train, and a file of the current folder
+  is ./configs/train.py; so are the others `OF_DATA`.
+  """
   path, _, argument = recipe.partition(":")
-  return os.path.relpath(in_configs(path) or "."), argument
+  if path in OF_DATA:
+    return f"configs/{path}.py", argument
+  path = os.path.relpath(in_configs(path) or ".")
+  of_data = path in [f"configs/{name}.py" for name in OF_DATA]
+  if of_data and not is_installed(path):
+    path = os.path.join(os.curdir, path)
+  return path, argument
 
 
 def _recipes_in(folder: pathlib.Path) -> list[str]:

@@ -79,6 +79,12 @@ def here_or_installed(path: str) -> str:
   return str(installed)
 
 
+def is_installed(path: str) -> bool:
+  """Whether a path in configs/ means the installed file, not another one of the current folder."""
+  found = here_or_installed(path)
+  return not os.path.exists(found) or INSTALLED.samefile(os.path.dirname(found))
+
+
 def without_slash(word: str) -> str:
   """A word without slashes at its end, so that a folder has one name, and its run one workdir."""
   return word.rstrip("/") or word

@@ -390,7 +390,8 @@ def compare_processes(
     verdict = _verdict(topic, state, limit)
     state.client.key_value_set(_key(topic, "verdict"), json.dumps(verdict))
   most = 2 * limit + SLACK  # the first process may come last, and then waits for others
-  words, silent = json.loads(_of(topic, "verdict", state, most, left=most))
+  patience = f"{most:g} s (twice config.stall_seconds, and {SLACK} s)"
+  words, silent = json.loads(_of(topic, "verdict", state, patience, left=most))
   if silent:
     raise RunError(words)
   if words:
@@ -415,15 +416,15 @@ def _key(topic: str, whose) -> str:
   return f"vit_jax/{len(_launches)}/{topic}/{whose}"
 
 
-def _of(topic: str, whose, state, seconds: float, *, left: float) -> str:
-  """Waits for an answer; `left` of its `seconds` are left."""
+def _of(topic: str, whose, state, patience: str, *, left: float) -> str:
+  """Waits for an answer; `left` seconds are left of the time that `patience` tells."""
   try:
     return state.client.blocking_key_value_get(_key(topic, whose), int(left * 1000))
   except jax.errors.JaxRuntimeError as error:
     silent = 0 if whose == "verdict" else whose
     raise RunError(
-      f"Process {silent} has not answered within {seconds:g} s "
-      "(config.stall_seconds); see what it prints, and start the same command again on all hosts."
+      f"Process {silent} has not answered within {patience}; see what it prints, and start the "
+      "same command again on all hosts."
     ) from error
 
 
@@ -431,10 +432,11 @@ def _verdict(topic: str, state, seconds: float) -> tuple[str, bool]:
   """A sentence that says what is wrong, or "", and whether a process is silent."""
   told = []
   until = time.monotonic() + seconds
+  patience = f"{seconds:g} s (config.stall_seconds)"
   try:
     for process in range(state.num_processes):
       left = max(until - time.monotonic(), LEAST)
-      told.append(Told(*json.loads(_of(topic, process, state, seconds, left=left))))
+      told.append(Told(*json.loads(_of(topic, process, state, patience, left=left))))
   except RunError as error:
     return str(error), True
   return differences(told), False

@@ -4,7 +4,8 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 
-from vit_jax.config import AUTO, Config, Data, Dataset, Model, recipe_file
+from vit_jax.config import AUTO, Config, ConfigError, Data, Dataset, Model, recipe_file
+from vit_jax.config.resolve import value_of, with_value
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
@@ -17,21 +18,32 @@ VALIDATION = ("validation", "valid", "val", "dev", "eval")
 TEST = ("test", "testing")
 PART = "[:90%]"
 REST = "[90%:]"
+SPLITS = "data.train.split", "evaluate.held_out.split"
+NOT_GIVEN = "not given"
 OF_EACH_CLASS = " of each class"
 
 
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
   """The training images, the held-out images, and how the two were found, in words.
 
+  Of a source without splits nothing is held out: its dataset is empty.
+
   Args:
     spec: a data source.
     named: {name: (source, split)} of the splits that the data comes in.
+
+  Raises:
+    SourceError: there is no such source.
   """
+  from vit_jax.data import sources  # imports JAX, which other recipes do not need
+
   train = next((named[name] for name in TRAINING if name in named), (spec, ""))
   for name in (*VALIDATION, *TEST):
     if train != (spec, "") and name in named:
       return Dataset(*train), Dataset(*named[name]), f"the data's parts, of which {name} is scored"
   source, split = train
+  if "split" not in inspect.signature(sources.member(source)).parameters:
+    return Dataset(source), Dataset(), f"all images: {source} has no splits"
   of_each = OF_EACH_CLASS
   if source.startswith("tfds:"):  # which is cut without regard to classes
     of_each = ""
@@ -75,8 +87,6 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
 
   spec = sources.meant(spec)
   train, held_out, words = parts_of(spec, sources.named_parts(spec))
-  if "split" not in inspect.signature(sources.member(spec)).parameters:
-    train, held_out, words = Dataset(spec), Dataset(), f"all images: {spec} has no splits"
   held_out = dataclasses.replace(held_out, **keys)
   return dict(
     data=Data(train=dataclasses.replace(train, **keys)),
@@ -85,24 +95,41 @@ def parted(spec: str, keys: Mapping[str, str]) -> dict:
   )
 
 
-def on_all(config: Config, replace: Replace) -> Config:
-  """The settings of `parted`, without parts if the command line names other images to score."""
-  train, held_out = config.data.train, config.evaluate["held_out"]
-  scored = replace(config).evaluate["held_out"].scored().source
-  if not held_out.split.endswith(REST) or scored in ("", held_out.source):
-    return config
-  train = dataclasses.replace(train, split=train.split.removesuffix(PART))
-  origins = dict(config.origins) | {"data.train": "all images, because others are scored"}
-  return dataclasses.replace(
-    config,
-    data=dataclasses.replace(config.data, train=train),
-    evaluate={"held_out": dataclasses.replace(held_out, split="")},
-    origins=tuple(origins.items()),
-  )
+def check_one_source(config: Config, replace: Replace):
+  """Checks that the tenth that is held out of some images is not a tenth of others.
+
+  Args:
+    config: the settings, with the data of `parted`.
+    replace: as in vit_jax/recipes/following.py.
+
+  Raises:
+    ConfigError: images of another source are trained on or scored, and it is not said which part.
+  """
+  from vit_jax.data import sources
+
+  if not config.evaluate["held_out"].split.endswith(REST):
+    return
+  recipe = {key: value_of(config, key) for key in SPLITS}
+  for key in SPLITS:
+    config = with_value(config, key, NOT_GIVEN)
+  given = replace(config)
+  train, scored = given.data.train, given.evaluate["held_out"].scored()
+  if not scored.source or sources.anywhere(train.source) == sources.anywhere(scored.source):
+    return
+  pairs = zip(SPLITS, (train, scored), strict=True)
+  left = [key for key, dataset in pairs if dataset.split == NOT_GIVEN]
+  if left:
+    whole = " ".join(f"--config.{key}={recipe[key].partition('[')[0]}" for key in left)
+    parts = " ".join(f"--config.{key}='{recipe[key]}'" for key in left)
+    raise ConfigError(
+      f"The recipe trains on 90% of some images and scores their rest, but {train.source} is to be "
+      f"trained on and {scored.source} scored; give {whole} for all images of both, or {parts} to "
+      "go on with an earlier run."
+    )
 
 
 def checked(config: Config, replace: Replace) -> Config:
-  """The settings, with the parts and the origin of the training data as the command line has them.
+  """The settings, with the origin of training data that may have several labels each.
 
   Args:
     config: the settings, with the data of `parted`.
@@ -110,15 +137,16 @@ def checked(config: Config, replace: Replace) -> Config:
 
   Raises:
     SourceError: there is no such data, or it has no such part.
+    ConfigError: as `check_one_source`.
   """
   from vit_jax.data import sources
 
+  check_one_source(config, replace)
   train = replace(config).data.train
   check_part(train, "; choose one by --config.data.train.split, or by --config.data.train.source")
   keys = dict(image_key=train.image_key, label_key=train.label_key)
   with columns_named("In a recipe's argument, "):
     source = sources.open_source(train.source, split=train.split, **keys)
-  config = on_all(config, replace)
   if not source.multi_label:
     return config
   # Their parts are cut without regard to classes.

@@ -22,7 +22,7 @@ from vit_jax.config import (
 )
 from vit_jax.config.data import AREAS, check_range
 from vit_jax.config.fields import switched_on
-from vit_jax.config.resolve import left, with_value
+from vit_jax.config.resolve import GIVEN, left, with_value
 from vit_jax.data import crops, images, sources
 from vit_jax.devices import mesh
 from vit_jax.evaluation import catalogue, evaluated_model
@@ -192,8 +192,9 @@ def check_weights(config: Config):
   """Refuses a recipe that says where its weights come from, if none are given."""
   origin = dict(config.origins).get("init_from", "")
   if origin and not config.init_from:
+    which = "" if origin == GIVEN else f" ({origin})"
     raise ConfigError(
-      f"config.init_from is empty, and this recipe needs weights ({origin}); give "
+      f"config.init_from is empty, and this recipe needs weights{which}; give "
       "--config.init_from=PATH."
     )
 

@@ -16,6 +16,7 @@ from vit_jax.devices.watchdog import Watchdog
 from vit_jax.learning.objective import PREFIX
 from vit_jax.learning.train_step import TrainState
 from vit_jax.process.console import StopRequest
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
 from vit_jax.training.speed import Monitor
 
@@ -103,8 +104,10 @@ def under_way() -> Iterator[None]:
   try:
     yield
   except ConfigError as error:
-    words = str(error).rstrip(".")
-    raise RunError(f"{words}. Mend this, then start the same command again.") from error
+    words = str(error)
+    if isinstance(error, UnreachableError):
+      words = f"{words}. Mend this, then start the same command again."
+    raise RunError(words) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +140,6 @@ class Loop:
   monitor: Monitor
   watchdog: Watchdog
 
-  @under_way()
   def train(self, state: TrainState) -> bool:
     """Trains from the state after `run.resume_point.step` steps to the end of the run.
 
@@ -153,6 +155,11 @@ class Loop:
     for callback in self.callbacks:
       callback.start(moment)
     self.monitor.start(done)
+    return self._go_on(moment)
+
+  @under_way()
+  def _go_on(self, moment: LoopState) -> bool:
+    """Trains to the end, as `train`, after the callbacks' start."""
     if not moment.last:
       with self.run.batches() as batches:
         while not moment.last:

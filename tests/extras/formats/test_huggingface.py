@@ -63,6 +63,16 @@ def test_notes_are_those_of_the_newest_export_until_somebody_changes_them(folder
   assert json.loads((folder.parent / "w.npz.json").read_text())["note"] == card.DEEP
 
 
+@pytest.mark.parametrize("words", [{}, {"resize": 20}, {"resampling": "pillow_bicubic"}])
+def test_notes_of_an_export_by_0_2_0_are_replaced(folder, words):
+  notes, params = folder / "README.md", families.params("vit")
+  weights.write(folder, Weights(params, Card(16, **words)))
+  notes.write_text(notes.read_text().replace("exported this model", "trained this model"))
+  centre = Card(16, resize=20, resampling="torchvision_bicubic")
+  weights.write(folder, Weights(params, centre))
+  assert "rounds the margin" in notes.read_text()
+
+
 def test_what_the_notes_say_of_16_bits_is_so():
   samples = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
   data = png16(samples)

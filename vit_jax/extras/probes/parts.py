@@ -63,6 +63,11 @@ def open_parts(
   spec = sources.meant(spec)
   train, test, words = own_images.parts_of(spec, sources.named_parts(spec))
   own_images.check_part(train)
+  if not test.source:
+    raise ConfigError(
+      f"{spec} has no splits, so there are no test images; give images that come in parts, such as "
+      "folders called train and test."
+    )
   opener = datasets.opener_of(Data(), progress)
   with columns_named():
     train = opener.labelled("The training images", dataclasses.replace(train, **keys))
