@@ -15,11 +15,7 @@ RECIPES = (
   "configs/finetune.py:ViT-H/14,imagenet",  # 518 px
 )
 # With their own batch, on one kind of GPU.
-LATER = (
-  "configs/simple_vit_s16_i1k.py",
-  *compiled_recipes.LATER,
-  *(f"configs/dino.py:{size}" for size in ("S", "B")),
-)
+LATER = ("configs/simple_vit_s16_i1k.py", *compiled_recipes.LATER)
 LATER_TOPOLOGY = "h100:8"
 # The commands of the pages about GPUs and hosts, with their own batch too.
 ON_PAGES = (

@@ -20,16 +20,18 @@ LATER = (
   *(f"configs/deit3.py:{size},finetune" for size in ("B", "L", "H")),
   "configs/augreg.py:ViT-B/16,strong2,regularised",
   *(f"configs/{name}.py:{size}" for name in ("mae", "mae_finetune") for size in ("B", "L", "H")),
+  *(f"configs/dino.py:{size}" for size in ("S", "B")),
 )
 LATER_TOPOLOGIES = ("v3:4x4", "v5e:4x8")
 SMALL_SLICE = "v3:4x4"
-# On the page for this slice: the ViTs with most tokens, and masked autoencoders.
+# On the page for this slice: the ViTs with most tokens, masked autoencoders and DINO.
 ON_SMALL_SLICE = (
   *(f"configs/vit_{name}.py" for name in ("b16_i1k", "l16_i1k", "b16_i21k")),
   *("configs/vit_l16_i21k.py:90", "configs/vit_b16_jft.py", "configs/vit_l16_jft.py:14"),
   "configs/vit_h14_jft.py",
   *(f"configs/finetune.py:ViT-{name},imagenet" for name in ("B/16", "L/16", "H/14")),
   *(f"configs/mae.py:{size}" for size in ("B", "L", "H")),
+  *(f"configs/dino.py:{size}" for size in ("S", "B")),
 )
 OF_TABLE_2 = (
   "configs/vit_h14_jft.py",
