@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 from tests import turns
 from tests.compiler import KEPT, QUICK
@@ -60,6 +61,16 @@ def pytest_collection_modifyitems(items):
   items.sort(key=lambda item: place.get(item.path.name, len(SLOWEST)))
   gc.freeze()  # so that no collection goes through all that was imported
   turns.given_up(TURN)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+  """Restores sys.path: commands that compile for other devices add the folders of the compilers."""
+  path = [*sys.path]
+  try:
+    return (yield)
+  finally:
+    sys.path[:] = path
 
 
 @pytest.fixture
