@@ -35,7 +35,7 @@ ATTENTION = (
 )
 HEAD = r"/head/|jvp\(Head\)|ViT\.classify"
 GRADIENT = r"jvp\(|transpose\("  # the model, forward and backward
-ADDS_PARTS = r"jit\(step\)/while/body/(closed_call/)?add"
+ADDS_PARTS = r"jit\(step\)/while/body/((closed_call|eval_jaxpr)/)?add"  # by version of JAX
 OF_MODEL = (  # in the order in which they are tried
   ("dropout", r"jvp\(.*(/Dropout_\d+/|_threefry)"),
   ("norms", r"/(LayerNorm_\d+|encoder_norm|gn_?\w*|group_norm|conv\w*|standardized_conv2d)/"),
