@@ -1,24 +1,24 @@
-"""A part of the tests for a second environment: what the first skipped, and a tenth of the rest.
+"""A part of the tests for a second environment: what the first skipped, and a fifth of the rest.
 
     pytest --write-skipped=FILE          in an environment without extras
-    pytest --skipped=FILE --tenth=3      in one with all of them
+    pytest --skipped=FILE --fifth=3      in one with all of them
 
-The tenth is of files, so that fixtures are shared as always; `--tenth` of 0 to 9 rotates.
+The fifth is of files, so that fixtures are shared as always; `--fifth` of 0 to 4 rotates.
 """
 
 import functools
 import pathlib
 from typing import NamedTuple
 
-PARTS = 10
+PARTS = 5
 
 
 def pytest_addoption(parser):
   """The options that choose tests."""
   add = parser.addoption
   add("--write-skipped", metavar="FILE", help="write the names of the skipped tests to FILE")
-  add("--skipped", metavar="FILE", help="run the tests that FILE names, beside --tenth")
-  add("--tenth", type=int, help="0 to 9: with --skipped, which tenth of the other files to run")
+  add("--skipped", metavar="FILE", help="run the tests that FILE names, beside --fifth")
+  add("--fifth", type=int, help="0 to 4: with --skipped, which fifth of the other files to run")
 
 
 def pytest_configure(config):
@@ -57,15 +57,15 @@ def pytest_ignore_collect(collection_path, config):
   if not chosen or not collection_path.match("test_*.py"):
     return None
   file = _below_root(collection_path, config)
-  return None if file in chosen.tenth or file in map(_file, chosen.named) else True
+  return None if file in chosen.fifth or file in map(_file, chosen.named) else True
 
 
 def pytest_collection_modifyitems(config, items):
-  """Leaves out what neither the file names nor the tenth holds."""
+  """Leaves out what neither the file names nor the fifth holds."""
   chosen = chosen_of(config)
   if not chosen:
     return
-  is_kept = lambda item, file: {item.nodeid, file} & chosen.named or file in chosen.tenth
+  is_kept = lambda item, file: {item.nodeid, file} & chosen.named or file in chosen.fifth
   kept = [item for item in items if is_kept(item, _file(item.nodeid))]
   config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
   items[:] = kept
@@ -76,11 +76,11 @@ class Chosen(NamedTuple):
 
   Attributes:
     named: tests and files.
-    tenth: the files of which all is run.
+    fifth: the files of which all is run.
   """
 
   named: frozenset[str]
-  tenth: frozenset[str]
+  fifth: frozenset[str]
 
 
 @functools.cache
@@ -92,11 +92,11 @@ def chosen_of(config) -> Chosen | None:
   named = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
   files = (config.rootpath / "tests").rglob("test_*.py")
   files = sorted(_below_root(file, config) for file in files)
-  return Chosen(frozenset(named), part(files, config.getoption("--tenth")))
+  return Chosen(frozenset(named), part(files, config.getoption("--fifth")))
 
 
 def part(files: list[str], number: int) -> frozenset[str]:
-  """Every tenth of the files, from the one with that number."""
+  """Every fifth of the files, from the one with that number."""
   return frozenset(files[number::PARTS])
 
 
