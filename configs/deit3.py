@@ -9,11 +9,12 @@ Models: S (ViT-S/16, trained at 224 pixels, without fine-tuning), B (ViT-B/16, 1
 Published: S 81.4, B 83.8, L 84.9 and H 85.2% top-1 on ImageNet's validation set, at 224 pixels.
 Cost by vit-jax cost: 28, 79, 276 and 480 exaFLOPs; fine-tuning 2.7 (B), 9.5 (L) and 26 (H).
 Settings are those of the published commands (README_revenge.md of the authors' code): 800 epochs,
-batch 2048, LAMB at 3e-3 (S: 4e-3) with weight decay 0.05 and clipping at 1, 5 epochs of warm-up,
-cosine to 1e-5; binary cross-entropy, the mean over classes, with every label of a blended image
-true; MixUp 0.8 or CutMix 1; 3-Augment with colour jitter 0.3, each image three times in a batch;
-LayerScale from 1e-4; stochastic depth, the same in all blocks, 0.05, 0.2, 0.45 and 0.6; random
-crops by torchvision's rule, from 8% of the area; the whole smaller side of scored images is seen.
+batch 2048, LAMB at 3e-3 (S: 4e-3) with epsilon 1e-8, weight decay 0.05 and clipping at 1, 5 epochs
+of warm-up, cosine to 1e-5; binary cross-entropy, the mean over classes, with every label of a
+blended image true; MixUp 0.8 or CutMix 1; 3-Augment with colour jitter 0.3, each image three times
+in a batch; LayerScale from 1e-4; stochastic depth, the same in all blocks, 0.05, 0.2, 0.45 and 0.6;
+random crops by torchvision's rule, from 8% of the area; the whole smaller side of scored images is
+seen.
 Fine-tuning: 20 epochs, batch 512, AdamW at 1e-5 with weight decay 0.1, 5 epochs of warm-up, softmax
 with label smoothing 0.1, timm's RandAugment, MixUp 0.8 or CutMix 1; stochastic depth as before, of
 H 0.55.
@@ -78,7 +79,7 @@ def pretrain(size):
     model=dataclasses.replace(model(size.name, size.rates[0]), head_std=0.02),
     objective=Settings(mixup=0.8, cutmix=1.0, blended="whole"),
     loss=Loss(kind="sigmoid", over_classes="mean"),
-    optimizer=LAMB(weight_decay=0.05, clip_norm=1.0, ema=0.0),
+    optimizer=LAMB(epsilon=1e-8, weight_decay=0.05, clip_norm=1.0, ema=0.0),
     schedule=schedule(size.learning_rate),
     data=Data(**CROP, repeats=3, augment=(ThreeAugment(), ColorJitter(strength=0.3))),
   )

@@ -55,7 +55,8 @@ def test_what_a_run_gives():
     resolved.config(objective=Masked(), model=c.Model(num_classes=classes), evaluate=specs)
   )
   features = ["probe/1shot", "probe/5shot"]
-  patches = [f"masked/patch_{name}" for name in ("loss", "constant_loss", "accuracy")]
+  accuracies = ["accuracy", *(f"accuracy_{kind}" for kind in ("masked", "replaced", "kept"))]
+  patches = [f"masked/patch_{name}" for name in ("loss", "constant_loss", *accuracies)]
   macro = [f"test/macro_{name}" for name in ("precision", "recall", "f1")]
   assert names(6) == ["test/loss", "test/top1", "test/top5", *macro, *features, *patches]
   assert names(5) == ["test/loss", "test/top1", *macro, *features, *patches]  # it says nothing

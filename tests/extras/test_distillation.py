@@ -436,6 +436,17 @@ def test_what_the_teacher_was_trained_on_counts_for_the_student(tmp_path):
   assert start.trained_on(dataclasses.replace(config, init_from=""), new) == (known,)
 
 
+def test_what_a_teacher_of_later_steps_was_trained_on_counts_too(tmp_path):
+  """A run may begin without a teacher, and the record of those steps does not know it."""
+  first, taught = (datasets.Trained(c.Dataset("digits", part), "sum") for part in ("[:9]", "[9:]"))
+  place = str(save(tmp_path / "w.npz", trained_on=(first, taught)))
+  alone = c.Config()
+  run = start.Recorded(tmp_path, 5, {"seed": 0}, trained_on=(first,))
+  assert start.trained_on(alone, run) == (first,)
+  config = dataclasses.replace(alone, objective=Settings(teacher=place))
+  assert start.trained_on(config, run) == (first, taught)
+
+
 def test_others_under_other_names_may_be_given_by_their_order(folder):
   config = c.Config(
     objective=Settings(teacher=str(folder / "others.npz"), outputs=()),

@@ -30,6 +30,7 @@ QUANTITIES = {
   "split": lambda c: c.data.train.split,
   "evaluation resize": lambda c: c.data.evaluate_resize,
   "optimizer": lambda c: c.optimizer.kind,
+  "epsilon": lambda c: c.optimizer.epsilon,
   "first moment": lambda c: c.optimizer.moment_dtype,
   "learning rate": lambda c: c.schedule.learning_rate,
   "rate for 256 images": lambda c: c.schedule.learning_rate * 256 / c.batch_size,

@@ -17,6 +17,7 @@ from vit_jax import config as c
 from vit_jax import launch, main
 from vit_jax.config import command_line
 from vit_jax.data import sources
+from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -78,6 +79,8 @@ def test_what_a_user_sees(pretrained):
     lines |= line
   for name in ("training/accuracy", "training/accuracy_kept", "held/patch_constant_loss"):
     assert 0 <= lines[name] < np.log(512)
+  of_held = lambda names: {name for name in names if name.startswith("held/")}
+  assert of_held(lines) == of_held(catalogue.names(MASKED))  # any of which may stop a run early
   assert lines["near/20nn"] > 0.2
   assert lines["near/20nn"] != lines["token/20nn"]  # mean of the patches, class token
   pictures = sorted((pretrained / "pictures").rglob("*.png"))

@@ -171,14 +171,16 @@ def history_of(place: str, step: int = 0) -> History:
 
 
 def trained_on(config: Config, run: Recorded) -> History:
-  """The datasets that parameters were trained on: by a run's record, or what it `learned_from`.
+  """The datasets that parameters were trained on: by a run's record, and what it `learned_from`.
+
+  The record of the steps so far lacks a teacher that only later ones have.
 
   Raises:
     ConfigError: as `history_of`.
   """
-  if run.new:
-    return learned_from(config.init_from, config.objective.teacher)
-  return run.trained_on
+  start = config.init_from if run.new else ""  # else it is in the record
+  learned = learned_from(start, config.objective.teacher)
+  return tuple(dict.fromkeys((*run.trained_on, *learned)))
 
 
 def learned_from(*places: str) -> History:

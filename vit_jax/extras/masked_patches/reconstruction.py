@@ -61,9 +61,9 @@ class Reconstruction(Dataset, EvaluationSpec):
     return {"": self}
 
   def names(self, config: Config) -> list[str]:
-    """The loss, the best constant's, and the measure of the target."""
-    measure = targets.TARGETS[config.objective.target].measure
-    return [PREFIX + name for name in ("loss", "constant_loss", measure)]
+    """The loss, the best constant's, and `measures`; a kind that no patch has gives none."""
+    target = targets.TARGETS[config.objective.target]
+    return [PREFIX + name for name in ("loss", "constant_loss", *measures(target))]
 
   def check(self, key: str, config: Config):
     """Refuses a run that does not predict patches."""
@@ -119,8 +119,6 @@ class HeldOut(Evaluator):
         add(totals, sums)
         if here:
           shown.append({column: x[:here] for column, x in jax.device_get(few).items()})
-    if not totals["count"]:
-      raise NothingCounts("no image counts")
     check_finite(totals["not_finite"], totals["images"], "the predictions")
     columns = [np.concatenate([x[column] for x in shown]) for column in COLUMNS]
     picture = pictures.picture_table(*columns)
@@ -206,6 +204,11 @@ def examples(
   return dict(original=images, corrupted=joined(corrupted), predicted=joined(filled))
 
 
+def measures(target: "targets.Target") -> list[str]:
+  """The measure of a target over all corrupted patches, and over each kind of corruption."""
+  return [target.measure, *(f"{target.measure}_{kind}" for kind in corruption.KINDS)]
+
+
 def metrics_of(totals: dict, target: "targets.Target") -> dict[str, float]:
   """The metrics from sums over all images."""
   statistics = {
@@ -214,8 +217,7 @@ def metrics_of(totals: dict, target: "targets.Target") -> dict[str, float]:
   with jax.transfer_guard("allow"):  # of a few numbers, once
     constant = target.constant_loss(statistics)
   metrics = {"loss": totals["loss"] / totals["count"], "constant_loss": constant}
-  for kind in ("", *(f"_{name}" for name in corruption.KINDS)):
-    name = target.measure + kind
+  for name in measures(target):
     if totals[f"{name}/count"]:
       metrics[name] = totals[f"{name}/sum"] / totals[f"{name}/count"]
   return {PREFIX + name: float(value) for name, value in metrics.items()}
