@@ -302,6 +302,64 @@ def test_norms_before_the_blocks_tell_the_epsilon(tmp_path, caplog, config, fiel
   assert "rotary positions only if the arrays show them" in caplog.text
 
 
+# MLP of the arrays, timm's name, arguments in config.json, the activation, and whether it is said.
+@pytest.mark.parametrize(
+  ("mlp", "architecture", "arguments", "activation", "said"),
+  [
+    ("gated", "vit_huge_patch14_224", {}, "silu", True),  # Virchow, whose code passes SwiGLU
+    ("gated", "vit_huge_patch14_224", dict(act_layer="gelu"), "gelu", False),
+    ("gated", "vit_giant_patch14_dinov2", {}, "silu", False),
+    ("plain", "vit_giant_patch14_dinov2", {}, "gelu", True),
+    ("plain", "vit_base_patch16_clip_quickgelu_224", {}, "quick_gelu", False),
+  ],
+)
+def test_a_name_tells_the_activation_of_its_own_kind_of_mlp_alone(
+  tmp_path, caplog, mlp, architecture, arguments, activation, said
+):
+  params, known = made(mlp=mlp, width=64)
+  arguments = dict(num_heads=2, embed_dim=64) | arguments
+  config = dict(architecture=architecture, model_args=arguments)
+  read = weights.read(stored(tmp_path, timm.to_timm(params, known), config))
+  assert read.card.model.activation == activation
+  assert (
+    f"these arrays have a {mlp} one. Their activation is taken as usual" in caplog.text
+  ) == said
+
+
+@pytest.mark.parametrize("headed", [True, False])
+def test_tokens_in_place_of_pooling_matter_to_a_head_alone(tmp_path, headed):
+  flat = timm.to_timm(families.params("vit"))
+  config = dict(global_pool="", model_args=dict(num_heads=2, global_pool=""))
+  if headed:
+    with pytest.raises(ValueError, match=r"it pools by '' .*, and models here with such"):
+      weights.read(stored(tmp_path, flat, config))
+    return
+  bare = {name: x for name, x in flat.items() if not name.startswith("head.")}
+  assert read_model(stored(tmp_path, bare, config)).module.pool == "class_token"
+
+
+@pytest.mark.parametrize(
+  ("problem", "loss"),
+  [
+    ("multi_label_classification", "sigmoid"),
+    ("single_label_classification", "softmax"),
+    (None, "softmax"),
+  ],
+)
+def test_transformers_says_in_timms_config_whether_an_image_has_several_labels(
+  tmp_path, problem, loss
+):
+  flat = timm.to_timm(families.params("vit"))
+  file = stored(tmp_path, flat, dict(problem_type=problem))
+  assert weights.read(file).card.loss == loss
+
+
+def test_other_problems_than_classification_are_refused(tmp_path):
+  flat = timm.to_timm(families.params("vit"))
+  with pytest.raises(ValueError, match="problem_type is 'regression' and must be"):
+    weights.read(stored(tmp_path, flat, dict(problem_type="regression")))
+
+
 # Fields, pool_include_prefix, and how it is read; None: it is refused.
 @pytest.mark.parametrize(
   ("fields", "includes", "pool"),

@@ -15,6 +15,7 @@ from vit_jax.config import AUTO, MAX_SIDE, Model, Size, as_size, sides
 from vit_jax.config.data import FILTERS
 from vit_jax.config.model import USUAL, translated
 from vit_jax.extras.formats import pickled, shards, timm, whole_patches
+from vit_jax.extras.formats.model_type import PROBLEMS, loss_of
 from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
@@ -73,6 +74,7 @@ COMPUTED = {
   "architecture": (_A_NAME, ""),
   "global_pool": (or_none(_A_NAME), None),
   "label_names": (_LABELS, None),
+  "problem_type": (PROBLEMS, None),  # of Transformers' TimmWrapper
 }
 ARGUMENTS = {
   "img_size": (or_none(rectangle(1, MAX_SIDE)), None),
@@ -253,6 +255,8 @@ def _pool(params: dict, settings: dict, images: dict, arguments: dict) -> str:
   usual = _usual(settings["architecture"], "pool", AUTO)
   stated = [values["global_pool"] for values in (arguments, settings, images)]
   stated = [pool for pool in stated if pool is not None]
+  if "head" not in params:
+    stated = [pool for pool in stated if pool]  # "": timm's model gives the tokens, not pooled
   kinds = [usual, *(pool for pool, theirs in _POOLS.items() if theirs in stated)]
   found = [getattr(module_of(params, Model(pool=kind)), "pool", AUTO) for kind in kinds]
   right = [kind for kind in found if all(pool == _POOLS.get(kind, "avg") for pool in stated)]
@@ -306,16 +310,35 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     resampling=f"torchvision_{images['interpolation']}",
     position_resizing=timm.POSITION_RESIZING,
     class_names=_class_names(labels, module.num_classes),
+    loss=loss_of(settings["problem_type"]),
     model=Model(
       stem_norms=timm.stem_norms(params),
       channels=module.channels,
-      activation=arguments["act_layer"] or _usual(name, "activation", timm.activation_of(params)),
+      activation=arguments["act_layer"] or _activation(name, params),
       pool=_pool(params, settings, images, arguments),
       **{key: _usual(name, key, told.get(key, USUAL[key])) for key in _BY_NAME},
     ),
     projection=timm.projects(params, name),
   )
   return whole_patches.of_card(whole_images, getattr(module, "patch", 1), "timm")
+
+
+def _activation(name: str, params: dict) -> str:
+  """The activation of a model of timm with this name, if it has the MLPs of these parameters.
+
+  Authors may pass another MLP in code with its activation, which config.json then does not show.
+  """
+  usual = timm.activation_of(params)
+  mlp = getattr(module_of(params), "mlp", USUAL["mlp"])
+  of_name = _usual(name, "mlp", mlp)
+  if of_name == mlp:
+    return _usual(name, "activation", usual)
+  _log.warning(
+    "timm's %s has a %s MLP, and these arrays have a %s one. Their activation is taken as usual, "
+    'which is %s; if it is another, say so in %s, such as "model_args": {"act_layer": "gelu"}.',
+    *(name, of_name, mlp, usual, CONFIG),
+  )
+  return usual
 
 
 def _class_names(labels: list | dict, classes: int) -> tuple[str, ...]:
