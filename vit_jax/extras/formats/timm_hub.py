@@ -319,6 +319,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
       **{key: _usual(name, key, told.get(key, USUAL[key])) for key in _BY_NAME},
     ),
     projection=timm.projects(params, name),
+    model_guessed=not (_is_known(name) or arguments["act_layer"]),
   )
   return whole_patches.of_card(whole_images, getattr(module, "patch", 1), "timm")
 
