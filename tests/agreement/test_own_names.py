@@ -94,7 +94,8 @@ def test_dinov3(tmp_path):
   for kind in ("weight", "bias"):
     parts = [f"attention.{part}_proj.{kind}" for part in "qkv"]
     joined(arrays, parts, f"attn.qkv.{kind}")
-  others = {"rope_embed.periods": np.ones(8, np.float32)}
+  periods = torch.tensor(100.0) ** (torch.arange(8, dtype=torch.bfloat16) / 8)
+  others = {"rope_embed.periods": periods.float().numpy()}
   others |= {f"local_cls_norm.{kind}": np.ones(64, np.float32) for kind in ("weight", "bias")}
   assert_equal_features(tmp_path / "w.safetensors", arrays | masks | others, model, before=3)
 
