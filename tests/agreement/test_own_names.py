@@ -1,9 +1,10 @@
 """Files of DINOv3's authors, of DINOv2's with gated MLPs, and OpenCLIP's: outputs of Transformers.
 
-The names in such files are made here from a model of Transformers with random weights. Needs torch
-and transformers (the extra `agreement`); skipped, with this reason, without them.
+The names in such files are made here from a model of Transformers, or of timm, with random weights.
+Needs torch, timm and transformers (the extra `agreement`); skipped, with this reason, without them.
 """
 
+import importlib
 import json
 import re
 
@@ -94,7 +95,8 @@ def test_dinov3(tmp_path):
   for kind in ("weight", "bias"):
     parts = [f"attention.{part}_proj.{kind}" for part in "qkv"]
     joined(arrays, parts, f"attn.qkv.{kind}")
-  others = {"rope_embed.periods": np.ones(8, np.float32)}
+  periods = torch.tensor(100.0) ** (torch.arange(8, dtype=torch.bfloat16) / 8)
+  others = {"rope_embed.periods": periods.float().numpy()}
   others |= {f"local_cls_norm.{kind}": np.ones(64, np.float32) for kind in ("weight", "bias")}
   assert_equal_features(tmp_path / "w.safetensors", arrays | masks | others, model, before=3)
 
@@ -151,7 +153,43 @@ def test_open_clip(tmp_path, act):
     theirs = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).image_embeds.numpy()
   ours, _ = loaded.module.apply({"params": loaded.params}, images, train=False)
   assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
-  if act == "gelu":
-    again = read_model(tmp_path / "open_clip_model.safetensors")
-    assert again.module == loaded.module
-    families.assert_same_bits(again.params, loaded.params)
+  again = read_model(tmp_path / "open_clip_model.safetensors")
+  assert (again.module, again.card) == (loaded.module, loaded.card)
+  families.assert_same_bits(again.params, loaded.params)
+
+
+# Of OpenCLIP's TimmModel: timm's name, pool, proj.
+@pytest.mark.parametrize(
+  ("name", "pool", "proj"),
+  [
+    ("vit_base_patch16_siglip_224", "map", "none"),
+    ("vit_base_patch16_224", "", "linear"),  # BiomedCLIP
+    ("vit_base_patch16_clip_224", "token", None),
+  ],
+)
+def test_encoders_of_timm_in_open_clip(tmp_path, name, pool, proj):
+  timm = importlib.import_module("tests.agreement.timm_models").timm
+  options = dict(embed_dim=64, num_heads=2, depth=1, img_size=32)
+  pools = dict(global_pool=pool) if pool else {}
+  trunk = drawn(timm.create_model(name, num_classes=7 if proj is None else 0, **options, **pools))
+  projection = drawn(torch.nn.Linear(64, 7, bias=False))
+  arrays = {f"visual.trunk.{key}": x.numpy() for key, x in trunk.state_dict().items()}
+  head = torch.nn.Identity()
+  if proj == "linear":
+    head = projection
+    arrays["visual.head.proj.weight"] = projection.weight.detach().numpy()
+  safetensors.numpy.save_file(arrays, tmp_path / "open_clip_model.safetensors")
+  vision = dict(timm_model_name=name, timm_pool=pool, timm_proj=proj, image_size=32)
+  vision["timm_model_kwargs"] = options
+  mean, deviation = [0.4, 0.5, 0.6], [0.2, 0.3, 0.4]
+  config = dict(model_cfg=dict(vision_cfg=vision), preprocess_cfg=dict(mean=mean, std=deviation))
+  (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+  loaded = read_model(tmp_path).at_size()
+  images = families.images(32, batch=1)
+  pixels = ((images + 1) / 2 - np.float32(mean)) / np.float32(deviation)
+  with torch.no_grad():
+    theirs = head(trunk(torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()))).numpy()
+  ours, features = loaded.module.apply({"params": loaded.params}, images, train=False)
+  assert loaded.card.projection == loaded.has_head == (proj != "none")
+  found = ours if loaded.has_head else features["pre_logits"]
+  assert np.abs(found - theirs).max() < 1e-5 * np.abs(theirs).max()

@@ -327,6 +327,42 @@ def test_layer_scale_stays_a_parameter(peer, tmp_path):
   families.assert_same_bits(weights.load(path), params)
 
 
+def test_an_mlp_that_authors_pass_in_code(peer, tmp_path):
+  """As Virchow's on the Hub, whose config.json has the name of a model with plain MLPs."""
+  name = "vit_huge_patch14_224"
+  arguments = dict(SMALL, img_size=28, patch_size=14, num_classes=0, global_pool="", reg_tokens=4)
+  gated = dict(mlp_layer=peer.timm.layers.SwiGLUPacked, act_layer=peer.torch.nn.SiLU)
+  model = randomly(peer, peer.timm.create_model(name, **arguments, **gated))
+  stored(model, tmp_path)
+  config = dict(architecture=name, model_args=arguments, mean=[0.5] * 3, std=[0.5] * 3)
+  (tmp_path / "config.json").write_text(json.dumps(config))
+  loaded = read_model(tmp_path / "w.safetensors").at_size(28)
+  images = families.images(28)
+  theirs = logits(peer, model, images)  # of all tokens
+  _, features = modules.run(loaded.module, loaded.params, images)
+  np.testing.assert_allclose(features["pre_logits"], theirs[:, 0], atol=BOUND, rtol=0)
+  np.testing.assert_allclose(features["patches"], theirs[:, 5:], atol=BOUND, rtol=0)
+
+
+def test_several_labels_in_the_wrapper_of_transformers(peer, tmp_path):
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  config = transformers.TimmWrapperConfig(
+    architecture="vit_tiny_patch16_224",
+    model_args=SMALL,
+    num_labels=3,
+    problem_type="multi_label_classification",
+  )
+  config.pretrained_cfg = dict(input_size=[3, 16, 16], mean=[0.5] * 3, std=[0.5] * 3)
+  model = randomly(peer, transformers.TimmWrapperForImageClassification(config))
+  model.save_pretrained(tmp_path)
+  loaded = read_model(tmp_path).at_size()
+  images = families.images(16)
+  theirs = logits(peer, model.timm_model, images)
+  found, _ = modules.run(loaded.module, loaded.params, images)
+  expected = 1 / (1 + np.exp(-theirs))
+  np.testing.assert_allclose(loaded.probabilities(found), expected, atol=BOUND, rtol=0)
+
+
 @pytest.mark.parametrize("pool", ["gap", "class_token"])
 @pytest.mark.parametrize("positions", ["sincos2d", "sincos2d_mae"])
 def test_fixed_positions_are_a_table_for_timm_and_fixed_again_for_us(

@@ -70,6 +70,8 @@ ALLOWED = {
     ("vit_jax.extras.formats.huggingface", "safetensors"),
     ("vit_jax.extras.formats.shards", "safetensors"),
     ("vit_jax.extras.formats.open_clip", "safetensors"),
+    ("vit_jax.extras.formats.open_clip_timm", "safetensors"),
+    ("vit_jax.extras.formats.open_clip_timm", "timm"),  # image encoders of timm in OpenCLIP
     ("vit_jax.extras.formats.timm_hub", "safetensors"),
     ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
     ("vit_jax.models.stem", "timm"),
@@ -90,6 +92,7 @@ ALLOWED = {
     ("vit_jax.models.stem", "timm"),
     ("vit_jax.extras.formats.vit_names", "timm"),
     ("vit_jax.extras.formats.open_clip", "timm"),  # heads of models of a width
+    ("vit_jax.extras.formats.open_clip_timm", "timm"),  # image encoders of timm in OpenCLIP
   },
   "CALLBACKS": {  # the setting
     ("vit_jax.extras.loggers.logger", "report"),

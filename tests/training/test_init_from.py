@@ -13,12 +13,14 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.devices import mesh
+from vit_jax.extras.formats import timm
 from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from
+from vit_jax.weights import safetensors
 from vit_jax.weights.card import Card
 from vit_jax.weights.resizing import resize_table
 
@@ -116,6 +118,26 @@ def test_what_does_not_fit_is_wrong_usage(source, change, message):
   source.unlink()
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
     read(asked)
+
+
+def test_what_is_guessed_of_a_model_gives_way_to_settings_that_are_given(tmp_path):
+  """A file of timm alone does not tell its activation. What rules gave is not given."""
+  module = models.create(**VIT | dict(num_classes=5, width=64))
+  params = modules.parameters(module, np.zeros((1, 16, 16, 3), np.float32), train=False)
+  path = tmp_path / "timm.safetensors"
+  arrays = {name: np.ascontiguousarray(x) for name, x in timm.to_timm(params).items()}
+  safetensors.save_arrays(path, arrays, {})
+  given = config(path, width=64, activation="quick_gelu", norm_epsilon=1e-5)
+  found = read(given)
+  families.assert_same_bits(found.params, params)
+  ruled = dataclasses.replace(config(path, width=64), derived=("model.activation",))
+  with pytest.raises(c.ConfigError, match=r"activation is gelu there and gelu_tanh here;"):
+    read(ruled)
+  known = tmp_path / "known.safetensors"  # with its module, whose images alone are guessed
+  weights.save(known, params, module)
+  assert weights.read(known).card.guessed
+  with pytest.raises(c.ConfigError, match=r"activation is gelu_tanh there and quick_gelu here;"):
+    read(dataclasses.replace(given, init_from=str(known)))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from PIL import Image
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
+from vit_jax.config.model import CONFIG_ONLY_FIELDS
 from vit_jax.inference import predict as predictions
 from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
@@ -288,13 +289,16 @@ def read_model(
     raise ValueError(f"{source} is not a model of this project: {error}") from error
 
 
-def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
+def of_weights(
+  read: Weights, otherwise: cfg.Model = UNKNOWN, asked: cfg.Model = UNKNOWN
+) -> LoadedModel:
   """The model that weights belong to.
 
   Args:
     read: the weights.
     otherwise: config.model, used if there is no card, for the settings that parameters do not show
       (`config.model.CONFIG_ONLY_FIELDS`).
+    asked: the same without what rules gave; it wins over a card whose model is guessed.
 
   Raises:
     ValueError: the parameters are not of a model of this project.
@@ -302,6 +306,10 @@ def of_weights(read: Weights, otherwise: cfg.Model = UNKNOWN) -> LoadedModel:
   described = dataclasses.replace(otherwise, family=cfg.AUTO)  # the parameters tell it
   if read.card:
     described = read.card.model
+  if read.card and read.card.model_guessed:
+    values = {key: getattr(asked, key) for key in CONFIG_ONLY_FIELDS}
+    given = {key: value for key, value in values.items() if value != cfg.AUTO}
+    described = dataclasses.replace(described, **given)
   module = models.module_of(read.params, described)
   if not read.card and getattr(module, "final_norm", "") == "none":
     raise ValueError(

@@ -179,6 +179,8 @@ class Card:
       CLIP's does, so that its outputs are no classes.
     guessed: whether nothing describes how images are prepared, so that the card has what the
       library of the weights does by default.
+    model_guessed: whether nothing describes how the model computes, so that what parameters do not
+      show (`config.model.CONFIG_ONLY_FIELDS`) is what the library's models have by default.
   """
 
   image_size: Size
@@ -194,6 +196,7 @@ class Card:
   average: bool = False
   projection: bool = False
   guessed: bool = False
+  model_guessed: bool = False
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
@@ -250,6 +253,7 @@ RULES = {
   "average": _FLAG,
   "projection": _FLAG,
   "guessed": _FLAG,
+  "model_guessed": _FLAG,
   "image_size": rectangle(0, MAX_SIDE),
   "resize": rectangle(0, MAX_PIXELS),
   "squeeze": _FLAG,
@@ -257,7 +261,7 @@ RULES = {
   "position_resizing": one_of(*POSITION_RESIZING),
   "class_names": TEXTS,
 }
-LATER = ("projection", "guessed")  # keys that cards of 0.2.0 lack
+LATER = ("projection", "guessed", "model_guessed")  # keys that cards of 0.2.0 lack
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
@@ -340,6 +344,8 @@ def inferred(params: dict) -> Card:
 def guessed(params: dict, share: float, usual_size: int = 0, **known) -> Card:
   """Makes a card from parameters, and from what the library of the weights does by default.
 
+  Both the model and the preparation of images are guessed.
+
   Args:
     params: the parameters.
     share: the fraction of an image's smaller side that the library cuts out.
@@ -348,7 +354,7 @@ def guessed(params: dict, share: float, usual_size: int = 0, **known) -> Card:
   """
   size = inferred(params).image_size or usual_size
   resize = as_size([math.floor(side / share) for side in sides(size)])
-  return Card(image_size=size, resize=resize, guessed=True, **known)
+  return Card(image_size=size, resize=resize, guessed=True, model_guessed=True, **known)
 
 
 ENOUGH = 0.01  # the largest weight of the initial parameters that needs no warning

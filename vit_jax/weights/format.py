@@ -63,8 +63,8 @@ class ArrayNames:
       library has no such model; None: these names are only read.
     notes: (our parameters, their card) -> notes for the user who exports them under these names;
       ValueError as for `save`.
-    tables: pattern of the names of arrays that are no weights, but tables of whole numbers that a
-      model of this project computes.
+    tables: pattern of the names of arrays of whole numbers that are no weights: tables that a model
+      of this project computes, and counts of training.
   """
 
   name: str

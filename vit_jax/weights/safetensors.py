@@ -18,7 +18,7 @@ import safetensors.numpy
 from vit_jax.config import Size
 from vit_jax.models.recognition import UNKNOWN
 from vit_jax.registry import ARRAY_NAMES
-from vit_jax.storage.files import atomic_write
+from vit_jax.storage.files import atomic_write, is_file
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, prefixes, published
 from vit_jax.weights.card import Card
@@ -126,13 +126,25 @@ def header_bytes(path: pathlib.Path) -> int:
     return int.from_bytes(file.read(8), "little")
 
 
-def is_ours(path: pathlib.Path) -> bool:
-  """Whether this project wrote a file, which then says how its model computes."""
+def has_card(path: pathlib.Path) -> bool:
+  """Whether this project wrote a file, or a card beside it, so that no other file describes it."""
+  if is_file(card.path_beside(path)):
+    return True
   try:
     with arrays.reading(path, "safetensors"):
       return _ours(_header(path)[1])
   except ValueError:  # reading the arrays will raise the same error
     return False
+
+
+def library_of(path: pathlib.Path) -> str:
+  """The name of the library whose names a file's arrays have, as in `ArrayNames`; "": of none."""
+  try:
+    with arrays.reading(path, "safetensors"):
+      library = _named_by(_header(path)[0])
+  except ValueError:  # reading the arrays will raise the same error
+    return ""
+  return library.name if library else ""
 
 
 def save_arrays(path: pathlib.Path, flat: dict[str, np.ndarray], metadata: dict[str, str]):

@@ -3,6 +3,7 @@
 import json
 import logging
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -10,7 +11,7 @@ import safetensors.numpy
 from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
-from vit_jax.extras.formats import timm, timm_hub
+from vit_jax.extras.formats import meta, timm, timm_hub
 from vit_jax.inference.model import load, read_model
 from vit_jax.models.recognition import settings_of
 from vit_jax.storage.tree import flatten
@@ -113,9 +114,7 @@ def test_names_of_dinov2_itself(tmp_path, caplog):
   flat["pos_embed"] = np.delete(table, [1, 2, 3], axis=1)
   flat = {name.replace("blocks.", "blocks.0."): x for name, x in flat.items()}
   families.assert_same_bits(weights.load(stored(tmp_path, flat, {})), params)
-  assert (
-    "Left out, because only training with masked patches needs it: 'mask_token'." in caplog.text
-  )
+  assert "Left out, because only its training needs it: 'mask_token'." in caplog.text
   with pytest.raises(ValueError, match="two arrays are the registers"):
     weights.load(stored(tmp_path, flat | {"reg_token": registers}, {}))
   twice = flat | {"blocks.1.norm1.bias": flat["blocks.0.1.norm1.bias"]}
@@ -129,6 +128,8 @@ def test_positions_are_resized_by_the_rule_of_the_files_own_code():
   assert timm.position_resizing([*usual, "mask_token"]) == "bicubic_offset"
   assert timm.position_resizing([*usual, "mask_token", "decoder_pos_embed"]) == "bicubic"
   assert timm.position_resizing([*usual, "mask_token", "register_tokens"]) == "bicubic_antialiased"
+  of_beit = ["rel_pos_bias.relative_position_bias_table", "mask_token", "lm_head.weight"]
+  assert timm.position_resizing(of_beit) == "bicubic_antialiased"
 
 
 def test_a_file_alone_is_prepared_as_timm_does_by_default(tmp_path, caplog):
@@ -255,7 +256,7 @@ def made(**fields):
 # Meta's files of DINOv3, whose MLPs may be gated.
 DINOV3 = dict(width=64, heads=4, positions="none", rotary="dinov3", registers=2, qkv_bias="no_key")
 GATED = DINOV3 | dict(mlp="gated", activation="silu", norm_epsilon=1e-5)
-PERIODS = {"rope_embed.periods": np.ones(4, np.float32)}
+PERIODS = {"rope_embed.periods": np.float32(100 ** (np.arange(4) / 4))}
 
 
 def test_periods_tell_the_heads_of_dinov3(tmp_path):
@@ -263,6 +264,26 @@ def test_periods_tell_the_heads_of_dinov3(tmp_path):
   params, known = made(**DINOV3)
   flat = timm.to_timm(params, known) | PERIODS
   families.assert_same_bits(weights.load(stored(tmp_path, flat)), params)
+
+
+def in_bfloat16(count, base=100.0):
+  """Periods as DINOv3's code computes them in this type."""
+  exponents = 2 * jnp.arange(count, dtype=jnp.bfloat16) / jnp.bfloat16(2 * count)
+  return np.asarray(jnp.bfloat16(base) ** exponents, np.float32)
+
+
+@pytest.mark.parametrize("count", [4, 5, 9, 16, 18, 25, 32])
+def test_rounded_periods_are_taken_as_the_exact_ones(count):
+  assert meta.as_timm({"rope_embed.periods": in_bfloat16(count)}) == {}
+
+
+def test_other_periods_than_ours_are_refused(tmp_path):
+  params, known = made(**DINOV3)
+  flat = timm.to_timm(params, known)
+  for base in (90, 110, 10_000):
+    other = flat | {"rope_embed.periods": in_bfloat16(4, base)}
+    with pytest.raises(ValueError, match=r"\(rope_embed\.periods\) are not 100\^\(4k/Dh\)"):
+      weights.load(stored(tmp_path, other))
 
 
 def test_an_unknown_architecture_tells_no_more_than_a_file_alone(tmp_path, caplog):
@@ -300,6 +321,64 @@ def test_norms_before_the_blocks_tell_the_epsilon(tmp_path, caplog, config, fiel
   file = stored(tmp_path, timm.to_timm(params, known), config)
   assert read_model(file).module.norm_epsilon == epsilon
   assert "rotary positions only if the arrays show them" in caplog.text
+
+
+# MLP of the arrays, timm's name, arguments in config.json, the activation, and whether it is said.
+@pytest.mark.parametrize(
+  ("mlp", "architecture", "arguments", "activation", "said"),
+  [
+    ("gated", "vit_huge_patch14_224", {}, "silu", True),  # Virchow, whose code passes SwiGLU
+    ("gated", "vit_huge_patch14_224", dict(act_layer="gelu"), "gelu", False),
+    ("gated", "vit_giant_patch14_dinov2", {}, "silu", False),
+    ("plain", "vit_giant_patch14_dinov2", {}, "gelu", True),
+    ("plain", "vit_base_patch16_clip_quickgelu_224", {}, "quick_gelu", False),
+  ],
+)
+def test_a_name_tells_the_activation_of_its_own_kind_of_mlp_alone(
+  tmp_path, caplog, mlp, architecture, arguments, activation, said
+):
+  params, known = made(mlp=mlp, width=64)
+  arguments = dict(num_heads=2, embed_dim=64) | arguments
+  config = dict(architecture=architecture, model_args=arguments)
+  read = weights.read(stored(tmp_path, timm.to_timm(params, known), config))
+  assert read.card.model.activation == activation
+  assert (
+    f"these arrays have a {mlp} one. Their activation is taken as usual" in caplog.text
+  ) == said
+
+
+@pytest.mark.parametrize("headed", [True, False])
+def test_tokens_in_place_of_pooling_matter_to_a_head_alone(tmp_path, headed):
+  flat = timm.to_timm(families.params("vit"))
+  config = dict(global_pool="", model_args=dict(num_heads=2, global_pool=""))
+  if headed:
+    with pytest.raises(ValueError, match=r"it pools by '' .*, and models here with such"):
+      weights.read(stored(tmp_path, flat, config))
+    return
+  bare = {name: x for name, x in flat.items() if not name.startswith("head.")}
+  assert read_model(stored(tmp_path, bare, config)).module.pool == "class_token"
+
+
+@pytest.mark.parametrize(
+  ("problem", "loss"),
+  [
+    ("multi_label_classification", "sigmoid"),
+    ("single_label_classification", "softmax"),
+    (None, "softmax"),
+  ],
+)
+def test_transformers_says_in_timms_config_whether_an_image_has_several_labels(
+  tmp_path, problem, loss
+):
+  flat = timm.to_timm(families.params("vit"))
+  file = stored(tmp_path, flat, dict(problem_type=problem))
+  assert weights.read(file).card.loss == loss
+
+
+def test_other_problems_than_classification_are_refused(tmp_path):
+  flat = timm.to_timm(families.params("vit"))
+  with pytest.raises(ValueError, match="problem_type is 'regression' and must be"):
+    weights.read(stored(tmp_path, flat, dict(problem_type="regression")))
 
 
 # Fields, pool_include_prefix, and how it is read; None: it is refused.
@@ -397,6 +476,44 @@ def test_what_an_encoder_of_open_clip_computes_otherwise_is_refused(tmp_path, ke
     read(True)
   with pytest.raises(ValueError, match="it has no open_clip_model"):
     read(False)
+
+
+@pytest.mark.parametrize(
+  ("fields", "others", "left_out"),
+  [
+    (  # BEiT, as its authors pre-trained it
+      dict(positions="relative_table", position_place="every_layer_shared", qkv_bias="no_key"),
+      {"lm_head.weight": (8, 64), "lm_head.bias": (8,), "mask_token": (1, 1, 64)},
+      "'lm_head.bias', 'lm_head.weight', 'mask_token'",
+    ),
+    (DINOV3, {"projectors.0.mlp.0.weight": (8, 64)}, "'projectors.0.mlp.0.weight'"),  # EUPE
+  ],
+)
+def test_heads_that_only_training_needs_are_left_out_and_said(
+  tmp_path, caplog, fields, others, left_out
+):
+  params, known = made(**dict(width=64) | fields)
+  bare = {name: x for name, x in params.items() if name != "head"}
+  flat = timm.to_timm(bare, known) | {name: np.ones(x, "f4") for name, x in others.items()}
+  flat |= PERIODS if "rotary" in fields else {}
+  families.assert_same_bits(weights.load(stored(tmp_path, flat)), bare)
+  assert f"Left out, because only its training needs it: {left_out}." in caplog.text
+
+
+def test_the_projector_of_moco_is_no_head_and_tells_its_attention_heads(tmp_path, caplog):
+  """Its ViT-S has 12 heads, other models of this width 6."""
+  params, known = made(width=384, heads=12)
+  bare = {name: x for name, x in params.items() if name != "head"}
+  projector = {"0.weight": (8, 384), "3.weight": (8, 8)}
+  projector |= {f"1.{name}": (8,) for name in ("weight", "bias", "running_mean", "running_var")}
+  flat = timm.to_timm(bare, known)
+  flat |= {f"head.{name}": np.ones(shape, np.float32) for name, shape in projector.items()}
+  file = stored(tmp_path, flat | {"head.1.num_batches_tracked": np.int64([7])})
+  families.assert_same_bits(weights.load(file), bare)
+  assert "because only its training needs it: 'head.0.weight', 'head.1.bias'," in caplog.text
+  classifier = {name: x for name, x in flat.items() if "head.1" not in name}
+  with pytest.raises(ValueError, match=r"head\.0\.weight is a part that neither"):
+    weights.load(stored(tmp_path, classifier))
 
 
 def test_tables_of_whole_numbers_in_files_of_beit_are_computed_here(tmp_path):

@@ -54,6 +54,22 @@ def in_open_clip(folder, config=True):
   return folder
 
 
+def in_open_clip_of_timm(folder, **vision):
+  """An encoder of timm, whose projection is behind it."""
+  flat = {f"visual.trunk.{name}": x for name, x in timm.to_timm(families.params("vit")).items()}
+  flat["visual.head.proj.weight"] = flat.pop("visual.trunk.head.weight")
+  del flat["visual.trunk.head.bias"]
+  flat |= {"logit_scale": np.ones(1, np.float32), "text.positions": np.arange(3)}
+  contiguous = {name: np.ascontiguousarray(x) for name, x in flat.items()}
+  safetensors.numpy.save_file(contiguous, folder / open_clip.WEIGHTS)
+  usual = dict(timm_model_name="vit_base_patch16_224", timm_pool="", timm_proj="linear")
+  usual |= dict(timm_model_kwargs=dict(embed_dim=32, num_heads=2), image_size=16)
+  images = dict(mean=[0.5] * 3, std=[0.5] * 3, resize_mode="squash")
+  settings = dict(model_cfg=dict(vision_cfg=usual | vision), preprocess_cfg=images)
+  (folder / open_clip.CONFIG).write_text(json.dumps(settings))
+  return folder
+
+
 def in_timm(folder, architecture="", *, bias=0.0, **fields):
   params, card = made(bias, **fields)
   flat = {name: np.ascontiguousarray(x) for name, x in timm.to_timm(params, card.model).items()}
@@ -83,6 +99,7 @@ def in_a_file(folder):
     in_transformers,
     in_open_clip,
     lambda folder: in_open_clip(folder, config=False),
+    in_open_clip_of_timm,
     in_timm,
     lambda folder: in_timm(folder, "vit_base_patch16_clip_224"),
     lambda folder: in_timm(folder, "eva_giant_patch14_clip_224", first_norm="none"),
@@ -107,6 +124,66 @@ def test_a_file_of_open_clip_alone_is_prepared_as_the_library_does_by_default(tm
   assert (
     "smaller side to 16 px, centre of 16 px, torchvision_bicubic. If they are not" in caplog.text
   )
+
+
+def test_a_config_of_open_clip_is_honoured_beside_a_file(tmp_path, caplog):
+  """Also if timm's own files are in the folder, which timm's config.json describes."""
+  folder = in_open_clip(tmp_path)
+  expected = weights.read(folder)
+  found = weights.read(folder / open_clip.WEIGHTS)
+  assert found.card == expected.card
+  assert found.card.model.activation == "quick_gelu"
+  families.assert_same_bits(found.params, expected.params)
+  timms = in_timm(tmp_path, "vit_base_patch16_clip_224")
+  both = weights.read(folder / open_clip.WEIGHTS)
+  families.assert_same_bits(both.params, expected.params)
+  assert weights.read(timms).card.model.activation == "gelu"
+  assert "nothing says how its model computes" not in caplog.text
+  weights.write(tmp_path / "ours.safetensors", Weights(*made()))
+  assert weights.read(tmp_path / "ours.safetensors").card.image_size == 16
+  (tmp_path / "damaged.safetensors").write_bytes(b"123")
+  with pytest.raises(ValueError, match=r"damaged\.safetensors"):
+    weights.read(tmp_path / "damaged.safetensors")
+
+
+def test_an_encoder_of_timm_in_open_clip_is_read_as_timms(tmp_path, caplog):
+  folder = in_open_clip_of_timm(tmp_path)
+  read = weights.read(folder)
+  params = families.params("vit")
+  bare = {name: x for name, x in read.params.items() if name != "head"}
+  families.assert_same_bits(bare, {name: params[name] for name in bare})
+  np.testing.assert_array_equal(read.params["head"]["kernel"], params["head"]["kernel"])
+  assert not read.params["head"]["bias"].any()
+  assert (read.card.image_size, read.card.resize) == (16, 0)
+  assert (read.card.model.activation, read.card.model.pool) == ("gelu", "class_token")
+  assert weights.read(folder / open_clip.WEIGHTS).card == read.card
+  assert not caplog.text
+
+
+@pytest.mark.parametrize(
+  ("vision", "message"),
+  [
+    (dict(timm_proj="mlp"), "timm_proj is 'mlp' and must be"),
+    (dict(timm_pool="abs_attn"), "it pools by 'abs_attn'"),
+    (dict(timm_model_kwargs=dict(gated_attn=True)), "made with gated_attn"),
+    (dict(timm_model_name="vit_base_mci_224"), "with another stem of convolutions"),
+  ],
+)
+def test_what_an_encoder_of_timm_in_open_clip_computes_otherwise_is_refused(
+  tmp_path, vision, message
+):
+  with pytest.raises(ValueError, match=message):
+    weights.read(in_open_clip_of_timm(tmp_path, **vision))
+
+
+def test_an_encoder_without_the_norm_before_its_blocks_pools_otherwise(tmp_path):
+  """CLIPA's; its config.json says so."""
+  path = in_open_clip(tmp_path, config=False)
+  flat = safetensors.numpy.load_file(path)
+  others = {name: x for name, x in flat.items() if "ln_pre" not in name}
+  safetensors.numpy.save_file(others, path)
+  with pytest.raises(ValueError, match=r"no norm before its blocks \(ln_pre\.weight\)"):
+    weights.read(path)
 
 
 @pytest.mark.parametrize("config", [True, False])

@@ -21,6 +21,7 @@ from vit_jax.extras.formats.model_type import (
   PROBLEM_TYPES,
   ModelType,
   activation_of,
+  loss_of,
 )
 from vit_jax.models.family import Network
 from vit_jax.models.recognition import module_of
@@ -198,7 +199,6 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     usual_resampling = Card.resampling
     usual_position_resizing = Card.position_resizing
   resampling = settings["resampling"] or usual_resampling
-  loss = "sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax"
   saved_again = SAVED_BY in settings  # perhaps trained further there, with a head
   representation = settings["representation"]
   if saved_again and "head" in (params or {}):
@@ -210,7 +210,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
     resampling=images.resampling_of(prepared, resampling),
     position_resizing=settings["position_resizing"] or usual_position_resizing,
     class_names=_class_names(settings),
-    loss=loss,
+    loss=loss_of(settings["problem_type"]),
     model=Model(**_known(kind, settings), channels=settings["num_channels"]),
     representation=representation,
     trained_on=datasets.read_history(settings.get(TRAINED_ON, [])),

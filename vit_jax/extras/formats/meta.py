@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 
+from vit_jax.models.rotary import CONVENTIONS
+
 Arrays = dict[str, np.ndarray]
 _RENAMED = tuple(
   (re.compile(pattern), name)
@@ -16,13 +18,19 @@ _RENAMED = tuple(
   )
 )
 _PERIODS = "rope_embed.periods"  # of rotary positions, which this project computes
+_ROUNDING = 0.015  # bfloat16 rounds a period's exponent and its power, which is up to 1.2%
 # The norm of small crops in training, and masks of biases, which `_biases` applies.
 _LEFT_OUT = re.compile(rf"{re.escape(_PERIODS)}|local_cls_norm\..*|.*\.bias_mask")
 _QKV = re.compile(r"(.*\.attn)\.qkv\.bias")
 
 
 def as_timm(flat: Arrays) -> Arrays:
-  """The arrays under timm's names; those of other files stay as they are."""
+  """The arrays under timm's names; those of other files stay as they are.
+
+  Raises:
+    ValueError: its rotary positions are not those that this project computes.
+  """
+  _check_periods(flat)
   renamed = {}
   for name, array in flat.items():
     if _LEFT_OUT.fullmatch(name):
@@ -31,6 +39,22 @@ def as_timm(flat: Arrays) -> Arrays:
       name = pattern.sub(usual, name) if pattern.fullmatch(name) else name
     renamed |= _biases(name, array, flat)
   return renamed
+
+
+def _check_periods(flat: Arrays):
+  """Checks the periods of rotary positions, of which there is one for four channels of a head.
+
+  Raises:
+    ValueError: they are other ones than this project computes, also if they were rounded.
+  """
+  periods = np.ravel(flat.get(_PERIODS, []))
+  base = CONVENTIONS["dinov3"].base
+  usual = base ** (np.arange(periods.size) / max(periods.size, 1))
+  if not np.allclose(periods, usual, rtol=_ROUNDING, atol=0):
+    raise ValueError(
+      f"the periods of its rotary positions ({_PERIODS}) are not {base}^(4k/Dh), the only ones "
+      "that models of this project compute"
+    )
 
 
 def _biases(name: str, array: np.ndarray, flat: Arrays) -> Arrays:

@@ -25,6 +25,7 @@ ACTIVATIONS = {
   "silu": ["silu", "swish"],
 }
 PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_label_classification"}
+PROBLEMS = one_of(*PROBLEM_TYPES.values(), None)
 # Fields of a module that every model type leaves open.
 OPEN = ("patch", "channels", "depth", "width", "mlp_dim", "heads", "activation", "norm_epsilon")
 ANY = Rule(lambda value: True, "any value")
@@ -169,7 +170,7 @@ def rules(*classes: str, kinds: tuple[str, ...], acts: Rule = ACTS, **others) ->
     "layer_norm_eps": (EPSILONS, 1e-12),
     "num_attention_heads": (whole(1, 10**4), 12),
     "num_channels": (whole(1, 1024), 3),
-    "problem_type": (one_of(*PROBLEM_TYPES.values(), None), None),
+    "problem_type": (PROBLEMS, None),
     "pruned_heads": (one_of({}, None), None),
     "quantization_config": (one_of(None), None),
     "image_size": (whole(0, MAX_SIDE), 224),
@@ -182,6 +183,11 @@ def rules(*classes: str, kinds: tuple[str, ...], acts: Rule = ACTS, **others) ->
       value = rule, value
     own[key] = value
   return shared | own | OWN
+
+
+def loss_of(problem_type: str | None) -> str:
+  """Our loss for one of transformers' names in `PROBLEM_TYPES`; None: not known."""
+  return "sigmoid" if problem_type == PROBLEM_TYPES["sigmoid"] else Card.loss
 
 
 def activation_of(hidden_act: str) -> str:

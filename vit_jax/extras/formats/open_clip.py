@@ -8,11 +8,12 @@ the space of texts is the head, without a bias.
 import logging
 import pathlib
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from vit_jax.config import MAX_SIDE, Model
-from vit_jax.extras.formats import pickled, timm
+from vit_jax.extras.formats import open_clip_timm, pickled, timm
 from vit_jax.extras.formats.huggingface_images import CLIP_COLOURS
 from vit_jax.storage.tree import nest
 from vit_jax.weights import card, pixels, safetensors
@@ -36,6 +37,7 @@ from vit_jax.weights.translation import (
 
 CONFIG = "open_clip_config.json"
 WEIGHTS = "open_clip_model.safetensors"
+SUFFIX = ".safetensors"
 _BLOCK = "Transformer/encoderblock_{0}"
 _THEIRS = "transformer.resblocks.{0}"
 _ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
@@ -69,7 +71,7 @@ VISION = {
   "image_size": (_SIDE, 224),
   "pos_embed_type": (one_of("learnable"), "learnable"),
   "pool_type": (one_of("tok"), "tok"),
-  **dict.fromkeys(("timm_model_name", "act_kwargs", "norm_kwargs", "block_type"), (_NONE, None)),
+  **dict.fromkeys(("act_kwargs", "norm_kwargs", "block_type"), (_NONE, None)),
   **dict.fromkeys(("attentional_pool", "no_ln_pre", "final_ln_after_pool"), (_OFF, False)),
   **dict.fromkeys(("qk_norm", "scaled_cosine_attn", "scale_heads"), (_OFF, False)),
   **dict.fromkeys(("scale_attn_inner", "scale_attn", "scale_fc"), (_OFF, False)),
@@ -79,8 +81,7 @@ VISION = {
 _OTHERS = {
   *("layers", "width", "mlp_ratio", "image_seq_len", "ls_init_value", "patch_dropout"),
   *("attn_pooler_queries", "attn_pooler_heads", "n_queries", "output_tokens"),
-  *("timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop"),
-  *("timm_drop_path", "timm_model_kwargs"),
+  *("timm_model_pretrained", "timm_proj_bias", "timm_drop", "timm_drop_path"),
 }
 # Keys of preprocess_cfg.
 IMAGES = {
@@ -107,6 +108,11 @@ def from_open_clip(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
   Raises:
     ValueError: the model has something that ours do not have, which the message names.
   """
+  if "ln_pre.weight" not in flat:
+    raise ValueError(
+      "it has no norm before its blocks (ln_pre.weight), and such models, as CLIPA's, also pool in "
+      "another way than the image encoders of CLIP that are read here"
+    )
   if lacking := _TABLE.lacking(flat, THEIRS):
     raise ValueError(f"{lacking[0]} is no part of the image encoders of CLIP that are read here")
   ours = _TABLE.ours(flat, heads or timm.heads_of_width(flat["class_embedding"].size))
@@ -128,7 +134,7 @@ def _card_of_file(path: pathlib.Path, params: dict, names: Iterable[str]) -> Car
   _log.warning(
     "%s has OpenCLIP's names, and nothing says how its model computes. Taken as usual: exact GELU "
     "(OpenAI's models have another), and images as (pixel - 127.5) / 127.5; %s. If they are not, "
-    "put OpenCLIP's %s beside it, and give the folder.",
+    "put OpenCLIP's %s beside it.",
     path,
     card.preparation_in_words(usual),
     CONFIG,
@@ -136,13 +142,29 @@ def _card_of_file(path: pathlib.Path, params: dict, names: Iterable[str]) -> Car
   return usual
 
 
-def _settings(folder: pathlib.Path) -> tuple[bool, dict, dict]:
-  """Whether the model has QuickGELU, its settings, and those of its images.
+class _Settings(NamedTuple):
+  """What a config of OpenCLIP says.
+
+  Attributes:
+    quick: whether the model has QuickGELU.
+    vision: the settings of the encoder; of one of timm, those in `open_clip_timm`.
+    images: how they are prepared.
+    trunk: what timm's config.json would say of an encoder of timm; None: it is OpenCLIP's own.
+  """
+
+  quick: bool
+  vision: dict
+  images: dict
+  trunk: open_clip_timm.Described | None
+
+
+def _settings(path: pathlib.Path) -> _Settings:
+  """The settings of a folder, or those beside a file.
 
   Raises:
     ValueError: it computes something else than models of this project.
   """
-  path = folder / CONFIG
+  path = _config_of(path)
   content = card.read_json(path)
   model = content.get("model_cfg")
   images = content.get("preprocess_cfg") or {}
@@ -151,24 +173,59 @@ def _settings(folder: pathlib.Path) -> tuple[bool, dict, dict]:
   vision = model.get("vision_cfg")
   if not isinstance(vision, dict):
     raise ValueError(f"{path} does not describe an image encoder (vision_cfg).")
-  card.check_known(vision, VISION.keys() | _OTHERS, path)
+  card.check_known(vision, VISION.keys() | open_clip_timm.VISION.keys() | _OTHERS, path)
   quick = checked(model, {"quick_gelu": (one_of(True, False), False)}, path)["quick_gelu"]
-  return quick, checked(vision, VISION, path), checked(images, IMAGES, path)
+  images = checked(images, IMAGES, path)
+  trunk = checked(vision, open_clip_timm.VISION, path)
+  if trunk[open_clip_timm.NAME]:
+    return _Settings(quick, trunk, images, open_clip_timm.described(trunk, images, path))
+  return _Settings(quick, checked(vision, VISION, path), images, None)
 
 
-def _load(folder: pathlib.Path) -> dict:
-  _, vision, images = _settings(folder)
-  if not (folder / WEIGHTS).is_file():
-    raise ValueError(pickled.advice_in(folder, WEIGHTS) or f"it has no {WEIGHTS}")
-  flat = safetensors.load_arrays(folder / WEIGHTS)
+def _config_of(path: pathlib.Path) -> pathlib.Path:
+  return (path if path.is_dir() else path.parent) / CONFIG
+
+
+def _recognises(path: pathlib.Path) -> bool:
+  """Whether a path is a folder of OpenCLIP, or a file in it that this project did not write."""
+  if not _config_of(path).is_file():
+    return False
+  if path.is_dir():
+    return True
+  if path.suffix != SUFFIX or safetensors.has_card(path):
+    return False
+  library = safetensors.library_of(path)
+  of_trunk = library == timm.NAMES.name and open_clip_timm.is_in(safetensors.names_in(path))
+  return library == NAMES.name or of_trunk
+
+
+def _weights(path: pathlib.Path) -> pathlib.Path:
+  """The file with the arrays: the path itself, or the one in the folder."""
+  if path.is_file():
+    return path
+  if not (path / WEIGHTS).is_file():
+    raise ValueError(pickled.advice_in(path, WEIGHTS) or f"it has no {WEIGHTS}")
+  return path / WEIGHTS
+
+
+def _load(path: pathlib.Path) -> dict:
+  settings = _settings(path)
+  file = _weights(path)
+  if settings.trunk:
+    return open_clip_timm.loaded(file, settings.trunk)
+  flat = safetensors.load_arrays(file)
   if not recognised(flat):
-    raise ValueError(f"{WEIGHTS} holds no image encoder of CLIP")
-  params = from_open_clip(flat, flat["class_embedding"].size // vision["head_width"])
-  return pixels.folded(params, images["mean"], images["std"])
+    raise ValueError(f"{file.name} holds no image encoder of CLIP")
+  params = from_open_clip(flat, flat["class_embedding"].size // settings.vision["head_width"])
+  return pixels.folded(params, settings.images["mean"], settings.images["std"])
 
 
-def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
-  quick, vision, images = _settings(folder)
+def _card(path: pathlib.Path, params: dict | None) -> Card | None:
+  quick, vision, images, trunk = _settings(path)
+  if trunk and not params:
+    return None  # nothing records what they were trained on
+  if trunk:
+    return open_clip_timm.card_of(_weights(path), params, trunk)
   side = vision["image_size"]
   squash = images["resize_mode"] == "squash"
   return Card(
@@ -189,7 +246,8 @@ NAMES = ArrayNames(
 )
 OPEN_CLIP = WeightFormat(
   words="a folder of OpenCLIP",
-  recognises=lambda path: (path / CONFIG).is_file(),
+  recognises=_recognises,
   load=_load,
   card=_card,
+  beside=(CONFIG,),
 )

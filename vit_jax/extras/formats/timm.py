@@ -200,7 +200,12 @@ USUALLY = (
   "DINOv3's), rotary positions only if the arrays show them"
 )
 _TWO_HEADS = ("head", "head_dist")
-_TRAINING = re.compile(r"mask_token|masked_embed|decoder.*")  # only used to train with masks
+# Only used in training: of masked patches, of BEiT, of EUPE, which learns from several teachers.
+_TRAINING = re.compile(r"mask_token|masked_embed|decoder.*|lm_head\..*|projectors\..*")
+# MoCo v3 has an MLP with batch normalisation in place of a head, and 12 attention heads in ViT-S.
+_OF_MOCO = "head.1.running_mean"
+_MLP_HEAD = r"head\.[0-9]+\."
+_COUNTS = rf"{_MLP_HEAD}num_batches_tracked"  # of batches, whole numbers
 _REGISTERS = "register_tokens"  # in files of DINOv2 itself
 _log = logging.getLogger(__name__)
 
@@ -259,7 +264,7 @@ def from_timm(
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
-  told = meta.heads_of(flat)
+  told = meta.heads_of(flat) or _heads_of_moco(flat)
   flat = _of_one_head(_with_registers(timm_blocks.one_naming(meta.as_timm(_for_images(flat)))))
   table = nearest(_READ, flat, THEIRS)
   if lacking := table.lacking(flat, THEIRS):
@@ -315,7 +320,7 @@ def position_resizing(names) -> str:
   """
   if any(name.startswith("decoder") for name in names):
     return "bicubic"
-  if MASKED in names and _REGISTERS not in names:
+  if MASKED in names and "pos_embed" in names and _REGISTERS not in names:
     return "bicubic_offset"
   return POSITION_RESIZING
 
@@ -409,13 +414,19 @@ def check_told(flat):
 
 
 def _for_images(flat):
-  """Leaves out arrays that only training with masked patches needs."""
-  others = sorted(filter(_TRAINING.fullmatch, flat))
+  """Leaves out arrays that only the training of a model needs."""
+  others = set(filter(_TRAINING.fullmatch, flat))
+  if _OF_MOCO in flat:
+    others.update(name for name in flat if re.match(_MLP_HEAD, name))
   if others:
-    _log.warning(
-      "Left out, because only training with masked patches needs it: %s.", listed(others)
-    )
+    _log.warning("Left out, because only its training needs it: %s.", listed(sorted(others)))
   return {name: array for name, array in flat.items() if name not in others}
+
+
+def _heads_of_moco(flat) -> int:
+  """The attention heads of MoCo v3's ViT-S, which are twice those of others; 0: it is another."""
+  width = np.shape(flat.get("patch_embed.proj.weight"))[:1]
+  return 12 if _OF_MOCO in flat and width == (384,) else 0
 
 
 def _with_registers(flat):
@@ -523,5 +534,5 @@ NAMES = ArrayNames(
   save=to_timm,
   card=_card,
   notes=_notes,
-  tables=timm_blocks.TABLES,
+  tables=rf"{timm_blocks.TABLES}|{_COUNTS}",
 )

@@ -9,12 +9,14 @@ import logging
 import math
 import pathlib
 import re
+from typing import NamedTuple
 
 from vit_jax import models
 from vit_jax.config import AUTO, MAX_SIDE, Model, Size, as_size, sides
 from vit_jax.config.data import FILTERS
 from vit_jax.config.model import USUAL, translated
 from vit_jax.extras.formats import pickled, shards, timm, whole_patches
+from vit_jax.extras.formats.model_type import PROBLEMS, loss_of
 from vit_jax.models.layers import ACTIVATIONS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import listed
@@ -73,6 +75,7 @@ COMPUTED = {
   "architecture": (_A_NAME, ""),
   "global_pool": (or_none(_A_NAME), None),
   "label_names": (_LABELS, None),
+  "problem_type": (PROBLEMS, None),  # of Transformers' TimmWrapper
 }
 ARGUMENTS = {
   "img_size": (or_none(rectangle(1, MAX_SIDE)), None),
@@ -99,6 +102,20 @@ IMAGES = {
 _log = logging.getLogger(__name__)
 
 
+class Described(NamedTuple):
+  """The content of timm's config.json.
+
+  Attributes:
+    settings: about the model.
+    images: how they are prepared.
+    arguments: of the model.
+  """
+
+  settings: dict
+  images: dict
+  arguments: dict
+
+
 def _is_numbered(value) -> bool:
   """Whether a value is {number of a class: its name}."""
   return isinstance(value, dict) and all(
@@ -112,29 +129,43 @@ def _recognises(path: pathlib.Path) -> bool:
   config = _folder(path) / CONFIG
   if not config.is_file():
     return False
-  if not path.is_dir() and (path.suffix != SUFFIX or _has_card(path)):
+  if path.is_dir():
+    return isinstance(read_json(config).get("architecture"), str)
+  if path.suffix != SUFFIX or safetensors.has_card(path) or _is_of_another(path):
     return False
   return isinstance(read_json(config).get("architecture"), str)
 
 
-def _has_card(path: pathlib.Path) -> bool:
-  return card.path_beside(path).is_file() or safetensors.is_ours(path)
+def _is_of_another(path: pathlib.Path) -> bool:
+  """Whether the names in a file are those of another library, such as OpenCLIP."""
+  return safetensors.library_of(path) not in ("", timm.NAMES.name)
 
 
 def _folder(path: pathlib.Path) -> pathlib.Path:
   return path if path.is_dir() else path.parent
 
 
-def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
-  """The content of config.json: about the model, about its images, and the model's arguments."""
+def _settings(path: pathlib.Path) -> Described:
   file = _folder(path) / CONFIG
-  settings = read_json(file)
+  return describe(read_json(file), file)
+
+
+def describe(settings: dict, file: pathlib.Path) -> Described:
+  """The content of timm's config.json, checked.
+
+  Args:
+    settings: the content.
+    file: that holds it.
+
+  Raises:
+    ValueError: it asks for something that this project does not compute.
+  """
   if "pretrained_cfg" not in settings:  # as earlier versions of timm wrote it
     settings = {"label_names": settings.get("labels")} | settings
   images = settings.get("pretrained_cfg", settings)
   arguments = settings.get("model_args") or {}
   if not isinstance(images, dict) or not isinstance(arguments, dict):
-    raise ValueError(f"its {CONFIG} does not describe a model of timm")
+    raise ValueError(f"its {file.name} does not describe a model of timm")
   images = {key: value for key, value in images.items() if value is not None}
   if unknown := sorted(set(arguments) - _ARGUMENTS - set(ARGUMENTS)):
     raise ValueError(
@@ -143,7 +174,7 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
   meaning = translated(settings["architecture"])
   if meaning and meaning.lacking:
     raise ValueError(f"it is a {settings['architecture']}, with {meaning.lacking}")
-  return (
+  return Described(
     checked(settings, COMPUTED, file),
     checked(images, IMAGES, file),
     checked(arguments, ARGUMENTS, file),
@@ -174,8 +205,17 @@ def _weights(path: pathlib.Path) -> pathlib.Path:
 
 
 def _load(path: pathlib.Path) -> dict:
-  settings, images, arguments = _settings(path)
-  flat = safetensors.load_arrays(_weights(path))
+  described = _settings(path)
+  return loaded(safetensors.load_arrays(_weights(path)), described)
+
+
+def loaded(flat: dict, described: Described) -> dict:
+  """The parameters of arrays under timm's names, as the model has them that is described.
+
+  Raises:
+    ValueError: they are of another model, or ours do not compute the same.
+  """
+  settings, images, arguments = described
   if not _is_known(settings["architecture"]):
     timm.check_told(flat)
   usual = functools.partial(_usual, settings["architecture"])
@@ -225,7 +265,7 @@ def _for_images(params: dict, old: Size, new: Size) -> dict:
 
 
 def _check_sizes(params: dict, **sizes: int):
-  """Checks that config.json belongs to these weights, since the heads depend on it.
+  """Checks that the configuration belongs to these weights, since the heads depend on it.
 
   Raises:
     ValueError: the arrays have other sizes, such as another width; 0: it says none.
@@ -235,8 +275,8 @@ def _check_sizes(params: dict, **sizes: int):
     of_arrays = getattr(module, name, 0)
     if size not in (0, of_arrays) and "Transformer" in params:
       raise ValueError(
-        f"its {CONFIG} is of a model of {name} {size}, and its arrays are of one of {name} "
-        f"{of_arrays}; put the config.json of these weights beside them"
+        f"its configuration is of a model of {name} {size}, and its arrays are of one of {name} "
+        f"{of_arrays}; put the configuration of these weights beside them"
       )
 
 
@@ -253,6 +293,8 @@ def _pool(params: dict, settings: dict, images: dict, arguments: dict) -> str:
   usual = _usual(settings["architecture"], "pool", AUTO)
   stated = [values["global_pool"] for values in (arguments, settings, images)]
   stated = [pool for pool in stated if pool is not None]
+  if "head" not in params:
+    stated = [pool for pool in stated if pool]  # "": timm's model gives the tokens, not pooled
   kinds = [usual, *(pool for pool, theirs in _POOLS.items() if theirs in stated)]
   found = [getattr(module_of(params, Model(pool=kind)), "pool", AUTO) for kind in kinds]
   right = [kind for kind in found if all(pool == _POOLS.get(kind, "avg") for pool in stated)]
@@ -285,18 +327,30 @@ def _tokens_before(params: dict, pool: str) -> int:
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   if not params:
     return None  # nothing records what they were trained on
-  settings, images, arguments = _settings(path)
+  return card_of(path, params, safetensors.names_in(_weights(path)), _settings(path))
+
+
+def card_of(path: pathlib.Path, params: dict, names: list[str], described: Described) -> Card:
+  """The card of a model of timm.
+
+  Args:
+    path: of the weights.
+    params: its parameters, from `loaded`.
+    names: of the arrays in the file.
+    described: the model.
+  """
+  settings, images, arguments = described
   name = settings["architecture"]
   if not _is_known(name):
     _log.warning(
-      "%s: timm's model %r is not known here. Taken as usual in timm, where config.json does not "
-      "say otherwise: %s.",
+      "%s: timm's model %r is not known here. Taken as usual in timm, where its configuration does "
+      "not say otherwise: %s.",
       path,
       name,
       timm.USUALLY,
     )
   module = module_of(params)
-  told = timm.usual_fields(params, prefixes.renamed(safetensors.names_in(_weights(path))))
+  told = timm.usual_fields(params, prefixes.renamed(names))
   labels = settings["label_names"] or images["label_names"] or ()
   size = _size_of_images(images, arguments) or card.inferred(params).image_size
   whole_images = Card(
@@ -306,16 +360,36 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     resampling=f"torchvision_{images['interpolation']}",
     position_resizing=timm.POSITION_RESIZING,
     class_names=_class_names(labels, module.num_classes),
+    loss=loss_of(settings["problem_type"]),
     model=Model(
       stem_norms=timm.stem_norms(params),
       channels=module.channels,
-      activation=arguments["act_layer"] or _usual(name, "activation", timm.activation_of(params)),
+      activation=arguments["act_layer"] or _activation(name, params),
       pool=_pool(params, settings, images, arguments),
       **{key: _usual(name, key, told.get(key, USUAL[key])) for key in _BY_NAME},
     ),
     projection=timm.projects(params, name),
+    model_guessed=not (_is_known(name) or arguments["act_layer"]),
   )
   return whole_patches.of_card(whole_images, getattr(module, "patch", 1), "timm")
+
+
+def _activation(name: str, params: dict) -> str:
+  """The activation of a model of timm with this name, if it has the MLPs of these parameters.
+
+  Authors may pass another MLP in code with its activation, which config.json then does not show.
+  """
+  usual = timm.activation_of(params)
+  mlp = getattr(module_of(params), "mlp", USUAL["mlp"])
+  of_name = _usual(name, "mlp", mlp)
+  if of_name == mlp:
+    return _usual(name, "activation", usual)
+  _log.warning(
+    "timm's %s has a %s MLP, and these arrays have a %s one. Their activation is taken as usual, "
+    'which is %s; if it is another, say so in %s, such as "model_args": {"act_layer": "gelu"}.',
+    *(name, of_name, mlp, usual, CONFIG),
+  )
+  return usual
 
 
 def _class_names(labels: list | dict, classes: int) -> tuple[str, ...]:

@@ -228,6 +228,7 @@ _TIMM = (
 )
 _FLEXI = rf"flexivit_{_SIZE}"
 _OLD_TAGS = r"_(in21k|in21ft1k|sam|dino)$"  # of timm, before tags followed a dot
+_OLD_HYBRID = ("vit_base_resnet50_", "vit_base_r50_s16_")  # in timm before, and now
 
 _HUB_WORDS = dict(_EXACT, norm_epsilon=1e-12)
 _DINO_V2 = _EXACT | _scaled(1.0)
@@ -287,7 +288,7 @@ _ALIKE = (
 def translate(name: str) -> Translated | None:
   """As a member of `registry.MODEL_NAMES`."""
   name = re.sub(r"^((hf[-_]hub:)?timm/)", "", name)
-  plain = re.sub(_OLD_TAGS, "", name.partition(".")[0])
+  plain = re.sub(_OLD_TAGS, "", name.partition(".")[0]).replace(*_OLD_HYBRID)
   if found := _of_others(name):
     return found
   with _LACKING.open(encoding="utf-8", newline="") as rows:
