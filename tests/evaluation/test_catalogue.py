@@ -58,9 +58,9 @@ def test_what_a_run_gives():
   features = ["probe/1shot", "probe/5shot"]
   accuracies = ["accuracy", *(f"accuracy_{kind}" for kind in ("masked", "replaced", "kept"))]
   patches = [f"masked/patch_{name}" for name in ("loss", "constant_loss", *accuracies)]
-  macro = [f"test/macro_{name}" for name in ("precision", "recall", "f1")]
-  assert names(6) == ["test/loss", "test/top1", "test/top5", *macro, *features, *patches]
-  assert names(5) == ["test/loss", "test/top1", *macro, *features, *patches]  # it says nothing
+  one = ["test/ece", *(f"test/macro_{name}" for name in ("precision", "recall", "f1"))]
+  assert names(6) == ["test/loss", "test/top1", "test/top5", *one, *features, *patches]
+  assert names(5) == ["test/loss", "test/top1", *one, *features, *patches]  # it says nothing
   assert names(c.AUTO) == names(6)  # the data may have more than five
 
 

@@ -36,7 +36,8 @@ with epy.lazy_imports():
   from vit_jax.learning import losses
 
 FIVE = 5  # classes in top-5, which is reported only for more classes than that
-MACRO = ("macro_precision", "macro_recall", "macro_f1")  # if images have one label each
+ECE = "ece"  # the expected calibration error, if images have one label each
+MACRO = ("macro_precision", "macro_recall", "macro_f1")  # likewise
 MAP = "map"  # mean average precision, if images have any number of labels
 HITS = ("top1", "top5")  # of the images that have a label
 LABELLED = "labelled"  # their number, where others count in the loss too
@@ -55,7 +56,7 @@ class Classification(Dataset, EvaluationSpec):
     Metric("loss", curve="loss", smaller_is_better=True),
     Metric("top1", headline=True),
     Metric("top5"),
-    Metric("ece", curve="", smaller_is_better=True),
+    Metric(ECE, curve="", smaller_is_better=True),
     *(Metric(name, curve="") for name in MACRO),
     Metric(MAP),
   )
@@ -86,9 +87,9 @@ class Classification(Dataset, EvaluationSpec):
     return {"": self}
 
   def names(self, config: Config) -> list[str]:
-    """Top-5 only for more than five classes; others only among all classes of the head."""
+    """Top-5 only for more than five classes; means over classes only among all of the head."""
     known = self.classes or config.model.num_classes
-    names = ["loss", "top1", *["top5"] * (known == AUTO or known > FIVE)]
+    names = ["loss", "top1", *["top5"] * (known == AUTO or known > FIVE), ECE]
     if not self.classes:
       names += [*MACRO, *[MAP] * (config.loss.kind != "softmax")]
     return names
@@ -206,7 +207,7 @@ class LabelledSet(Evaluator):
     source = self.head.source
     images = len(source)
     classes = len(source.class_names)
-    if metric in MACRO and source.multi_label:
+    if metric in (ECE, *MACRO) and source.multi_label:
       return "its images have any number of labels"
     if metric == MAP and not source.multi_label:
       return "its images have one label each"
@@ -399,7 +400,7 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
     result |= {name: float(totals[name] / labelled) for name in HITS if name in totals}
   if "binned" in totals:
     _, probabilities, hits = totals["binned"]
-    result["ece"] = float(np.abs(hits - probabilities).sum() / count)
+    result[ECE] = float(np.abs(hits - probabilities).sum() / count)
   if "of_classes" in totals:
     result |= precision_recall.macro(*totals["of_classes"])
   return result | numbers
