@@ -6,12 +6,13 @@ import pytest
 
 from tests import resolved
 from vit_jax import config as c
-from vit_jax.evaluation import catalogue
+from vit_jax.evaluation import catalogue, results
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.spec import one_behind
 from vit_jax.extras.masked_patches.objective import Masked
 from vit_jax.extras.masked_patches.reconstruction import Reconstruction
+from vit_jax.storage.workdir import METRICS
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,9 @@ def test_what_a_run_gives():
   features = ["probe/1shot", "probe/5shot"]
   accuracies = ["accuracy", *(f"accuracy_{kind}" for kind in ("masked", "replaced", "kept"))]
   patches = [f"masked/patch_{name}" for name in ("loss", "constant_loss", *accuracies)]
-  macro = [f"test/macro_{name}" for name in ("precision", "recall", "f1")]
-  assert names(6) == ["test/loss", "test/top1", "test/top5", *macro, *features, *patches]
-  assert names(5) == ["test/loss", "test/top1", *macro, *features, *patches]  # it says nothing
+  one = ["test/ece", *(f"test/macro_{name}" for name in ("precision", "recall", "f1"))]
+  assert names(6) == ["test/loss", "test/top1", "test/top5", *one, *features, *patches]
+  assert names(5) == ["test/loss", "test/top1", *one, *features, *patches]  # it says nothing
   assert names(c.AUTO) == names(6)  # the data may have more than five
 
 
@@ -70,6 +71,18 @@ def test_metrics_are_told_by_the_evaluation_that_they_belong_to():
     "a: top-1 50.00%, top-5 75.00%, loss 1.0000 on 1,000 images; a/b: 20 nearest 25.00%; "
     "a: 5-shot 50.00% +- 12.50%"
   )
+
+
+def test_a_set_without_its_headline_metric_is_told_by_another(tmp_path):
+  """Images without any label have a loss, but no accuracy."""
+  line = {"step": 7, "a/loss": 1.0, "a/examples": 4, "a/labelled": 0}
+  assert catalogue.in_words(line) == "a: loss 1.0000 on 4 images, 0 of them with a label"
+  other = {"b/top1": 0.5, "b/loss": 2.0, "b/examples": 3}
+  both = "b: top-1 50.00%, loss 2.0000 on 3 images; a: loss 1.0000 on 4 images"
+  assert catalogue.in_words({**line, "training/loss": 3.0, **other}).startswith(both)
+  lines = [{"step": 7, "loss": 3.0, "time/steps": 1.0}, line]
+  (tmp_path / METRICS).write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+  assert results.evaluations_in(tmp_path) == [line]
 
 
 def test_each_result_is_read_after_the_next_one_was_dispatched():

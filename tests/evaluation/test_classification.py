@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from vit_jax import config as c
 from vit_jax.config.fields import MAX_PIXELS, MAX_SIDE
 from vit_jax.config.resolve import resolve
-from vit_jax.evaluation import classification, results
+from vit_jax.evaluation import catalogue, classification, results
 from vit_jax.evaluation.spec import NothingCounts
 from vit_jax.process.errors import NotFinite
 
@@ -62,9 +62,17 @@ def table_of(logits):
   return table
 
 
-def evaluate(logits, labels, batch_size, *, kind="softmax", **options):
+def on_devices(count, batches):
+  """The batches, each split over `count` devices."""
+  mesh = jax.sharding.Mesh(jax.devices()[:count], "data")
+  rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+  return (jax.device_put(batch, rows) for batch in batches)
+
+
+def evaluate(logits, labels, batch_size, *, kind="softmax", devices=1, **options):
   step = functools.partial(step_of(kind), classes=options.pop("classes", None))
-  return classification.evaluate(step, table_of(logits), batches(labels, batch_size), **options)
+  placed = on_devices(devices, batches(labels, batch_size))
+  return classification.evaluate(step, table_of(logits), placed, **options)
 
 
 @settings(max_examples=20)
@@ -124,6 +132,32 @@ def test_images_without_a_right_class_do_not_count():
   assert "ece" not in result
   with pytest.raises(NothingCounts, match="none of its images has a label"):
     evaluate(logits, np.zeros_like(target), 3)
+
+
+@pytest.mark.parametrize("devices", [1, 8])
+def test_images_without_a_label_count_in_the_loss_of_a_sigmoid(devices):
+  """As in training: it says of each class that it is not there. There is no hit or miss."""
+  rng = np.random.default_rng(5)
+  logits = rng.normal(0, 2, (45, CLASSES))
+  target = rng.random((45, CLASSES)) < 0.2
+  target[::4] = False
+  labelled = target.any(axis=-1)
+  assert 20 < labelled.sum() < 35
+  top1, top5, _ = reference(logits[labelled], target[labelled].astype(float))
+  p = 1 / (1 + np.exp(-logits))
+  loss = -np.log(np.where(target, p, 1 - p)).sum(axis=-1).mean()
+  result = evaluate(logits, target.astype(np.uint8), 16, kind="sigmoid", devices=devices)
+  counts = dict(examples=45, labelled=int(labelled.sum()))
+  assert result == pytest.approx(dict(loss=loss, top1=top1, top5=top5, **counts), rel=1e-5)
+  said = classification.Classification.in_words("top1", result)
+  assert said.endswith(f" on 45 images, {labelled.sum()} of them with a label")
+
+
+def test_a_set_without_any_label_has_a_loss_alone():
+  result = evaluate(np.zeros((3, 2)), np.zeros((3, 2), np.uint8), 8, kind="sigmoid")
+  assert result == pytest.approx(dict(loss=2 * np.log(2), examples=3, labelled=0))
+  metrics = {f"val/{name}": value for name, value in result.items()}
+  assert catalogue.in_words(metrics) == "val: loss 1.3863 on 3 images, 0 of them with a label"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -1,7 +1,9 @@
 """Precision, recall, F1 and average precision are those of scikit-learn."""
 
+import contextlib
 import dataclasses
 import functools
+import types
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.sources import Example
-from vit_jax.evaluation import classification, precision_recall
+from vit_jax.evaluation import catalogue, classification, precision_recall
 from vit_jax.evaluation.classification import MACRO, Classification, LabelledSet
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.training import run as runs
@@ -96,7 +98,7 @@ def test_average_precision_of_scores_with_ties(levels):
   table = logits_of_table.table_of(logits)
   result = classification.evaluate(step, table, batches, keep=scores.add)
   assert scores.mean_average_precision() == pytest.approx(expected.mean(), rel=1e-12)
-  assert result["examples"] == labels.any(axis=1).sum()
+  assert (result["examples"], result["labelled"]) == (len(labels), labels.any(axis=1).sum())
   said = Classification.in_words("top1", result | {"map": 0.5})
   assert said.startswith(
     f"top-1 {result['top1']:.2%}, top-5 {result['top5']:.2%}, mAP 50.00%, loss"
@@ -149,12 +151,15 @@ def opened(*, several):
 
 
 def test_a_run_cannot_be_stopped_by_a_metric_that_its_labels_do_not_give(monkeypatch):
-  for several, given, missing in ((True, "map", "macro_f1"), (False, "macro_f1", "map")):
+  of_one = ("ece", "macro_f1")
+  for several, given, missing in ((True, ("map",), of_one), (False, of_one, ("map",))):
     evaluations = opened(several=several)
-    runs.check_stopping(f"val/{given}", evaluations)
+    for metric in given:
+      runs.check_stopping(f"val/{metric}", evaluations)
     runs.check_stopping("", evaluations)
-    with pytest.raises(c.ConfigError, match=rf"metric='val/{missing}' .*label.*such as val/top1"):
-      runs.check_stopping(f"val/{missing}", evaluations)
+    for metric in missing:
+      with pytest.raises(c.ConfigError, match=rf"metric='val/{metric}' .*label.*such as val/top1"):
+        runs.check_stopping(f"val/{metric}", evaluations)
   monkeypatch.setattr(precision_recall, "MAX_SCORES", 19)
   with pytest.raises(c.ConfigError, match="2 images times 10 classes are more than 19 scores"):
     runs.check_stopping("val/map", opened(several=True))
@@ -167,11 +172,41 @@ def test_a_run_looks_at_the_labels_before_it_starts():
     runs.open_data(config)
 
 
-@pytest.mark.parametrize(
-  ("loss", "classes", "given"),
-  [("softmax", 0, MACRO), ("sigmoid", 0, (*MACRO, "map")), ("sigmoid", 7, ())],
-)
-def test_metrics_that_a_set_may_have(loss, classes, given):
-  config = resolved.config(loss=c.Loss(kind=loss), model=c.Model(num_classes=5))
-  names = dataclasses.replace(Classification(), classes=classes).names(config)
-  assert tuple(name for name in names if name in (*MACRO, "map")) == given
+class Logits:
+  """As `EvalContext`: images with labels (N,) or (N, K), whose logits are the parameters."""
+
+  detailed = False
+
+  def __init__(self, config, labels):
+    self.loss = config.loss
+    self.reader = types.SimpleNamespace(settings=config.data, evaluation=lambda *_, **__: labels)
+
+  def compiled(self, make_step, loss, *, static):
+    assert (make_step, loss) == (classification.make_step, self.loss)
+    return logits_of_table.step_of(loss.kind)
+
+  @contextlib.contextmanager
+  def batches(self, labels):
+    yield logits_of_table.batches(labels, 64)
+
+
+@pytest.mark.parametrize("chosen", [0, 3, 7])
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("several", [False, True])
+def test_the_names_are_those_of_the_metrics_that_a_set_gives(several, loss, chosen):
+  """Any of them may stop a run early. A set is scored among all classes, or some chosen ones."""
+  classes = chosen or CLASSES
+  labels = np.arange(20, dtype=np.int32) % classes
+  examples = [Example(None, (int(label),), "") for label in labels]
+  spec = Classification("csv:x", resize=1.0, classes=chosen)
+  source = Listed(examples, multi_label=several)
+  source.class_names = source.class_names[:CLASSES]
+  named = NamedDataset("config.evaluate.val", spec, source)
+  evaluator = LabelledSet(named, tuple(range(chosen)) or None)
+  config = resolved.config(loss=c.Loss(kind=loss), model=c.Model(num_classes=CLASSES))
+  if several:
+    labels = np.eye(CLASSES, dtype=np.uint8)[labels]
+  logits = np.random.default_rng(0).normal(size=(20, CLASSES))
+  metrics = evaluator.score(Logits(config, labels), logits_of_table.table_of(logits)).metrics
+  given = [name for name in metrics if catalogue.metric(f"val/{name}")]
+  assert given == [name for name in spec.names(config) if not evaluator.lacks(name)]

@@ -69,7 +69,10 @@ SCORED = "evaluate.val.source=digits evaluate.val.split=test model.num_classes=1
     ("schedule.decay=steps schedule.drops=(3000,)", r"drops=\(3000,\) must be ascending fr"),
     ("schedule.decay=steps schedule.drops=('a',)", r"drops=\('a',\) must be ascending fr"),
     ("early_stopping.metric=val/top2", r"metric='val/top2' .*none: no set of config\.evaluate has"),
-    (f"early_stopping.metric=val/top2 {SCORED}", r"give val/loss, val/top1, val/top5, val/macro_"),
+    (
+      f"early_stopping.metric=val/top2 {SCORED}",
+      r"give val/loss, val/top1, val/top5, val/ece, ",
+    ),
     ("model.name=ViT-BB/16", r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
     ("model.heads=7", r"model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)"),
     ("model.name=R50x1 model.stages=(3,'4')", r"model\.stages=\(3, '4'\) must hold numbers"),

@@ -51,19 +51,33 @@ def headlines(keys: Iterable[str]) -> list[str]:
   return [key for key in keys if _is_headline(key)]
 
 
+def leading(keys: Iterable[str]) -> list[str]:
+  """The keys that texts begin with: `headlines`, and the first metric of a set without them."""
+  keys = list(keys)
+  found = headlines(keys)
+  for key in keys:
+    if metric(key) is not None and _evaluation(key) not in map(_evaluation, found):
+      found.append(key)
+  return found
+
+
 def in_words(metrics: Mapping[str, float]) -> str:
   """Metrics of evaluations on one line, and whether an average was scored; ignores other keys."""
   texts = []
-  for key in headlines(metrics):
-    name, _, headline = key.rpartition("/")
+  for key in leading(metrics):
+    name = _evaluation(key)
     prefix = f"{name}/"
     of_name = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
     spec, _ = _find(key)
-    texts.append(f"{name}: {spec.in_words(headline, of_name)}")
+    texts.append(f"{name}: {spec.in_words(key.removeprefix(prefix), of_name)}")
   text = "; ".join(texts)
   if texts and metrics.get(AVERAGE):
     text += f" ({card.parameters_in_words(True)})"
   return text
+
+
+def _evaluation(key: str) -> str:
+  return key.rpartition("/")[0]
 
 
 def _is_headline(key: str) -> bool:

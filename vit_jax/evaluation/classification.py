@@ -36,8 +36,11 @@ with epy.lazy_imports():
   from vit_jax.learning import losses
 
 FIVE = 5  # classes in top-5, which is reported only for more classes than that
-MACRO = ("macro_precision", "macro_recall", "macro_f1")  # if images have one label each
+ECE = "ece"  # the expected calibration error, if images have one label each
+MACRO = ("macro_precision", "macro_recall", "macro_f1")  # likewise
 MAP = "map"  # mean average precision, if images have any number of labels
+HITS = ("top1", "top5")  # of the images that have a label
+LABELLED = "labelled"  # their number, where others count in the loss too
 
 
 def resized_as_all(resize: Size, size: Size) -> tuple[float, str]:
@@ -53,7 +56,7 @@ class Classification(Dataset, EvaluationSpec):
     Metric("loss", curve="loss", smaller_is_better=True),
     Metric("top1", headline=True),
     Metric("top5"),
-    Metric("ece", curve="", smaller_is_better=True),
+    Metric(ECE, curve="", smaller_is_better=True),
     *(Metric(name, curve="") for name in MACRO),
     Metric(MAP),
   )
@@ -84,9 +87,9 @@ class Classification(Dataset, EvaluationSpec):
     return {"": self}
 
   def names(self, config: Config) -> list[str]:
-    """Top-5 only for more than five classes; others only among all classes of the head."""
+    """Top-5 only for more than five classes; means over classes only among all of the head."""
     known = self.classes or config.model.num_classes
-    names = ["loss", "top1", *["top5"] * (known == AUTO or known > FIVE)]
+    names = ["loss", "top1", *["top5"] * (known == AUTO or known > FIVE), ECE]
     if not self.classes:
       names += [*MACRO, *[MAP] * (config.loss.kind != "softmax")]
     return names
@@ -132,14 +135,12 @@ class Classification(Dataset, EvaluationSpec):
   @staticmethod
   def in_words(_: str, metrics: Mapping[str, float]) -> str:
     """Accuracy, mean average precision, loss and the number of images."""
-    others = {"top5": "top-5", MAP: "mAP"}
-    given = "".join(
-      f"{name} {metrics[key]:.2%}, " for key, name in others.items() if key in metrics
-    )
-    return (
-      f"top-1 {metrics['top1']:.2%}, {given}loss {metrics['loss']:.4f} "
-      f"on {metrics['examples']:,} images"
-    )
+    names = {"top1": "top-1", "top5": "top-5", MAP: "mAP"}
+    given = "".join(f"{name} {metrics[key]:.2%}, " for key, name in names.items() if key in metrics)
+    images = metrics["examples"]
+    labelled = metrics.get(LABELLED, images)
+    some = f", {labelled:,} of them with a label" * (labelled != images)
+    return f"{given}loss {metrics['loss']:.4f} on {images:,} images{some}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +188,9 @@ class LabelledSet(Evaluator):
     source = self.head.source
     scores = precision_recall.Scores(len(source), len(source.class_names))
     metrics = self._evaluated(context, params, keep=scores.add, ranked=True)
-    return metrics | {MAP: scores.mean_average_precision()}, ""
+    if metrics[LABELLED]:
+      metrics[MAP] = scores.mean_average_precision()
+    return metrics, ""
 
   def _evaluated(
     self, context: EvalContext, params, *, ranked: bool = False, **options
@@ -204,7 +207,7 @@ class LabelledSet(Evaluator):
     source = self.head.source
     images = len(source)
     classes = len(source.class_names)
-    if metric in MACRO and source.multi_label:
+    if metric in (ECE, *MACRO) and source.multi_label:
       return "its images have any number of labels"
     if metric == MAP and not source.multi_label:
       return "its images have one label each"
@@ -273,13 +276,15 @@ def make_step(model, loss: Loss):
   """The function (params, batch, classes, ranked) -> (sums, rows).
 
   `classes` (static, ascending) are the classes that a prediction may be; None: all. An image counts
-  if its mask is 1 and it has a label. An image with several true labels is right if any of them is
-  the first prediction (top-1) or among the first five (top-5).
+  if its mask is 1 and it has a label; for indicators and a sigmoid, whose target may be no class at
+  all, also without one. An image with several true labels is right if any of them is the first
+  prediction (top-1) or among the first five (top-5); without a label it has no part in either.
 
   Sums over the images that count: loss, top1, examples, not_finite (images with a logit that is
-  not finite) and, for more than five classes, top5, scalars. If images have one label each, also
-  "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of probability;
-  and, for all classes, "of_classes" (3, K) as `by_class`.
+  not finite), for more than five classes top5, and, if images count without a label, the number
+  "labelled" of those that have one, scalars. If images have one label each, also "binned"
+  (3, BINS): number, sum of probabilities and number of hits in each bin of probability; and, for
+  all classes, "of_classes" (3, K) as `by_class`.
   Rows, one for each image: labels and mask as in the batch, prediction (B,), its probability (B,),
   counts (B,) and, if `ranked` (static), logits (B, K) float32.
   """
@@ -290,7 +295,12 @@ def make_step(model, loss: Loss):
     pixels = batches_of.normalize(batch["image"], model.dtype)
     logits, _ = model.apply({"params": params}, pixels, train=False)
     target = losses.targets(batch["labels"], logits.shape[-1])
-    counts = batch["mask"] * target.any(axis=-1)
+    labelled = batch["mask"] * target.any(axis=-1)
+    counts = labelled
+    one_each = batch["labels"].ndim == 1
+    all_count = not one_each and not losses.needs_a_label(loss, batch["labels"])
+    if all_count:
+      counts = batch["mask"]
     if classes is not None:
       logits = logits[:, np.array(classes)]
       target = target[:, np.array(classes)]
@@ -299,14 +309,16 @@ def make_step(model, loss: Loss):
     probability = probabilities(logits.astype(jnp.float32)).max(axis=-1)
     sums = dict(
       loss=jnp.sum(values * counts),
-      top1=jnp.sum((rank == 0) * counts),
+      top1=jnp.sum((rank == 0) * labelled),
       examples=jnp.sum(counts),
       not_finite=jnp.sum(~jnp.isfinite(logits).all(axis=-1) * counts),
     )
     if logits.shape[-1] > FIVE:
-      sums["top5"] = jnp.sum((rank < FIVE) * counts)
+      sums["top5"] = jnp.sum((rank < FIVE) * labelled)
+    if all_count:
+      sums[LABELLED] = jnp.sum(labelled)
     prediction = logits.argmax(axis=-1)
-    if batch["labels"].ndim == 1:
+    if one_each:
       sums["binned"] = binned(probability, rank == 0, counts)
       if classes is None:
         sums["of_classes"] = by_class(target, prediction, counts)
@@ -350,7 +362,10 @@ def by_class(target: "jax.Array", prediction: "jax.Array", counts: "jax.Array") 
 
 
 def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, float]:
-  """The means over all images that count, by name as in `make_step`.
+  """The means over all images that count, by name as in `make_step`, and their number.
+
+  Accuracies are means over the images with a label, whose number is given if others count too;
+  without any there are no accuracies.
 
   With one label per image, also "ece" and, unless classes are left out, `precision_recall.macro`.
   The expected calibration error is the mean over images of |accuracy - probability| in their bin.
@@ -373,18 +388,22 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
   for sums, rows in one_behind(step(params, batch) for batch in batches):
     add(totals, sums)
     keep(rows)
-  count = totals.pop("examples")
+  count = totals["examples"]
   if not count:
     raise NothingCounts("none of its images has a label; name another label_key or set.")
-  check_finite(totals.pop("not_finite"), count, "the logits")
-  bins = totals.pop("binned", None)
-  of_classes = totals.pop("of_classes", None)
-  result = {name: float(total / count) for name, total in totals.items()}
-  if bins is not None:
-    result["ece"] = float(np.abs(bins[2] - bins[1]).sum() / count)
-  if of_classes is not None:
-    result |= precision_recall.macro(*of_classes)
-  return result | {"examples": int(count)}
+  check_finite(totals["not_finite"], count, "the logits")
+  numbers = {"examples": int(count)}
+  if LABELLED in totals:
+    numbers[LABELLED] = int(totals[LABELLED])
+  result = {"loss": float(totals["loss"] / count)}
+  if labelled := numbers.get(LABELLED, count):
+    result |= {name: float(totals[name] / labelled) for name in HITS if name in totals}
+  if "binned" in totals:
+    _, probabilities, hits = totals["binned"]
+    result[ECE] = float(np.abs(hits - probabilities).sum() / count)
+  if "of_classes" in totals:
+    result |= precision_recall.macro(*totals["of_classes"])
+  return result | numbers
 
 
 def write_details(

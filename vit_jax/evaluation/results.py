@@ -113,7 +113,8 @@ def unscored_in_words(lines: Sequence[Mapping]) -> list[str]:
 def evaluations_in(folder: Path) -> list[dict]:
   """The lines of metrics.jsonl that hold metrics of an evaluation."""
   lines = metrics_log.read_lines(folder)
-  keys = set(catalogue.headlines({key for line in lines for key in line}))
+  names = {key for line in lines for key in line}
+  keys = {key for key in names if catalogue.metric(key) is not None}
   return [line for line in lines if not keys.isdisjoint(line)]
 
 

@@ -217,7 +217,10 @@ class EvaluationSpec(abc.ABC):
   @staticmethod
   @abc.abstractmethod
   def in_words(metric: str, metrics: Mapping[str, float]) -> str:
-    """All metrics of the evaluation in words, beginning with the headline metric `metric`."""
+    """All metrics of the evaluation in words, beginning with the headline metric `metric`.
+
+    `metric` is another one if the evaluation gave no headline.
+    """
 
   def check(self, key: str, config):
     """Checks relations between settings; `key` as for `open`.

@@ -173,17 +173,13 @@ class Classification(Objective):
     """The weight of the class of each label (B,), or whether there is one in indicators (B, K)."""
     if self.class_weights:
       return jnp.asarray(self.class_weights, jnp.float32)[labels]
-    if self._needs_a_label(labels):
+    if losses.needs_a_label(self.settings, labels):
       return jnp.float32(labels.any(axis=-1))
     return 1.0
 
-  def _needs_a_label(self, labels: "jax.Array") -> bool:
-    """Whether images without a label do not count: the softmax has no target for them."""
-    return self.settings.kind == "softmax" and labels.ndim == 2
-
   def weights(self, batch: dict) -> "jax.Array | float":
     """The weight of each image (B,): of its labels, or the blend of both."""
-    if not self.class_weights and not self._needs_a_label(batch["labels"]):
+    if not self.class_weights and not losses.needs_a_label(self.settings, batch["labels"]):
       return 1.0
     return mixing.blend(self._weight, batch)
 

@@ -47,6 +47,14 @@ def sigmoid(logits: jax.Array, target: jax.Array, *, label_smoothing: float) -> 
   return optax.sigmoid_binary_cross_entropy(logits.astype(jnp.float32), target).sum(axis=-1)
 
 
+def needs_a_label(settings: Loss, labels: jax.Array) -> bool:
+  """Whether images that have none of the classes are no examples; labels as for `targets`.
+
+  A softmax has no target for them, while a sigmoid says of each class that it is not there.
+  """
+  return settings.kind == "softmax" and labels.ndim == 2
+
+
 def of(settings: Loss) -> Callable[[jax.Array, jax.Array], jax.Array]:
   """The loss of config.loss: (logits (B, K), target (B, K)) -> (B,)."""
   loss = functools.partial(LOSSES[settings.kind], label_smoothing=settings.label_smoothing)

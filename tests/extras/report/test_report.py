@@ -96,6 +96,11 @@ def test_the_headline_is_not_of_the_set_that_early_stopping_chose_by(tmp_path):
     assert value in page(folder).text
 
 
+def test_an_accuracy_is_of_the_images_with_a_label(tmp_path):
+  lines = [line | {"test/labelled": 120} for line in LINES]
+  assert "75.0% of 120 images" in page(made_run.write(tmp_path / "run", lines=lines)).text
+
+
 @pytest.mark.parametrize(
   ("metric", "told"), [("test/top1", True), ("test/loss", True), ("", False)]
 )

@@ -20,13 +20,13 @@ class RandAugment(Augmentation):
   All have one magnitude, and are always done. Posterize and solarize change an image most at low
   magnitudes, as published; colour, contrast, brightness and sharpness not at all at 5.
 
-  Source: Cubuk et al., "RandAugment", 2019, and its TensorFlow code in EfficientNet's repository.
+  Four things differ from the published code. Contrast is about the mean of the image, there about
+  the number of pixels divided by 256. A threshold of solarize over 255 leaves the image as it is;
+  there 256 becomes 0 in 8 bits, which inverts it. More than 8 bits of posterize leave it as it is;
+  there one bit is left. Distances are published in pixels of images of about 224; here they grow
+  with the image.
 
-  Four things differ from that code. Contrast is about the mean of the image, there about the number
-  of pixels divided by 256. A threshold of solarize over 255 leaves the image as it is; there 256
-  becomes 0 in 8 bits, which inverts it. More than 8 bits of posterize leave it as it is; there one
-  bit is left. Distances are published in pixels of images of about 224; here they grow with the
-  image.
+  Source: Cubuk et al., "RandAugment", 2019, and its TensorFlow code in EfficientNet's repository.
   """
 
   kind: str = name_of_kind("rand_augment", "RandAugment, as published in TensorFlow")

@@ -1,6 +1,7 @@
 """The one metric that stands for a run."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from vit_jax.evaluation import catalogue
 from vit_jax.extras.plots.labels import metric
@@ -20,7 +21,7 @@ class Headline:
     key: such as "test/top1".
     step: of the evaluation.
     value: such as 0.98.
-    images: that were scored; 0: not known.
+    images: that it is a mean of; 0: not known.
   """
 
   key: str
@@ -52,9 +53,14 @@ def headline(run: RecordedRun) -> Headline | None:
   if not points:
     return None
   step, value = points[-1]
-  counted = f"{key.rpartition('/')[0]}/examples"
-  images = max((int(line.get(counted, 0)) for line in run.lines if line["step"] == step), default=0)
+  images = max((_images(line, key) for line in run.lines if line["step"] == step), default=0)
   return Headline(key, step, value, images)
+
+
+def _images(line: Mapping, key: str) -> int:
+  """How many images a metric is a mean of: of an accuracy, those with a label; 0: not known."""
+  name = evaluation_of(key)
+  return int(line.get(f"{name}/labelled", line.get(f"{name}/examples", 0)))
 
 
 def key_of(run: RecordedRun) -> str:

@@ -12,12 +12,12 @@ from vit_jax.config.fields import name_of_kind, setting
 class LAMB(Optimizer):
   """u = AdamW's direction; the update is u |p| / |u| for each array p that decays.
 
-  Source: You et al., "Large batch optimization for deep learning", 2020, Algorithm 2.
-
   Arrays whose decay rule is 0, such as biases and norms, keep u, as in Apex and timm, with which
   DeiT III was trained; so does an array if it or u is 0. Without weight decay the others are scaled
   too, as in the paper but not in timm. Queries, keys and values are three arrays here and one in
   timm, so their ratios differ.
+
+  Source: You et al., "Large batch optimization for deep learning", 2020, Algorithm 2.
   """
 
   kind: str = name_of_kind("lamb", "Adam scaled by each array's norm")

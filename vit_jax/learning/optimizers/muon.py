@@ -15,12 +15,12 @@ class Muon(Optimizer):
   With rms = 0.2 updates are as large as AdamW's, so Muon and Adam share one learning rate and one
   weight decay. Embeddings, norms, biases and the head get Adam.
 
-  Source: Jordan et al., "Muon", 2024 (five steps of Newton-Schulz, Nesterov's momentum); Liu et
-  al., "Muon is scalable for LLM training", 2025, equation 4, for the factor.
-
   Momentum and gradient, which Nesterov's rule adds, are corrected for their bias, as in optax but
   not in Jordan's code and torch.optim.Muon. So the gradient weighs 1.46 times as much beside the
   momentum as in those at the second step, and 1.004 times at the 50th.
+
+  Source: Jordan et al., "Muon", 2024 (five steps of Newton-Schulz, Nesterov's momentum); Liu et
+  al., "Muon is scalable for LLM training", 2025, equation 4, for the factor.
 
   The kernels of queries, keys, values and the attention's output are matrices (D, D); each block of
   stacked ones is a matrix of its own.
