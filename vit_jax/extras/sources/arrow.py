@@ -11,6 +11,7 @@ from vit_jax.data import byte_ranges
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, SourceError
+from vit_jax.extras.sources import splits
 from vit_jax.process.text import shown
 from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, within
@@ -132,7 +133,7 @@ def notes(where: str, image: str, label: str, names: Iterable[str]) -> list[str]
 
   Also notes a column of splits that is not read, because the names of the files tell the splits.
   """
-  others = [name for name in names if name.lower() == table.SPLIT]
+  others = [name for name in names if name.lower() == splits.SPLIT]
   unread = [f"All rows of {where!r} are taken: its column {name!r} is not read." for name in others]
   defaults = Dataset()
   if image == defaults.image_key and label in ("", defaults.label_key):
@@ -145,7 +146,7 @@ def notes(where: str, image: str, label: str, names: Iterable[str]) -> list[str]
 
 def split_column(schema) -> str:
   """The text column called "split"; "" if there is none."""
-  named = (name for name in schema.names if name.lower() == table.SPLIT)
+  named = (name for name in schema.names if name.lower() == splits.SPLIT)
   return next((name for name in named if is_text(schema.field(name).type)), "")
 
 

@@ -13,6 +13,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, SourceError
+from vit_jax.extras.sources import splits
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion
@@ -60,13 +61,13 @@ class Csv(table.Files):
     file = path_of(path).absolute()
     self._folder = file.parent
     self.notes = []
-    name, cut = table.divided(split)
-    rows, splits = _rows(file, image_key, label_key, self.notes)
+    name, cut = splits.divided(split)
+    rows, values = _rows(file, image_key, label_key, self.notes)
     several = any(_SEVERAL in row.label for row in rows)
-    if name and not splits:
-      raise SourceError(f'"{file}" has no split {name!r}: it has no column "{table.SPLIT}".')
-    if splits:
-      chosen = table.rows_of_split(str(file), table.SPLIT, splits, name, self.notes)
+    if name and not values:
+      raise SourceError(f'"{file}" has no split {name!r}: it has no column "{splits.SPLIT}".')
+    if values:
+      chosen = splits.rows_of_split(str(file), splits.SPLIT, values, name, self.notes)
       rows = [rows[row] for row in chosen]
     rows = _once(file, rows, self.notes)
     stamps = _stamps(file, rows, self.notes)
@@ -91,7 +92,7 @@ class Csv(table.Files):
     """The values in the column "split"."""
     file = path_of(argument).absolute()
     header, lines = _with_header(file)
-    return table.parts_in(argument, table.SPLIT, {*_splits(header, lines)})
+    return splits.parts_in(argument, splits.SPLIT, {*_splits(header, lines)})
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -142,7 +143,7 @@ def _rows(
 def _splits(names: list[str], lines: list[tuple[int, list[str]]]) -> list[str]:
   """The split of each row; [] if there is no column "split"."""
   for column, name in enumerate(names):
-    if name.lower() == table.SPLIT:
+    if name.lower() == splits.SPLIT:
       return [cells[column] for _, cells in lines]
   return []
 
@@ -231,7 +232,7 @@ def _label_column(file: Path, names: list[str], image: int, label_key: str) -> i
   setting = f'"{file}", label_key'
   if name := table.column(label_key, Dataset().label_key, table.LABELS, names, setting):
     return names.index(name)
-  others = [i for i, name in enumerate(names) if i != image and name.lower() != table.SPLIT]
+  others = [i for i, name in enumerate(names) if i != image and name.lower() != splits.SPLIT]
   if len(others) != 1:
     raise ColumnError(
       f'"{file}" has the columns {shown(names)}; call the one with the labels '

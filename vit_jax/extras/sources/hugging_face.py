@@ -11,7 +11,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.extras.sources import arrow
+from vit_jax.extras.sources import arrow, splits
 from vit_jax.storage.paths import Path, local_path
 
 _SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of a single one
@@ -45,7 +45,7 @@ class HuggingFace(table.Table):
     image_key: str = Dataset().image_key,
     label_key: str = Dataset().label_key,
   ):
-    name, cut = table.divided(split)
+    name, cut = splits.divided(split)
     self._spec = spec
     self._split = name
     examples = _of_split(spec, _opened(spec), name)
@@ -158,12 +158,12 @@ def _opened(spec: str):
 
 def _of_split(spec: str, opened, split: str):
   """The examples of a split."""
-  splits = opened
+  found = opened
   if not isinstance(opened, Mapping):
-    splits = {str(opened.split or ""): opened}
-  if not split and len(splits) == 1:
-    return next(iter(splits.values()))
-  if split not in splits:
-    there = ", ".join(filter(None, splits)) or "none"
+    found = {str(opened.split or ""): opened}
+  if not split and len(found) == 1:
+    return next(iter(found.values()))
+  if split not in found:
+    there = ", ".join(filter(None, found)) or "none"
     raise SourceError(f'"hf:{spec}" has the splits: {there}; name one, not {split!r}.')
-  return splits[split]
+  return found[split]

@@ -16,7 +16,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.extras.sources import arrow
+from vit_jax.extras.sources import arrow, splits
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion, raised_as
 from vit_jax.storage.paths import Path, is_url, path_of, within
@@ -59,11 +59,11 @@ class Parquet(table.Table):
     label_key: str = Dataset().label_key,
   ):
     root = path_of(path).absolute()
-    name, cut = table.divided(split)
+    name, cut = splits.divided(split)
     below, hidden = _below(root)
     column = _split_column(path, root, below)
     if not column:
-      below = table.of_split(path, below, name)
+      below = splits.of_split(path, below, name)
     self._files = _opened(root, below)
     self.distant = byte_ranges.distant(root)
     if not any(map(len, self._files)):
@@ -76,7 +76,7 @@ class Parquet(table.Table):
     chosen = np.arange(len(keys))
     if column:
       values = self._values(column).cast("string").to_pylist()
-      chosen = table.rows_of_split(str(root), column, values, name, self.notes)
+      chosen = splits.rows_of_split(str(root), column, values, name, self.notes)
     texts = self._texts(str(root), schema, chosen)
     chunks = ()
     if label:
@@ -188,9 +188,9 @@ class Parquet(table.Table):
     below, _ = _below(root)
     column = _split_column(argument, root, below)
     if not column:
-      return table.parts_of(argument, below)
+      return splits.parts_of(argument, below)
     values = _values(_opened(root, below), column)
-    return table.parts_in(argument, column, values.cast("string").unique().to_pylist())
+    return splits.parts_in(argument, column, values.cast("string").unique().to_pylist())
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -211,7 +211,7 @@ def _below(root: Path) -> tuple[list[str], list[str]]:
 
 def _split_column(path: str, root: Path, below: list[str]) -> str:
   """The column of splits; "" if there is none, or the names of the files name the splits."""
-  if table.parts_of(path, below):
+  if splits.parts_of(path, below):
     return ""
   return arrow.split_column(_opened(root, below[:1])[0].schema)
 
