@@ -311,6 +311,16 @@ def placed(folder: Path, names: np.ndarray, rows: range | np.ndarray) -> Iterato
     yield Block(place, np.array(inside), np.array(numbers))
 
 
+def columns_read(where: str, image: str, label: str, split: str) -> str:
+  """A note on the columns of the images, of the labels and of the splits; "" for none of these."""
+  words = f"Columns of {where!r}: images are in {image!r}"
+  if label:
+    words += f", labels in {label!r}"
+  if split:
+    words += f", splits in {split!r}"
+  return f"{words}."
+
+
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:
   """The column that holds the images, or the labels; "" if no column has a known name.
 

@@ -57,7 +57,13 @@ class HuggingFace(table.Table):
       values = examples.select_columns([label]).with_format("arrow")[:].column(0)
     labels = arrow.labels(where, schema, label, values and values.chunks, len(examples))
     keys = np.array([b"%d" % row for row in range(len(examples))])
-    self.notes = arrow.notes(where, image, label, schema.names)
+
+    def pieces(column: str) -> Iterator:
+      tables = examples.select_columns([column]).with_format("arrow").iter(_PIECE)
+      return (piece.column(0) for piece in tables)
+
+    few = arrow.few_values(schema, pieces)
+    self.notes = arrow.notes(where, schema.names, (image, label, ""), few)
     # The library's fingerprint distinguishes datasets with the same labels.
     words = "hf", examples._fingerprint, name, arrow.in_identity(schema, image)
     super().__init__(" ".join(filter(None, words)), keys, labels, cut)

@@ -31,13 +31,13 @@ class Parquet(table.Table):
   """The rows of a file, or of all *.parquet files in and below a folder, sorted by their names.
 
   Reading an image reads its whole row group; the latest groups are kept. If the names of the files
-  or of their folders name several splits, the user must name one. If they name none, the column
-  "split" has the splits, if there is one; without a split, all rows are taken.
+  or of their folders name several splits, the user must name one. If they name none, a column has
+  the splits, if `splits.column_of` finds one; without a split, all rows are taken.
 
   Args:
     path: the file or folder.
-    split: a word in the names of the files, or a value of the column "split", and a range: "train",
-      "train[:90%]", "[:90%]", "".
+    split: a word in the names of the files, or a value of the column of splits, and a range:
+      "train", "train[:90%]", "[:90%]", "".
     image_key: the column of the images: bytes, paths from the file's folder, or {bytes, path}.
     label_key: the column of the labels: names or numbers, or lists of them; "": no labels.
 
@@ -61,16 +61,17 @@ class Parquet(table.Table):
     root = path_of(path).absolute()
     name, cut = splits.divided(split)
     below, hidden = _below(root)
-    column = _split_column(path, root, below)
+    self._files, few = _searched(path, root, below)
+    column = splits.column_of(str(root), few)
     if not column:
       below = splits.of_split(path, below, name)
-    self._files = _opened(root, below)
+      self._files = [file for file in self._files if file.below in {*below}] or _opened(root, below)
     self.distant = byte_ranges.distant(root)
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
     self._image, label = arrow.columns(str(root), schema, image_key, label_key)
-    self.notes = arrow.notes(str(root), self._image, label, {*schema.names} - {column})
+    self.notes = arrow.notes(str(root), schema.names, (self._image, label, column), few)
     self.notes += [*hidden, *_notes(self._files, self._image)]
     keys = np.concatenate([file.keys() for file in self._files])
     chosen = np.arange(len(keys))
@@ -183,13 +184,14 @@ class Parquet(table.Table):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The splits in the names of the files, or in the column "split"."""
+    """The splits in the names of the files, or in the column of splits."""
     root = path_of(argument).absolute()
     below, _ = _below(root)
-    column = _split_column(argument, root, below)
+    opened, few = _searched(argument, root, below)
+    column = splits.column_of(str(root), few)
     if not column:
       return splits.parts_of(argument, below)
-    values = _values(_opened(root, below), column)
+    values = _values(opened, column)
     return splits.parts_in(argument, column, values.cast("string").unique().to_pylist())
 
   @classmethod
@@ -209,11 +211,20 @@ def _below(root: Path) -> tuple[list[str], list[str]]:
   return below, notes
 
 
-def _split_column(path: str, root: Path, below: list[str]) -> str:
-  """The column of splits; "" if there is none, or the names of the files name the splits."""
-  if splits.parts_of(path, below):
-    return ""
-  return arrow.split_column(_opened(root, below[:1])[0].schema)
+def _searched(
+  path: str, root: Path, below: list[str]
+) -> tuple[list["_File"], dict[str, tuple[str, ...]]]:
+  """All files and `arrow.few_values` of them; none if the names of files name splits."""
+  if splits.in_names(path, below):
+    return [], {}
+  opened = _opened(root, below)
+  schema = opened[0].schema
+  alike = [file for file in opened if file.schema.equals(schema)]  # others may be of other splits
+
+  def pieces(column: str) -> Iterator:
+    return (file.group(number, column) for file in alike for number in range(len(file.ends)))
+
+  return opened, arrow.few_values(schema, pieces)
 
 
 def _opened(root: Path, below: list[str]) -> "list[_File]":

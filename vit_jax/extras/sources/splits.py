@@ -2,15 +2,17 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.data.sources import part
+from vit_jax.config import Dataset
+from vit_jax.data.sources import part, table
 from vit_jax.data.sources.base import SourceError
-from vit_jax.process.text import shown
+from vit_jax.process.text import listed, shown
 
 SPLIT = "split"  # the name of a column, in any case
+_FEW = 20  # the most values of a column of splits that has another name
 
 
 def divided(split: str) -> tuple[str, str]:
@@ -58,6 +60,79 @@ def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
   """The splits in the names of files, as in `Source.named_parts`."""
   words = (part.split_words(name or os.path.basename(argument)) for name in names)
   return {word: (argument, word) for word in sorted(min(found) for found in words if found)}
+
+
+def in_names(where: str, names: Sequence[str]) -> bool:
+  """Whether files are named by splits; arguments as for `of_split`."""
+  return any(part.split_words(name or os.path.basename(where)) for name in names)
+
+
+def few_values(columns: Mapping[str, Iterable[str | None]]) -> dict[str, tuple[str, ...]]:
+  """The different values of columns of text, without empty ones.
+
+  They are () for the column of the labels, and for columns with more than `_FEW`, which are not
+  read any further.
+  """
+  key = Dataset().label_key
+  labels = table.column(key, key, table.LABELS, [*columns], "")
+  return {name: () if name == labels else _few(values) for name, values in columns.items()}
+
+
+def _few(values: Iterable[str | None]) -> tuple[str, ...]:
+  found = set()
+  for value in filter(None, values):
+    found.add(value)
+    if len(found) > _FEW:
+      return ()
+  return tuple(sorted(found))
+
+
+def column_of(where: str, columns: Mapping[str, tuple[str, ...]]) -> str:
+  """The column of splits; "" if there is none.
+
+  It is called "split", in any case. Otherwise all its values are words for splits, some of them for
+  training and some not.
+
+  Args:
+    where: the data, for messages.
+    columns: the result of `few_values` for all columns of text.
+
+  Raises:
+    SourceError: the values of several columns are splits.
+  """
+  if named := next((name for name in columns if name.lower() == SPLIT), ""):
+    return named
+  found = [name for name, values in columns.items() if _are_splits(values)]
+  if len(found) > 1:
+    raise SourceError(
+      f'"{where}" has several columns of splits: {listed(found)}; call the one to read "{SPLIT}".'
+    )
+  return next(iter(found), "")
+
+
+def _are_splits(values: Sequence[str]) -> bool:
+  """Whether all values are words for splits, some for training and some not."""
+  training = sum(map(part.for_training, values))
+  return 0 < training < len(values) and all(map(part.is_split, values))
+
+
+def on_unread(
+  where: str, names: Iterable[str], columns: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+  """Notes on columns that are not read, but may name splits, by their names or their values.
+
+  Args:
+    where: the data.
+    names: the columns that are not read.
+    columns: as for `column_of`.
+  """
+  found = [name for name in names if _may_name_splits(name, columns.get(name, ()))]
+  return [f"All rows of {where!r} are taken: its column {name!r} is not read." for name in found]
+
+
+def _may_name_splits(name: str, values: Sequence[str]) -> bool:
+  named = name.lower() == SPLIT or bool(part.split_words(name))
+  return named or (len(values) > 1 and any(map(part.for_training, values)))
 
 
 def parts_in(argument: str, column: str, values: Iterable[str]) -> dict[str, tuple[str, str]]:
