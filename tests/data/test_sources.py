@@ -116,6 +116,17 @@ def test_two_folders_for_a_split_are_named_and_one_alone_is_a_class(tmp_path):
   assert sources.named_parts(str(tmp_path / "vehicles")) == {}
 
 
+def test_folders_that_are_no_part_are_told(tmp_path, caplog):
+  tree(tmp_path, *(f"{name}/a/1.png" for name in ("train", "train2", "val", "extra", ".git")))
+  (tmp_path / "test").mkdir()
+  assert [*sources.named_parts(str(tmp_path))] == ["train", "val"]
+  (said,) = caplog.messages
+  assert said == f"Not used of {str(tmp_path)!r}: 'extra', 'test', 'train2'."
+  caplog.clear()
+  sources.named_parts(str(tmp_path / "train"))
+  assert not caplog.messages
+
+
 @pytest.mark.parametrize(
   ("values", "told"),
   [
