@@ -316,6 +316,11 @@ NONE = {"image": pa.array([], "binary"), "label": pa.array([], "int64")}
     ({"image": [[1, 2]], "label": [0]}, "must hold encoded images, paths, or {bytes, path}"),
     ({"image": [b"a"], "label": [0.5]}, "is 'double', but labels are names or whole"),
     ({"image": [b"a", b"b"], "label": [0, None]}, "1 labels .*'label'.* missing.* number 1"),
+    (
+      {"image": [b"a"] * 3, "label": [["x", "y"], None, []]},
+      r"1 labels .*'label'.* missing.* number 1; leave these rows out",
+    ),
+    ({"image": [b"a", b"b"], "label": [["x", None], []]}, "1 labels .* missing.* number 1"),
     (NONE, "have no rows"),
   ],
 )

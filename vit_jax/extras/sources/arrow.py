@@ -221,16 +221,12 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
   from pyarrow import compute
 
   values = joined(chunks)
+  _check_none_missing(where, column, values)
   counts = None
   if _is_list(values.type):
-    counts = compute.fill_null(compute.list_value_length(values), 0).to_numpy()
+    counts = compute.list_value_length(values).to_numpy()
     values = _without_views(compute.list_flatten(values))
-  if values.null_count:
-    first = compute.index(compute.is_null(values), True).as_py()
-    raise SourceError(
-      f'{values.null_count:,} labels in {column!r} of "{where}" are missing, the first is number '
-      f'{first}; leave these rows out, or read without labels (label_key="").'
-    )
+    _check_none_missing(where, column, values)
   whole = pa.types.is_integer(values.type)
   if not whole and not pa.types.is_dictionary(values.type) and str(values.type) not in _NAMES:
     raise ColumnError(
@@ -242,6 +238,18 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
     if whole and isinstance(names, list) and all(isinstance(name, str) for name in names):
       return table.Labels.of_numbers(values.to_numpy(), names, counts)
     return table.Labels.of_names(map(str, values.to_pylist()), counts)
+
+
+def _check_none_missing(where: str, column: str, labels) -> None:
+  """Raises SourceError if labels, or lists of them, are null; an empty list is no label."""
+  from pyarrow import compute
+
+  if labels.null_count:
+    first = compute.index(compute.is_null(labels), True).as_py()
+    raise SourceError(
+      f'{labels.null_count:,} labels in {column!r} of "{where}" are missing, the first is number '
+      f'{first}; leave these rows out, or read without labels (label_key="").'
+    )
 
 
 def may_be_paths(kind) -> bool:
