@@ -175,6 +175,13 @@ def test_splits_are_told_by_the_names_of_files(tmp_path):
       open_source(spec, split)
 
 
+def test_files_without_a_split_are_told(tmp_path):
+  write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1]})
+  write(tmp_path / "more.parquet", {"image": images(4), "label": [0, 1] * 2})
+  (note,) = open_source(f"parquet:{tmp_path}", "train").notes
+  assert note == f"Not used of {str(tmp_path)!r}: 'more.parquet'."
+
+
 def test_files_are_found_behind_links_and_hidden_ones_are_told(tmp_path):
   write(tmp_path / "elsewhere/0.parquet", {"image": images(2), "label": [0, 1]})
   (tmp_path / "data").mkdir()

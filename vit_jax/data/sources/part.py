@@ -167,8 +167,14 @@ def for_training(name: str) -> bool:
   return not _TRAINING.isdisjoint(split_words(name))
 
 
+def word_of(name: str) -> str:
+  """The first word of a name that means a split, or else the name in lower case."""
+  lower = name.lower()
+  return min(split_words(name), key=lower.find, default=lower)
+
+
 def by_word(names: Iterable[str], what: str) -> dict[str, str]:
-  """The name of each split, by the first word in it that means a split, or else in lower case.
+  """The name of each split, by `word_of`.
 
   Of several names with a word, the one that is this word alone, in any case, has it; if none is,
   only names for training are refused. The others stand by themselves in lower case.
@@ -182,9 +188,7 @@ def by_word(names: Iterable[str], what: str) -> dict[str, str]:
   """
   found = {}
   for name in sorted(names):
-    lower = name.lower()
-    word = min(split_words(name), key=lower.find, default=lower)
-    found.setdefault(word, []).append(name)
+    found.setdefault(word_of(name), []).append(name)
   chosen = {}
   for word, alike in found.items():
     by_name = {name.lower(): name for name in alike}

@@ -63,8 +63,9 @@ class Parquet(table.Table):
     below, hidden = _below(root)
     self._files, few = _searched(path, root, below)
     column = splits.column_of(str(root), few)
+    unused = []
     if not column:
-      below = splits.of_split(path, below, name)
+      below, unused = splits.of_split(path, below, name)
       self._files = [file for file in self._files if file.below in {*below}] or _opened(root, below)
     self.distant = byte_ranges.distant(root)
     if not any(map(len, self._files)):
@@ -72,7 +73,7 @@ class Parquet(table.Table):
     schema = _schema(self._files)
     self._image, label = arrow.columns(str(root), schema, image_key, label_key)
     self.notes = arrow.notes(str(root), schema.names, (self._image, label, column), few)
-    self.notes += [*hidden, *_notes(self._files, self._image)]
+    self.notes += [*hidden, *unused, *_notes(self._files, self._image)]
     keys = np.concatenate([file.keys() for file in self._files])
     chosen = np.arange(len(keys))
     if column:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from vit_jax.process.text import listed, shown
 
 SPLIT = "split"  # the name of a column, in any case
 _FEW = 20  # the most values of a column of splits that has another name
+_BETWEEN = r"[\W_]+"  # what is between words
+_SUFFIXES = r"\.(tar|parquet)$"
 
 
 def divided(split: str) -> tuple[str, str]:
@@ -21,45 +23,94 @@ def divided(split: str) -> tuple[str, str]:
   return name, bracket + rest
 
 
-def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
-  """The files of a split, which is a word in their names: "train" in data/train-000.tar.
+def of_split(where: str, names: Sequence[str], split: str) -> tuple[list[str], list[str]]:
+  """The files of a split.
 
   Args:
     where: what the user named, for messages.
     names: paths of the files, relative to `where`; "" is `where` itself.
-    split: the word; "": all files, which must belong to one split.
+    split: the name of the split by `_name_of`, or else any word in the names of its files; "": all
+      files, which must belong to one split.
+
+  Returns:
+    The files; and notes on files that are in no split, or have another name for this one.
 
   Raises:
     SourceError: there is no such split, or several.
   """
-  words = {name: part.split_words(name or os.path.basename(where)) for name in names}
-  chosen = []
+  paths = {name: name or os.path.basename(where) for name in names}
+  split_of = {name: _name_of(path) for name, path in paths.items()}
   if split:
-    chosen = [name for name in names if _has_word(name or os.path.basename(where), split.lower())]
-  elif len(set(words.values())) < 2:
-    chosen = names
-  if not chosen and not any(words.values()):
+    plain = "_".join(re.split(_BETWEEN, split.lower()))
+    chosen = [name for name in names if split_of[name] == plain]
+    chosen = chosen or [name for name in names if _has_word(paths[name], split.lower())]
+  else:
+    alike = len({part.split_words(path) for path in paths.values()}) < 2
+    chosen = [*names] if alike else []
+  if not chosen and not any(split_of.values()):
     raise SourceError(
       f'The files of "{where}" are not named by splits, so there is no split {split!r}; set it to '
       '"" for all images, or to a part such as "[:90%]".'
     )
   if not chosen:
-    there = sorted({" ".join(sorted(found)) or "unnamed" for found in words.values()})
+    there = sorted({name or "unnamed" for name in split_of.values()})
     raise SourceError(
       f'"{where}" has files of these splits: {", ".join(there)}; name one, not {split!r}.'
     )
-  return chosen
+  several = sorted({split_of[name] for name in chosen})
+  if len(several) > 1 and part.split_words(split):
+    raise SourceError(
+      f'"{where}" has files with several names for the split {split!r}: {", ".join(several)}; name '
+      "one of them."
+    )
+  others = {*_unused({*split_of.values()}, split)} - {*several}
+  unused = [name for name in names if split_of[name] in others]
+  return chosen, [f"Not used of {where!r}: {listed(unused)}."] if unused else []
 
 
-def _has_word(name: str, word: str) -> bool:
-  """Whether a name has this word, or the word for this split."""
-  return word in part.split_words(name) or word in re.split("[^a-z0-9]+", name.lower())
+def _name_of(path: str) -> str:
+  """The name of a file's split: "train_extra" of data/train-extra-00000-of-00002.tar; "": none.
+
+  It is made of the letters in those names of folders, and of the file, that are splits; if none is
+  one, in those that have a word for a split. Numbers, and words with digits such as checksums, do
+  not count.
+  """
+  names = [*filter(part.split_words, re.sub(_SUFFIXES, "", path.lower()).split("/"))]
+  letters = ["_".join(_letters(name)) for name in names]
+  return "_".join(filter(part.is_split, letters)) or "_".join(letters)
+
+
+def _letters(name: str) -> Iterator[str]:
+  """The words of a file's name, without numbers: "train", "extra" of "train2017-extra-0-of-2"."""
+  for word in re.split(_BETWEEN, name):
+    if word.isalpha() and word != "of":
+      yield word
+    elif not word.isalpha():
+      yield from filter(part.split_words, re.findall("[a-z]+", word))
+
+
+def _has_word(path: str, word: str) -> bool:
+  """Whether a path has this word, or the word for this split."""
+  return word in part.split_words(path) or word in re.split("[^a-z0-9]+", path.lower())
+
+
+def _unused(names: Iterable[str], split: str) -> list[str]:
+  """Those of some names that are of no split, or that are other names for this one."""
+  if not part.split_words(split):
+    return []
+  word = part.word_of(split)
+  return [name for name in names if not part.split_words(name) or part.word_of(name) == word]
 
 
 def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-  """The splits in the names of files, as in `Source.named_parts`."""
-  words = (part.split_words(name or os.path.basename(argument)) for name in names)
-  return {word: (argument, word) for word in sorted(min(found) for found in words if found)}
+  """The splits in the names of files, as in `Source.named_parts`.
+
+  Raises:
+    SourceError: several names mean training, as `part.by_word`.
+  """
+  found = {_name_of(name or os.path.basename(argument)) for name in names}
+  chosen = part.by_word(filter(None, found), f"{argument!r} has files with several names")
+  return {word: (argument, word) for word in sorted(chosen)}
 
 
 def in_names(where: str, names: Sequence[str]) -> bool:
@@ -152,7 +203,8 @@ def rows_of_split(
     column: the name of the column of splits.
     values: the split of each row; some may have none.
     split: one of the values.
-    notes: get a note on rows of all splits, or of none.
+    notes: get a note on rows of all splits or of none, and on those that have another name for
+      this one, such as train_extra.
 
   Raises:
     SourceError: there is no such split.
@@ -166,4 +218,6 @@ def rows_of_split(
     raise SourceError(f'"{where}" has no split {split!r}: its column {column!r} has {there}.')
   if without := sum(not value for value in values):
     notes.append(f"{without:,} rows of {where!r} have no {column!r}, and are left out.")
+  if unused := sorted({*_unused({*filter(None, values)}, split)} - {split}):
+    notes.append(f"Not used of {where!r}: the rows with {listed(unused)} in the column {column!r}.")
   return rows

@@ -67,7 +67,7 @@ class WebDataset(table.Table):
   ):
     name, cut = splits.divided(split)
     root, below, hidden = _expanded(pattern)
-    below = splits.of_split(pattern, below, name)
+    below, unused = splits.of_split(pattern, below, name)
     self._paths = paths = [root / file for file in below]
     self.distant = byte_ranges.distant(root)
     self._stamps = _stamps(pattern, paths)
@@ -76,7 +76,7 @@ class WebDataset(table.Table):
       return _index(*path_and_stamp, image_key.lower(), label_key)
 
     indices = files.at_once(root, index_of, zip(paths, self._stamps, strict=True))
-    self.notes = [*hidden, *_notes(paths, indices)]
+    self.notes = [*hidden, *unused, *_notes(paths, indices)]
     counts = [len(index["keys"]) for index in indices]
     if not any(counts):
       raise SourceError(f'The files of "wds:{pattern}" hold no examples with images; give others.')
