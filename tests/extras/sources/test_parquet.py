@@ -261,9 +261,11 @@ def test_columns_of_many_texts_are_not_searched_for_splits(tmp_path, monkeypatch
 
 
 def test_names_of_files_tell_splits_before_a_column_does(tmp_path):
-  write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1], "split": ["a", "b"]})
-  (note,) = open_source(f"parquet:{tmp_path}").notes
-  assert note.endswith("are taken: its column 'split' is not read.")
+  values = {"split": ["a", "b"], "set": ["train", "test"]}
+  write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1], **values})
+  assert [*sources.named_parts(f"parquet:{tmp_path}")] == ["train"]
+  for note, column in zip(open_source(f"parquet:{tmp_path}").notes, values, strict=True):
+    assert note.endswith(f"are taken: its column {column!r} is not read.")
 
 
 def test_a_row_without_an_image_is_broken_and_an_empty_file_is_told(tmp_path):

@@ -158,7 +158,7 @@ def few_values(schema, pieces: Callable[[str], Iterable]) -> dict[str, tuple[str
     schema: the schema of the table.
     pieces: pieces(column) are the values of a column, as chunked arrays, which are read as needed.
   """
-  texts = [name for name in schema.names if is_text(schema.field(name).type)]
+  texts = [field.name for field in schema if is_text(field.type)]
   return splits.few_values({name: _texts(pieces(name)) for name in texts})
 
 

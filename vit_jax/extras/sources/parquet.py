@@ -61,12 +61,16 @@ class Parquet(table.Table):
     root = path_of(path).absolute()
     name, cut = splits.divided(split)
     below, hidden = _below(root)
-    self._files, few = _searched(path, root, below)
-    column = splits.column_of(str(root), few)
+    told = splits.in_names(path, below)
     unused = []
-    if not column:
+    if told:
       below, unused = splits.of_split(path, below, name)
-      self._files = [file for file in self._files if file.below in {*below}] or _opened(root, below)
+    self._files = _opened(root, below)
+    few = _few_values(self._files)
+    column = "" if told else splits.column_of(str(root), few)
+    if not told and not column:
+      below, unused = splits.of_split(path, below, name)
+      self._files = [file for file in self._files if file.below in {*below}]
     self.distant = byte_ranges.distant(root)
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
@@ -188,10 +192,12 @@ class Parquet(table.Table):
     """The splits in the names of the files, or in the column of splits."""
     root = path_of(argument).absolute()
     below, _ = _below(root)
-    opened, few = _searched(argument, root, below)
-    column = splits.column_of(str(root), few)
-    if not column:
+    if splits.in_names(argument, below):
       return splits.parts_of(argument, below)
+    opened = _opened(root, below)
+    column = splits.column_of(str(root), _few_values(opened))
+    if not column:
+      return {}
     values = _values(opened, column)
     return splits.parts_in(argument, column, values.cast("string").unique().to_pylist())
 
@@ -212,22 +218,6 @@ def _below(root: Path) -> tuple[list[str], list[str]]:
   return below, notes
 
 
-def _searched(
-  path: str, root: Path, below: list[str]
-) -> tuple[list["_File"], dict[str, tuple[str, ...]]]:
-  """All files and `arrow.few_values` of them; none if the names of files name splits."""
-  if splits.in_names(path, below):
-    return [], {}
-  opened = _opened(root, below)
-  schema = opened[0].schema
-  alike = [file for file in opened if file.schema.equals(schema)]  # others may be of other splits
-
-  def pieces(column: str) -> Iterator:
-    return (file.group(number, column) for file in alike for number in range(len(file.ends)))
-
-  return opened, arrow.few_values(schema, pieces)
-
-
 def _opened(root: Path, below: list[str]) -> "list[_File]":
   paths = [root / file for file in below]
   stamps, missing = byte_ranges.stamps_of(paths)
@@ -244,6 +234,17 @@ def _values(opened: "list[_File]", column: str):
   """The values of all rows of files in a column."""
   found = [file.chunks(column) for file in opened]
   return arrow.joined(itertools.chain(*found))
+
+
+def _few_values(opened: "list[_File]") -> dict[str, tuple[str, ...]]:
+  """`arrow.few_values` of files with the columns of the first; others may not be of the split."""
+  schema = opened[0].schema
+  alike = [file for file in opened if file.schema.equals(schema)]
+
+  def pieces(column: str) -> Iterator:
+    return (file.group(number, column) for file in alike for number in range(len(file.ends)))
+
+  return arrow.few_values(schema, pieces)
 
 
 def _kept_bytes(group: concurrent.futures.Future) -> int:
