@@ -25,6 +25,8 @@ def test_folder_lists_images_of_sorted_classes(tmp_path):
     ("Training_Set", "test_set"),
     ("train2017", "val2017", "docs"),
     ("seg_test", "seg_train"),
+    ("trainset", "testset"),
+    ("trainval", "test"),
     ("test",),
   ],
 )
@@ -39,6 +41,14 @@ def test_a_folder_of_splits_is_no_folder_of_classes(tmp_path, names):
   assert len(open_source(f"folder:{folder}", label_key="")) == len(names)
 
 
+@pytest.mark.parametrize("beside", [("Test/1.png", "Meta/1.png"), ("val/1.png", "bus/2.png")])
+def test_a_split_of_classes_is_told_whatever_lies_beside_it(tmp_path, beside):
+  folder = tree(tmp_path, "Train/0/1.png", "Train/1/1.png", *beside)
+  said = rf"are splits, not classes .*Name one split: folder:{folder}/Train\.$"
+  with pytest.raises(sources.SourceError, match=said):
+    open_source(f"folder:{folder}")
+
+
 @pytest.mark.parametrize("names", [("train", "val"), ("train2017", "TEST"), ("train",)])
 def test_splits_without_folders_of_classes_are_no_classes_either(tmp_path, names):
   folder = tree(tmp_path, *(f"{name}/1.jpg" for name in names))
@@ -47,10 +57,24 @@ def test_splits_without_folders_of_classes_are_no_classes_either(tmp_path, names
 
 
 @pytest.mark.parametrize(
-  "files", [("test_new/1.jpg", "test_old/2.jpg"), ("train/old/1.jpg", "car/2.jpg")]
+  "files",
+  [
+    ("test_new/1.jpg", "test_old/2.jpg"),
+    ("test_new/x/1.jpg", "test_old/2.jpg", "car/3.jpg"),
+    ("train/old/1.jpg", "car/2.jpg"),
+    ("cat/1.jpg", "train/2.jpg", "test/3.jpg"),
+  ],
 )
 def test_classes_may_be_called_like_splits(tmp_path, files):
   assert len(open_source(f"folder:{tree(tmp_path, *files)}").class_names) == len(files)
+
+
+def test_a_class_with_the_name_of_a_split_is_told(tmp_path):
+  source = open_source(f"folder:{tree(tmp_path, 'cat/1.jpg', 'test_old/2.jpg', 'Test/3.jpg')}")
+  assert source.class_names == ("Test", "cat", "test_old")
+  (note,) = source.notes
+  assert note == f"Folders of {str(tmp_path)!r} are read as classes, not as splits: 'Test'."
+  assert open_source(f"folder:{tmp_path}", label_key="").notes == ()
 
 
 def test_folders_in_class_folders_are_told(tmp_path):

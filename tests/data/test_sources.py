@@ -5,8 +5,11 @@ import pytest
 from sklearn import datasets, model_selection
 
 from tests.data.opened import assert_same, every, open_source, tree
+from vit_jax import registry
 from vit_jax.data import sources
+from vit_jax.data.sources import folder
 from vit_jax.extras.preparation import splits
+from vit_jax.recipes import own_images
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,17 @@ def test_two_folders_for_a_split_are_named_and_one_alone_is_a_class(tmp_path):
   assert sources.named_parts(str(tmp_path / "vehicles")) == {}
 
 
+def test_folders_that_are_no_part_are_told(tmp_path, caplog):
+  tree(tmp_path, *(f"{name}/a/1.png" for name in ("train", "train2", "val", "extra", ".git")))
+  (tmp_path / "test").mkdir()
+  assert [*sources.named_parts(str(tmp_path))] == ["train", "val"]
+  (said,) = caplog.messages
+  assert said == f"Not used of {str(tmp_path)!r}: 'extra', 'test', 'train2'."
+  caplog.clear()
+  sources.named_parts(str(tmp_path / "train"))
+  assert not caplog.messages
+
+
 @pytest.mark.parametrize(
   ("values", "told"),
   [
@@ -149,6 +163,21 @@ def test_values_of_a_column_mean_splits_as_names_of_folders_do(tmp_path, values,
 def test_labels_are_opened_for_parts_that_are_cut_by_class():
   cases = {("folder:x", "[90%:]"): "label", ("folder:x", ""): "", ("tfds:x", "train[90%:]"): ""}
   assert {case: sources.label_key_of(*case) for case in cases} == cases
+
+
+class InOrder(folder.Folder):
+  """Cut in the order of the files."""
+
+  form = "in_order:DIR"
+  parts_by_class = False
+
+
+def test_a_source_says_whether_parts_are_cut_by_class(monkeypatch):
+  monkeypatch.setitem(registry.SOURCES, "in_order", "tests.data.test_sources:InOrder")
+  assert sources.label_key_of("in_order:x", "[90%:]") == ""
+  for spec, of_each in (("in_order:x", ""), ("folder:x", own_images.OF_EACH_CLASS)):
+    _, _, words = own_images.parts_of(spec, {})
+    assert words == f"a random tenth{of_each} is scored, and not trained on"
 
 
 def test_a_split_is_prepared_under_the_name_in_its_column_too(tmp_path):

@@ -1,5 +1,6 @@
 """The cache of decoded images: same batches, made once; an incomplete cache is refused."""
 
+import json
 import logging
 import os
 import pathlib
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from tests.data.made_sets import write_images
 from tests.data.numbered import Listed, jpegs, train
-from tests.data.opened import assert_same
+from tests.data.opened import assert_same, open_source
 from vit_jax.config import RunError
-from vit_jax.data import images
+from vit_jax.data import identity, images
 from vit_jax.data.sources import Example, SourceError
 from vit_jax.extras import prepared_cache as cache
 
@@ -171,7 +173,8 @@ def test_what_is_there_is_not_made_again(tmp_path):
   assert prepare(source, tmp_path)[1:] == []
 
 
-def test_it_goes_on_after_an_image_that_cannot_be_read(tmp_path):
+def test_it_goes_on_after_an_image_that_cannot_be_read(tmp_path, monkeypatch):
+  monkeypatch.setattr(identity, "READ", 4)  # without this image
   source = jpegs(30)
   whole = source._examples[20]
   source._examples[20] = FileNotFoundError(2, "No such file", "/data/gone.jpg")
@@ -180,6 +183,19 @@ def test_it_goes_on_after_an_image_that_cannot_be_read(tmp_path):
   names = [path.name for path in tmp_path.iterdir()]
   assert "images-000002-of-000004.array_record" not in names
   assert not any(name.endswith(".partial") for name in names)
+  source._examples[20] = whole
+  prepare(source, tmp_path)
+  assert cached(source, tmp_path)[20].name == "file 20.jpg"
+
+
+def test_none_is_begun_with_an_image_of_the_sample_that_cannot_be_read(tmp_path):
+  """Otherwise it would be taken for another image once it is repaired."""
+  source = jpegs(30)
+  whole = source._examples[20]
+  source._examples[20] = FileNotFoundError(2, "No such file", "/data/gone.jpg")
+  with pytest.raises(FileNotFoundError, match=r"gone\.jpg"):
+    prepare(source, tmp_path)
+  assert not contents(tmp_path)
   source._examples[20] = whole
   prepare(source, tmp_path)
   assert cached(source, tmp_path)[20].name == "file 20.jpg"
@@ -208,6 +224,37 @@ def test_a_folder_that_is_no_cache_of_these_images(tmp_path):
       with pytest.raises(SourceError, match=f"is of other images: {message}"):
         act(wrong, folder, side=side)
   assert contents(folder) == before
+
+
+def test_other_images_under_the_same_names(tmp_path):
+  source, folder = jpegs(9), tmp_path / "cache"
+  prepare(source, folder)
+  (folder / "images-000001-of-000002.array_record").unlink()
+  source._examples[3] = source[3]._replace(image=source[4].image)
+  for act in (cached, prepare):
+    with pytest.raises(SourceError, match="of other images: images with other content under"):
+      act(source, folder)
+
+
+def test_files_of_other_sizes(tmp_path, monkeypatch):
+  monkeypatch.setattr(identity, "READ", 1)
+  (_, path) = write_images(tmp_path / "photos", {"a": 2})
+  source, folder = open_source(f"folder:{tmp_path}/photos"), tmp_path / "cache"
+  prepare(source, folder)
+  assert len(cached(open_source(f"folder:{tmp_path}/photos"), folder)) == 2
+  path.write_bytes(path.read_bytes() + b"\0")
+  with pytest.raises(SourceError, match="of other images: files of other sizes; give another"):
+    cached(open_source(f"folder:{tmp_path}/photos"), folder)
+
+
+def test_a_cache_that_does_not_say_of_which_images_it_is(tmp_path):
+  source = jpegs(9)
+  prepare(source, tmp_path)
+  described = json.loads((tmp_path / "cache.json").read_text())
+  for key in described:
+    (tmp_path / "cache.json").write_text(json.dumps(described | {key: None}))
+    with pytest.raises(SourceError, match=f"of other images: its {key} is None, this run's"):
+      cached(source, tmp_path)
 
 
 def test_a_disk_that_is_too_small(tmp_path, monkeypatch):

@@ -351,8 +351,6 @@ def notes(datasets: Sequence[NamedDataset]) -> list[str]:
 
 _ENOUGH = 10_000_000  # shared images; counting stops there
 
-_leakage_log = logging.getLogger(__name__)
-
 
 def check_leakage(trained: Iterable[NamedDataset], scored: NamedDataset, *, allow: bool):
   """Refuses to score images that are trained on; with `allow`, only logs a warning.
@@ -369,7 +367,7 @@ def check_leakage(trained: Iterable[NamedDataset], scored: NamedDataset, *, allo
     common = shared_images(named.source, scored.source)
     if not common:
       if named.changed and _by_place(named.source).keys() & _by_place(scored.source).keys():
-        _leakage_log.warning("%s has changed since, so images of it may be in %s.", named, scored)
+        _log.warning("%s has changed since, so images of it may be in %s.", named, scored)
       continue
     message = f"{named} and {scored} have {common.in_words()} in common"
     if not allow:
@@ -377,7 +375,7 @@ def check_leakage(trained: Iterable[NamedDataset], scored: NamedDataset, *, allo
         f"{message}; evaluate on images that are not trained on, such as the parts [:90%] and "
         "[90%:], or set config.data.allow_overlap=True."
       )
-    _leakage_log.warning("%s; config.data.allow_overlap=True allows it.", message)
+    _log.warning("%s; config.data.allow_overlap=True allows it.", message)
 
 
 class Shared(NamedTuple):

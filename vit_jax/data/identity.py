@@ -114,7 +114,7 @@ def _sum(pieces: Iterable[bytes]) -> str:
   return digest.hexdigest()[:16]
 
 
-def _spread(count: int, most: int) -> list[int]:
+def spread(count: int, most: int) -> list[int]:
   """At most `most` of the numbers below `count`, evenly spaced."""
   return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)).tolist()
 
@@ -137,7 +137,7 @@ def _each_size(
       return source.size(index)
     return -1
 
-  rows = _spread(len(source), SIZES)
+  rows = spread(len(source), SIZES)
   if any(map(size, rows[:CHUNK])):  # the first files may be empty
     chunks = [rows[begin : begin + CHUNK] for begin in range(0, len(rows), CHUNK)]
     for sizes in pool.map(lambda some: [*map(size, some)], chunks):
@@ -153,7 +153,7 @@ def _each_size(
 
 def _content(source: Source, pool: ThreadPoolExecutor, done: Callable[[int], None]) -> str:
   """A hash of the content of some images; "" if one cannot be read now, but perhaps later."""
-  rows = _spread(len(source), READ)
+  rows = spread(len(source), READ)
   rows = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
   contents = []
   read_bytes = 0

@@ -7,6 +7,7 @@ the operating system caches the files, so that the disk is read only once.
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -19,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vit_jax.config import ConfigError, Data, sides
-from vit_jax.data import images, records
+from vit_jax.data import identity, images, records
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.base import SourceView
 from vit_jax.process.text import listed, shown
@@ -32,7 +33,7 @@ from vit_jax.training.run import TrainingView
 _FORMAT = 1  # version of the record format
 _FILE = 1024  # images per file; a preparation that is stopped loses at most one file per thread
 _MAX_BYTES = 2**20  # limit for cache.json
-_SAMPLE = 64  # images used to estimate the size
+_SAMPLED = ("sizes", "content")  # of `Identity`: what distinguishes images with the same names
 # Height, width, number of labels, bytes of the name. Height 0 means a broken image, stored as an
 # encoded file (width 0) or as an array in .npy format (width 1); or one that the source cannot read
 # (width 2), of which only the reason is stored.
@@ -167,10 +168,12 @@ def prepare(
     OSError: an image cannot be read, or the disk cannot be written.
   """
   cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
-  cache.claim()
+  cache.root.mkdir(parents=True, exist_ok=True)
   missing = cache.missing()
   count = sum(file.count for file in missing.values())
+  # Before the claim: a repaired image of the sample would be another than the claim describes.
   size = count and count * cache.bytes_each()
+  cache.claim()
   started(count, size, _checked_space(cache.root, count=count, size=size))
 
   def make(first: int) -> int:
@@ -201,6 +204,11 @@ class _Cache:
   def json(self) -> pathlib.Path:
     return self.root / "cache.json"
 
+  @functools.cached_property
+  def now(self) -> identity.Identity:
+    """The identity of the images, as they are now."""
+    return identity.of(self.source)
+
   def description(self) -> dict:
     """Everything on which the records depend."""
     return {
@@ -209,11 +217,11 @@ class _Cache:
       "images": len(self.source),
       "cache_side": self.side,
       "max_pixels": self.max_pixels,
+      **{key: getattr(self.now, key) for key in _SAMPLED},
     }
 
   def claim(self) -> None:
-    """Makes the folder, if it is new, and checks that it is a cache of these images."""
-    self.root.mkdir(parents=True, exist_ok=True)
+    """Makes a cache of the folder, if it is empty, and checks that it is one of these images."""
     names = os.listdir(self.root)
     if "cache.json" not in names:
       if any(not name.endswith(".partial") for name in names):
@@ -237,12 +245,20 @@ class _Cache:
         f'"{self.json}" is damaged ({error}); delete the folder and make the cache again'
         " with `vit-jax cache`."
       ) from error
+    if other := self._other(there):
+      raise SourceError(
+        f'The cache in "{self.root}" (config.data.cache) is of other images: {other}; give another '
+        "folder, or delete this one."
+      )
+
+  def _other(self, there: dict) -> str:
+    """What is different in the description of a cache; "" if nothing is."""
     for key, value in self.description().items():
-      if there.get(key) != value:
-        raise SourceError(
-          f'The cache in "{self.root}" (config.data.cache) is of other images: its {key} is'
-          f" {there.get(key)!r}, this run's {value!r}; give another folder, or delete this one."
-        )
+      sampled = key in _SAMPLED and isinstance(there.get(key), str)
+      if not sampled and there.get(key) != value:
+        return f"its {key} is {there.get(key)!r}, this run's {value!r}"
+    before = self.now._replace(**{key: there[key] for key in _SAMPLED})
+    return ", ".join(identity.changes(before, self.now))
 
   def files(self) -> list[records.Span]:
     """The files, each with its number of images."""
@@ -270,8 +286,8 @@ class _Cache:
     return encode(example, side=self.side, max_pixels=self.max_pixels)
 
   def bytes_each(self) -> int:
-    """Mean size of a record in bytes, from a sample."""
-    sample = range(0, len(self.source), max(1, len(self.source) // _SAMPLE))
+    """Mean size of a record in bytes, from the images that `identity` reads."""
+    sample = identity.spread(len(self.source), identity.READ)
     return round(sum(len(self.record(i)) for i in sample) / len(sample))
 
 

@@ -42,11 +42,10 @@ def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, 
     if train != (spec, "") and name in named:
       return Dataset(*train), Dataset(*named[name]), f"the data's parts, of which {name} is scored"
   source, split = train
-  if "split" not in inspect.signature(sources.member(source)).parameters:
+  kind = sources.member(source)
+  if "split" not in inspect.signature(kind).parameters:
     return Dataset(source), Dataset(), f"all images: {source} has no splits"
-  of_each = OF_EACH_CLASS
-  if source.startswith("tfds:"):  # which is cut without regard to classes
-    of_each = ""
+  of_each = OF_EACH_CLASS if kind.parts_by_class else ""
   words = f"a random tenth{of_each} is scored, and not trained on"
   if source != spec and len(named) == 1:
     words = f"only {min(named)} has folders of classes; {words}"

@@ -132,6 +132,59 @@ def test_the_splits_of_a_column_are_its_parts(table, tmp_path, column):
     sources.named_parts(spec)
 
 
+@pytest.mark.parametrize(
+  ("column", "values", "told"),
+  [
+    ("data set", ("train", "valid", "test"), dict(train="train", valid="valid", test="test")),
+    ("Partition", ("TRAIN", "Test Set", ""), dict(train="TRAIN", test="Test Set")),
+    ("subset", ("trainset", "val-set"), dict(train="trainset", val="val-set")),
+  ],
+)
+def test_a_column_of_splits_is_known_by_its_values(table, tmp_path, column, values, told):
+  rows = [f"{i},x/{i:03}.jpg,{'ab'[i % 2]},{values[i % len(values)]},train{i}\n" for i in range(6)]
+  text = f"class id,filepaths,labels,{column},key\n{''.join(rows)}"
+  columns, taken = table(text).notes
+  assert columns.endswith(f"images are in 'filepaths', labels in 'labels', splits in {column!r}.")
+  assert taken.startswith("All splits of")
+  spec = f"csv:{tmp_path}/list.csv"
+  assert sources.named_parts(spec) == {word: (spec, value) for word, value in told.items()}
+  for place, value in enumerate(values):
+    if value:
+      names = {f"{tmp_path}/x/{i:03}.jpg" for i in range(place, 6, len(values))}
+      source = table(text, value)
+      assert {*map(source.name, range(len(source)))} == names
+
+
+@pytest.mark.parametrize(
+  ("column", "values"),
+  [("is_valid", "01"), ("usage", ("Training", "PublicTest")), ("key", ("train_1", "test_1"))],
+)
+def test_a_column_that_may_name_splits_and_is_not_read_is_told(table, tmp_path, column, values):
+  rows = [f"x/00{i}.jpg,{'ab'[i]},{value}\n" for i, value in enumerate(values)]
+  (note,) = table(f"path,label,{column}\n{''.join(rows)}").notes
+  assert note.endswith(f"are taken: its column {column!r} is not read.")
+  assert sources.named_parts(f"csv:{tmp_path}/list.csv") == {}
+
+
+def test_labels_are_no_splits(table, tmp_path):
+  for header in ("", "path,label\n", "path,kind\n"):
+    source = table(f"{header}x/000.jpg,train\nx/001.jpg,tram\n")
+    assert source.class_names == ("train", "tram")
+    assert "not read" not in str(source.notes)
+  source = table("path,category\nx/000.jpg,train\nx/001.jpg,test\n")
+  assert source.class_names == ("test", "train")
+  assert sources.named_parts(f"csv:{tmp_path}/list.csv") == {}
+
+
+def test_two_columns_of_splits_are_refused(table, tmp_path):
+  text = "path,label,fold,set\nx/000.jpg,a,train,test\nx/001.jpg,a,test,train\n"
+  with pytest.raises(SourceError, match="several columns of splits: 'fold', 'set'; call the one"):
+    table(text, "[:50%]")
+  with pytest.raises(SourceError, match="several columns of splits"):
+    sources.named_parts(f"csv:{tmp_path}/list.csv")
+  assert len(table(text.replace("fold", "split"), "train")) == 1
+
+
 def test_the_same_image_is_found_under_another_path(table, tmp_path):
   (tmp_path / "link").symlink_to("x")
   (tmp_path / "y.jpg").symlink_to("x/002.jpg")

@@ -65,6 +65,16 @@ def test_features_are_found_by_their_types_and_splits_by_their_names(tmp_path):
       open_source(spec, split)
 
 
+def test_a_column_that_may_name_splits_is_told(tmp_path):
+  columns = {"image": [b"0", b"1"], "label": [0, 1], "data set": ["train", "test"]}
+  datasets.Dataset.from_dict(columns | {"Split": [0, 1]}).save_to_disk(tmp_path / "d")
+  said = [
+    f"All rows of 'hf:{tmp_path}/d' are taken: its column {name!r} is not read."
+    for name in ("data set", "Split")
+  ]
+  assert list(open_source(f"hf:{tmp_path}/d").notes) == said
+
+
 def test_several_labels_and_names(tmp_path):
   some().save_to_disk(tmp_path / "d")
   many = open_source(f"hf:{tmp_path}/d", label_key="many")

@@ -67,7 +67,7 @@ LISTS = {"label": {"feature": CLASSES, "_type": "List"}}
     ([10, 1, 2], None, ("1", "2", "10"), [(2,), (0,), (1,)]),
     (["10", "2", "-3"], None, ("-3", "2", "10"), [(2,), (1,), (0,)]),
     (["10", "2", "b"], None, ("10", "2", "b"), [(0,), (1,), (2,)]),
-    ([["b", "a"], [], None], None, ("a", "b"), [(1, 0), (), ()]),
+    ([["b", "a"], [], ["a"]], None, ("a", "b"), [(1, 0), (), (0,)]),
     ([True, False, True], None, ("False", "True"), [(1,), (0,), (1,)]),
     ([[0, 1], [2, 1], [0, 2]], None, ("0", "1", "2"), [(0, 1), (2, 1), (0, 2)]),
     ([[], [0, 1], [1]], None, ("0", "1"), [(), (0, 1), (1,)]),
@@ -175,6 +175,13 @@ def test_splits_are_told_by_the_names_of_files(tmp_path):
       open_source(spec, split)
 
 
+def test_files_without_a_split_are_told(tmp_path):
+  write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1]})
+  write(tmp_path / "more.parquet", {"image": images(4), "label": [0, 1] * 2})
+  (note,) = open_source(f"parquet:{tmp_path}", "train").notes
+  assert note == f"Not used of {str(tmp_path)!r}: 'more.parquet'."
+
+
 def test_files_are_found_behind_links_and_hidden_ones_are_told(tmp_path):
   write(tmp_path / "elsewhere/0.parquet", {"image": images(2), "label": [0, 1]})
   (tmp_path / "data").mkdir()
@@ -208,10 +215,57 @@ def test_a_column_names_splits(tmp_path):
     open_source(spec, "x")
 
 
+@pytest.mark.parametrize(
+  "kind", [pa.string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_a_column_of_splits_is_known_by_its_values(tmp_path, kind):
+  """Whatever other columns of text there are."""
+  splits = ["train", "val", "train", None, "val", "train"]
+  facts = pa.array([[("set", "train")]] * 6, pa.map_(pa.string(), pa.string()))
+  broken = pa.array([b"\xff"] * 6, pa.binary()).cast(pa.string(), safe=False)
+  columns = {"image": images(6), "label": list("abbcba"), "data set": pa.array(splits, kind)}
+  columns |= {"facts": facts, "broken": broken}
+  for file, rows in (("0", slice(0, 4)), ("1", slice(4, 6))):
+    part = {name: values[rows] for name, values in columns.items()}
+    write(tmp_path / f"{file}.parquet", part, row_group_size=2)
+  spec = f"parquet:{tmp_path}"
+  assert sources.named_parts(spec) == {"train": (spec, "train"), "val": (spec, "val")}
+  train, val = (open_source(spec, split) for split in ("train", "val"))
+  assert [e.image for e in every(train)] == [b"0", b"2", b"5"]
+  assert [e.image for e in every(val)] == [b"1", b"4"]
+  assert train.notes[0].endswith("images are in 'image', labels in 'label', splits in 'data set'.")
+
+
+@pytest.mark.parametrize("values", [[True, False], ["Training", "PublicTest"]])
+def test_a_column_that_may_name_splits_and_is_not_read_is_told(tmp_path, values):
+  name = "is_test" if True in values else "usage"
+  spec = write(tmp_path / "a.parquet", {"image": images(2), "label": [0, 1], name: values})
+  (note,) = open_source(spec).notes
+  assert note.endswith(f"are taken: its column {name!r} is not read.")
+  assert sources.named_parts(spec) == {}
+
+
+def test_columns_of_many_texts_are_not_searched_for_splits(tmp_path, monkeypatch):
+  texts = [f"train {i}" for i in range(90)]
+  columns = {"image": images(90), "label": [0] * 90, "caption": texts}
+  spec = write(tmp_path / "a.parquet", columns, row_group_size=30)
+  read, groups = parquet_source._File.group, []
+
+  def group(file, number, column):
+    groups.append((number, column))
+    return read(file, number, column)
+
+  monkeypatch.setattr(parquet_source._File, "group", group)
+  assert open_source(spec).notes == ()
+  assert groups == [(0, "caption")]
+
+
 def test_names_of_files_tell_splits_before_a_column_does(tmp_path):
-  write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1], "split": ["a", "b"]})
-  (note,) = open_source(f"parquet:{tmp_path}").notes
-  assert note.endswith("are taken: its column 'split' is not read.")
+  values = {"split": ["a", "b"], "set": ["train", "test"]}
+  write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1], **values})
+  assert [*sources.named_parts(f"parquet:{tmp_path}")] == ["train"]
+  for note, column in zip(open_source(f"parquet:{tmp_path}").notes, values, strict=True):
+    assert note.endswith(f"are taken: its column {column!r} is not read.")
 
 
 def test_a_row_without_an_image_is_broken_and_an_empty_file_is_told(tmp_path):
@@ -271,6 +325,11 @@ NONE = {"image": pa.array([], "binary"), "label": pa.array([], "int64")}
     ({"image": [[1, 2]], "label": [0]}, "must hold encoded images, paths, or {bytes, path}"),
     ({"image": [b"a"], "label": [0.5]}, "is 'double', but labels are names or whole"),
     ({"image": [b"a", b"b"], "label": [0, None]}, "1 labels .*'label'.* missing.* number 1"),
+    (
+      {"image": [b"a"] * 3, "label": [["x", "y"], None, []]},
+      r"1 labels .*'label'.* missing.* number 1; leave these rows out",
+    ),
+    ({"image": [b"a", b"b"], "label": [["x", None], []]}, "1 labels .* missing.* number 1"),
     (NONE, "have no rows"),
   ],
 )

@@ -73,6 +73,13 @@ def test_files_of_a_folder_are_sorted_and_splits_are_in_their_names(tmp_path):
     open_source(f"wds:{tmp_path}")
 
 
+def test_files_without_a_split_are_told(tmp_path):
+  for name in ("train-0", "part-1"):
+    write(tmp_path / f"{name}.tar", pairs(0, 2))
+  (note,) = open_source(f"wds:{tmp_path}", "train").notes
+  assert note == f"Not used of {str(tmp_path)!r}: 'part-1.tar'."
+
+
 def test_files_are_found_behind_links_and_hidden_ones_are_told(tmp_path):
   """macOS writes ._0.tar beside 0.tar."""
   write(tmp_path / "elsewhere/1.tar", pairs(2, 2))

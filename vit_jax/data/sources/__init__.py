@@ -101,10 +101,14 @@ def open_source(
 def label_key_of(spec: str, split: str, label_key: str = Dataset().label_key) -> str:
   """The `label_key` with which to open images whose labels are not needed: "", except for a part.
 
-  A part such as "[90%:]" is taken from each class, so without labels it has other images; not in
-  TFDS, which cuts all images alike.
+  A part such as "[90%:]" may be taken from each class, so without labels it has other images.
+
+  Raises:
+    SourceError: there is no such source.
   """
-  return label_key if "[" in split and not spec.startswith("tfds:") else ""
+  if "[" not in split:
+    return ""
+  return label_key if member(recognised(spec)).parts_by_class else ""
 
 
 def recognised(text: str) -> str:

@@ -178,6 +178,8 @@ class Source(abc.ABC):
 
   Attributes:
     form: how it is named in settings, such as "folder:DIR".
+    parts_by_class: whether a part of a split, such as "[:90%]", is taken from each class, so that
+      it depends on the labels.
     class_names: the name of each label, by index; () if the examples have no labels.
     multi_label: whether an example has any number of labels, rather than exactly one.
     identity: one line that identifies these examples, wherever they are stored: sources with equal
@@ -189,6 +191,7 @@ class Source(abc.ABC):
   """
 
   form: str
+  parts_by_class: bool = True
   class_names: tuple[str, ...]
   identity: str
   multi_label: bool = False

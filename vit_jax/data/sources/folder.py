@@ -1,6 +1,7 @@
 """A folder of images, DIR/class/file or files without classes; all of them or a part."""
 
 import itertools
+import logging
 import os
 from collections.abc import Iterator
 
@@ -11,9 +12,11 @@ from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import part
 from vit_jax.data.sources.base import Block, SourceError
 from vit_jax.data.sources.table import Files, Labels, placed
-from vit_jax.process.text import nfc, quoted
+from vit_jax.process.text import listed, nfc, quoted
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, path_of
+
+_log = logging.getLogger(__name__)
 
 
 class Folder(Files):
@@ -79,8 +82,8 @@ class Folder(Files):
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The folders of DIR that are splits with folders of classes.
 
-    Other folders are left out, such as splits without classes. If only one split has classes, all
-    folders must be splits, each another one: a class may be called "train".
+    Other folders are left out, such as splits without classes; a warning names them. If only one
+    split has classes, all folders must be splits, each another one: a class may be called "train".
     """
     root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
@@ -93,6 +96,8 @@ class Folder(Files):
       return {}
     chosen = part.by_word(nested, f'"{root}" has several folders')
     chosen = {word: name for word, name in chosen.items() if part.split_words(word) == {word}}
+    if chosen and (unused := sorted({*names} - {*chosen.values()})):
+      _log.warning("Not used of %r: %s.", argument, listed(unused))
     return {word: (os.path.join(argument, name), "") for word, name in chosen.items()}
 
   @classmethod
@@ -196,16 +201,19 @@ def _others(left_out: LeftOut) -> str:
 
 
 def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
-  """Refuses a folder of splits: all names are words for splits, or two such folders hold folders.
+  """Refuses a folder of splits.
 
-  If all images lie directly in these folders, each name must have another word for a split:
-  "test_positive" and "test_negative" are classes.
+  These are folders whose names have words for splits. They are no classes if two of them hold
+  folders, or one does and another has another word, whatever lies beside them; or if there are no
+  other folders, and each has another word: "test_positive" and "test_negative" are classes.
   """
   filled = [name for name, listing in listings.items() if listing.names]
   splits = [name for name in filled if part.split_words(name)]
   nested = [name for name in splits if _nested(listings[name])]
+  words = {part.split_words(name) for name in listings} - {frozenset()}
+  differ = len(nested) > 1 or (nested and len(words) > 1)
   apart = nested or len({part.split_words(name) for name in splits}) == len(splits)
-  if len(nested) < 2 and not (splits and splits == filled and apart):
+  if not differ and not (splits and splits == filled and apart):
     return
   chosen = nested if len(nested) > 1 else splits
   raise SourceError(
@@ -230,6 +238,9 @@ def _nested(listing: Listing) -> bool:
 def _notes(directory: str, left_out: LeftOut, listings: dict[str, Listing]) -> Iterator[str]:
   if others := left_out.in_words():
     yield f"Left out of {directory!r}: {others}."
+  if like_splits := [name for name in listings if part.is_split(name)]:
+    named = listed(like_splits)
+    yield f"Folders of {directory!r} are read as classes, not as splits: {named}."
   inner = ((name, file) for name in listings for file in listings[name].names if "/" in file)
   name, file = next(inner, ("", ""))
   if name:  # "" without labels

@@ -11,7 +11,7 @@ import numpy as np
 from vit_jax.data.sources.base import SourceError
 
 _PART = re.compile(r"\[(?P<first>-?[0-9]{1,9}%?)?:(?P<end>-?[0-9]{1,9}%?)?\]")
-_TRAINING = {"train", "training"}
+_TRAINING = {"train", "training", "trainval"}
 _SPLITS = _TRAINING | {"val", "valid", "validation", "dev", "eval", "test", "testing"}
 _OF_ONE = "one image cannot be in two parts: add images of this class, or leave it out."
 _ALONE = "Each class has one image, so there is none for the part {split!r}; add images."
@@ -151,12 +151,30 @@ def _no_part(split: str, of: str = "") -> SourceError:
 
 
 def split_words(name: str) -> frozenset[str]:
-  """The words of a name that mean a split, as in "val", "Test_Set", "train2017"."""
-  return frozenset(_SPLITS.intersection(re.split("[^a-z]+", name.lower())))
+  """The words of a name that mean a split, as in "val", "Test_Set", "trainset", "train2017"."""
+  words = re.split("[^a-z]+", name.lower())
+  return frozenset(_SPLITS.intersection(word.removesuffix("set") for word in words))
+
+
+def is_split(name: str) -> bool:
+  """Whether all words of a name mean splits: of "Test", "train set", "trainval", not of "test1"."""
+  words = [word.removesuffix("set") for word in re.split(r"[\W_]+", name.lower())]
+  return any(words) and _SPLITS.issuperset(filter(None, words))
+
+
+def for_training(name: str) -> bool:
+  """Whether a word of a name means a split for training."""
+  return not _TRAINING.isdisjoint(split_words(name))
+
+
+def word_of(name: str) -> str:
+  """The first word of a name that means a split, or else the name in lower case."""
+  lower = name.lower()
+  return min(split_words(name), key=lower.find, default=lower)
 
 
 def by_word(names: Iterable[str], what: str) -> dict[str, str]:
-  """The name of each split, by the first word in it that means a split, or else in lower case.
+  """The name of each split, by `word_of`.
 
   Of several names with a word, the one that is this word alone, in any case, has it; if none is,
   only names for training are refused. The others stand by themselves in lower case.
@@ -170,9 +188,7 @@ def by_word(names: Iterable[str], what: str) -> dict[str, str]:
   """
   found = {}
   for name in sorted(names):
-    lower = name.lower()
-    word = min(split_words(name), key=lower.find, default=lower)
-    found.setdefault(word, []).append(name)
+    found.setdefault(word_of(name), []).append(name)
   chosen = {}
   for word, alike in found.items():
     by_name = {name.lower(): name for name in alike}

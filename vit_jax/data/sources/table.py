@@ -17,7 +17,6 @@ from vit_jax.process.text import listed, nfc, shown
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path, absolute, is_url, within
 
-SPLIT = "split"  # the name of a column, in any case
 LABELS = ("labels", "class", "category", "target")  # names of columns, in lower case
 _WHOLE = re.compile("-?[0-9]{1,18}")
 
@@ -271,87 +270,6 @@ def holds(path: Path, folders: Iterable[Path], pattern: str, form: str) -> bool:
   return True
 
 
-def divided(split: str) -> tuple[str, str]:
-  """The name and the part of a split: "train[:90%]" is "train" and "[:90%]"."""
-  name, bracket, rest = split.partition("[")
-  return name, bracket + rest
-
-
-def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
-  """The files of a split, which is a word in their names: "train" in data/train-000.tar.
-
-  Args:
-    where: what the user named, for messages.
-    names: paths of the files, relative to `where`; "" is `where` itself.
-    split: the word; "": all files, which must belong to one split.
-
-  Raises:
-    SourceError: there is no such split, or several.
-  """
-  words = {name: part.split_words(name or os.path.basename(where)) for name in names}
-  chosen = []
-  if split:
-    chosen = [name for name in names if _has_word(name or os.path.basename(where), split.lower())]
-  elif len(set(words.values())) < 2:
-    chosen = names
-  if not chosen and not any(words.values()):
-    raise SourceError(
-      f'The files of "{where}" are not named by splits, so there is no split {split!r}; set it to '
-      '"" for all images, or to a part such as "[:90%]".'
-    )
-  if not chosen:
-    there = sorted({" ".join(sorted(found)) or "unnamed" for found in words.values()})
-    raise SourceError(
-      f'"{where}" has files of these splits: {", ".join(there)}; name one, not {split!r}.'
-    )
-  return chosen
-
-
-def _has_word(name: str, word: str) -> bool:
-  """Whether a name has this word, or the word for this split."""
-  return word in part.split_words(name) or word in re.split("[^a-z0-9]+", name.lower())
-
-
-def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-  """The splits in the names of files, as in `Source.named_parts`."""
-  words = (part.split_words(name or os.path.basename(argument)) for name in names)
-  return {word: (argument, word) for word in sorted(min(found) for found in words if found)}
-
-
-def parts_in(argument: str, column: str, values: Iterable[str]) -> dict[str, tuple[str, str]]:
-  """The splits in a column, as in `Source.named_parts`; `values` are all that occur in it."""
-  what = f"{argument!r} has, in its column {column!r}, several values"
-  chosen = part.by_word(filter(None, values), what)
-  return {word: (argument, value) for word, value in chosen.items()}
-
-
-def rows_of_split(
-  where: str, column: str, values: Sequence[str | None], split: str, notes: list[str]
-) -> np.ndarray:
-  """The rows of a split, ascending; for "" all rows.
-
-  Args:
-    where: the data, for messages.
-    column: the name of the column of splits.
-    values: the split of each row; some may have none.
-    split: one of the values.
-    notes: get a note on rows of all splits, or of none.
-
-  Raises:
-    SourceError: there is no such split.
-  """
-  there = shown(sorted(filter(None, set(values))))
-  if not split:
-    notes.append(f"All splits of {where!r} are taken: {there} in the column {column!r}.")
-    return np.arange(len(values))
-  rows = np.flatnonzero([value == split for value in values])
-  if not len(rows):
-    raise SourceError(f'"{where}" has no split {split!r}: its column {column!r} has {there}.')
-  if without := sum(not value for value in values):
-    notes.append(f"{without:,} rows of {where!r} have no {column!r}, and are left out.")
-  return rows
-
-
 def outside(where: str, paths: Iterable[str]) -> list[str]:
   """A note on images outside of a table's folder, if there are any."""
   found = list(filter(_leads_out, paths))
@@ -391,6 +309,16 @@ def placed(folder: Path, names: np.ndarray, rows: range | np.ndarray) -> Iterato
   for place, pairs in files_in.items():
     inside, numbers = zip(*pairs, strict=True)
     yield Block(place, np.array(inside), np.array(numbers))
+
+
+def columns_read(where: str, image: str, label: str, split: str) -> str:
+  """A note on the columns of the images, of the labels and of the splits; "" for none of these."""
+  words = f"Columns of {where!r}: images are in {image!r}"
+  if label:
+    words += f", labels in {label!r}"
+  if split:
+    words += f", splits in {split!r}"
+  return f"{words}."
 
 
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:

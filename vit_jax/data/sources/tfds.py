@@ -110,6 +110,7 @@ class Tfds(Records):
   """
 
   form = "tfds:NAME[/CONFIG][:VERSION]"
+  parts_by_class = False  # but in the order of the records
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
     self._image_key = image_key

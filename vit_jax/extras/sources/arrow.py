@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from vit_jax.data import byte_ranges
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, SourceError
+from vit_jax.extras.sources import splits
 from vit_jax.process.text import shown
 from vit_jax.storage.base import FileVersion
 from vit_jax.storage.paths import Path, within
@@ -127,31 +128,52 @@ def check_paths(where: str, column: str, texts: Iterable[str | None]) -> None:
     )
 
 
-def notes(where: str, image: str, label: str, names: Iterable[str]) -> list[str]:
+def notes(
+  where: str, names: Iterable[str], read: tuple[str, str, str], few: dict[str, tuple[str, ...]]
+) -> list[str]:
   """Notes on the columns that are read, unless they have the default names.
 
-  Also notes a column of splits that is not read, because the names of the files tell the splits.
+  Also notes columns that may name splits, if none of them is read.
+
+  Args:
+    where: the data.
+    names: all columns.
+    read: the columns of the images, of the labels and of the splits; "" for none of these.
+    few: the result of `few_values`.
   """
-  others = [name for name in names if name.lower() == table.SPLIT]
-  unread = [f"All rows of {where!r} are taken: its column {name!r} is not read." for name in others]
-  defaults = Dataset()
-  if image == defaults.image_key and label in ("", defaults.label_key):
-    return unread
-  columns = f"images are in {image!r}"
-  if label:
-    columns += f", labels in {label!r}"
-  return [f"Columns of {where!r}: {columns}.", *unread]
+  image, label, split = read
+  said = []
+  usual = image == Dataset().image_key and label in ("", Dataset().label_key)
+  if not usual or split.lower() not in ("", splits.SPLIT):
+    said.append(table.columns_read(where, *read))
+  if not split:
+    said += splits.on_unread(where, [name for name in names if name not in read], few)
+  return said
 
 
-def split_column(schema) -> str:
-  """The text column called "split"; "" if there is none."""
-  named = (name for name in schema.names if name.lower() == table.SPLIT)
-  return next((name for name in named if is_text(schema.field(name).type)), "")
+def few_values(schema, pieces: Callable[[str], Iterable]) -> dict[str, tuple[str, ...]]:
+  """`splits.few_values` of the columns of text.
+
+  Args:
+    schema: the schema of the table.
+    pieces: pieces(column) are the values of a column, as chunked arrays, which are read as needed.
+  """
+  texts = [field.name for field in schema if is_text(field.type)]
+  return splits.few_values({name: _texts(pieces(name)) for name in texts})
+
+
+def _texts(pieces: Iterable) -> Iterator[str | None]:
+  """The different texts of each piece; some may not be UTF-8."""
+  for piece in filter(len, pieces):
+    texts = joined(piece.chunks).cast("string").unique().cast("binary").to_pylist()
+    yield from (text and text.decode(errors="replace") for text in texts)
 
 
 def is_text(kind) -> bool:
   """Whether a column of this type holds text, plain or as a dictionary."""
-  return "string" in str(kind) and "struct" not in str(kind) and "list" not in str(kind)
+  if str(kind).startswith("dictionary"):
+    kind = kind.value_type
+  return str(kind) in _TEXTS
 
 
 def joined(chunks: Iterable):
@@ -199,16 +221,12 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
   from pyarrow import compute
 
   values = joined(chunks)
+  _check_none_missing(where, column, values)
   counts = None
   if _is_list(values.type):
-    counts = compute.fill_null(compute.list_value_length(values), 0).to_numpy()
+    counts = compute.list_value_length(values).to_numpy()
     values = _without_views(compute.list_flatten(values))
-  if values.null_count:
-    first = compute.index(compute.is_null(values), True).as_py()
-    raise SourceError(
-      f'{values.null_count:,} labels in {column!r} of "{where}" are missing, the first is number '
-      f'{first}; leave these rows out, or read without labels (label_key="").'
-    )
+    _check_none_missing(where, column, values)
   whole = pa.types.is_integer(values.type)
   if not whole and not pa.types.is_dictionary(values.type) and str(values.type) not in _NAMES:
     raise ColumnError(
@@ -220,6 +238,18 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
     if whole and isinstance(names, list) and all(isinstance(name, str) for name in names):
       return table.Labels.of_numbers(values.to_numpy(), names, counts)
     return table.Labels.of_names(map(str, values.to_pylist()), counts)
+
+
+def _check_none_missing(where: str, column: str, labels) -> None:
+  """Raises SourceError if labels, or lists of them, are null; an empty list is no label."""
+  from pyarrow import compute
+
+  if labels.null_count:
+    first = compute.index(compute.is_null(labels), True).as_py()
+    raise SourceError(
+      f'{labels.null_count:,} labels in {column!r} of "{where}" are missing, the first is number '
+      f'{first}; leave these rows out, or read without labels (label_key="").'
+    )
 
 
 def may_be_paths(kind) -> bool:

@@ -13,6 +13,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files, sources
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, SourceError
+from vit_jax.extras.sources import splits
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion
@@ -38,7 +39,8 @@ class Csv(table.Files):
 
   Args:
     path: the file.
-    split: a value of the column "split", if there is one, and a range: "train[:90%]", "[:90%]", "".
+    split: a value of the column of splits, if there is one, and a range: "train[:90%]", "[:90%]",
+      "". The column is found by `splits.column_of`.
     image_key: the column of the paths.
     label_key: the column of the labels; "": no labels.
 
@@ -60,13 +62,13 @@ class Csv(table.Files):
     file = path_of(path).absolute()
     self._folder = file.parent
     self.notes = []
-    name, cut = table.divided(split)
-    rows, splits = _rows(file, image_key, label_key, self.notes)
+    name, cut = splits.divided(split)
+    rows, column, values = _rows(file, image_key, label_key, self.notes)
     several = any(_SEVERAL in row.label for row in rows)
-    if name and not splits:
-      raise SourceError(f'"{file}" has no split {name!r}: it has no column "{table.SPLIT}".')
-    if splits:
-      chosen = table.rows_of_split(str(file), table.SPLIT, splits, name, self.notes)
+    if name and not column:
+      raise SourceError(f'"{file}" has no split {name!r}: it has no column "{splits.SPLIT}".')
+    if column:
+      chosen = splits.rows_of_split(str(file), column, values, name, self.notes)
       rows = [rows[row] for row in chosen]
     rows = _once(file, rows, self.notes)
     stamps = _stamps(file, rows, self.notes)
@@ -88,10 +90,13 @@ class Csv(table.Files):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The values in the column "split"."""
+    """The values in the column of splits."""
     file = path_of(argument).absolute()
-    header, lines = _with_header(file)
-    return table.parts_in(argument, table.SPLIT, {*_splits(header, lines)})
+    names, lines = _with_header(file)
+    column = splits.column_of(str(file), _few_values(names, lines))
+    if not column:
+      return {}
+    return splits.parts_in(argument, column, {*_cells(column, names, lines)})
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -109,8 +114,8 @@ class _Row(NamedTuple):
 
 def _rows(
   file: Path, image_key: str, label_key: str, notes: list[str]
-) -> tuple[list[_Row], list[str]]:
-  """All rows, and the split of each as in `_splits`; arguments as for `Csv`."""
+) -> tuple[list[_Row], str, list[str]]:
+  """All rows, the column of splits or "", and the split of each row; arguments as for `Csv`."""
   header, lines = _with_header(file)
   first = lines[0][1]
   names = header or ["path", "label"]
@@ -118,16 +123,19 @@ def _rows(
     names = ["path"]
   if not header:
     _check_cells(file, lines, len(names))
+  few = _few_values(names, lines)
+  split = splits.column_of(str(file), few)
   image = _image_column(file, names, first, image_key)
   label = 0
   if label_key:
-    label = _label_column(file, names, image, label_key)
-  usual = names[image] == "path" and (not label_key or names[label] == "label")
+    others = [i for i, name in enumerate(names) if i != image and not (split and name == split)]
+    label = _label_column(file, names, others, label_key)
+  read = names[image], label_key and names[label], split
+  usual = read[0] == "path" and read[1] in ("", "label") and split.lower() in ("", splits.SPLIT)
   if header and not usual:
-    columns = f"images are in {names[image]!r}"
-    if label_key:
-      columns += f", labels in {names[label]!r}"
-    notes.append(f"Columns of {str(file)!r}: {columns}.")
+    notes.append(table.columns_read(str(file), *read))
+  if not split:
+    notes += splits.on_unread(str(file), [name for name in names if name not in read], few)
   rows = [_Row(number, cells[image], label_key and cells[label]) for number, cells in lines]
   for row in rows:
     if not row.path:
@@ -136,15 +144,18 @@ def _rows(
       raise SourceError(
         f'"{file}" has a label that is not UTF-8 in line {row.line}; save the table as UTF-8.'
       )
-  return rows, _splits(names, lines)
+  return rows, split, [*_cells(split, names, lines)] if split else []
 
 
-def _splits(names: list[str], lines: list[tuple[int, list[str]]]) -> list[str]:
-  """The split of each row; [] if there is no column "split"."""
-  for column, name in enumerate(names):
-    if name.lower() == table.SPLIT:
-      return [cells[column] for _, cells in lines]
-  return []
+def _few_values(names: list[str], lines: list[tuple[int, list[str]]]) -> dict[str, tuple[str, ...]]:
+  """`splits.few_values` of the columns that have a name."""
+  return splits.few_values({name: _cells(name, names, lines) for name in filter(None, names)})
+
+
+def _cells(column: str, names: list[str], lines: list[tuple[int, list[str]]]) -> Iterator[str]:
+  """The cells of the first column of this name."""
+  place = names.index(column)
+  return (cells[place] for _, cells in lines)
 
 
 def _with_header(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -227,11 +238,10 @@ def _image_column(file: Path, names: list[str], cells: list[str], image_key: str
   return next(i for i, cell in enumerate(cells) if _is_image(file.parent, cell))
 
 
-def _label_column(file: Path, names: list[str], image: int, label_key: str) -> int:
+def _label_column(file: Path, names: list[str], others: list[int], label_key: str) -> int:
   setting = f'"{file}", label_key'
   if name := table.column(label_key, Dataset().label_key, table.LABELS, names, setting):
     return names.index(name)
-  others = [i for i, name in enumerate(names) if i != image and name.lower() != table.SPLIT]
   if len(others) != 1:
     raise ColumnError(
       f'"{file}" has the columns {shown(names)}; call the one with the labels '

@@ -11,7 +11,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.extras.sources import arrow
+from vit_jax.extras.sources import arrow, splits
 from vit_jax.storage.paths import Path, local_path
 
 _SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of a single one
@@ -45,7 +45,7 @@ class HuggingFace(table.Table):
     image_key: str = Dataset().image_key,
     label_key: str = Dataset().label_key,
   ):
-    name, cut = table.divided(split)
+    name, cut = splits.divided(split)
     self._spec = spec
     self._split = name
     examples = _of_split(spec, _opened(spec), name)
@@ -57,7 +57,13 @@ class HuggingFace(table.Table):
       values = examples.select_columns([label]).with_format("arrow")[:].column(0)
     labels = arrow.labels(where, schema, label, values and values.chunks, len(examples))
     keys = np.array([b"%d" % row for row in range(len(examples))])
-    self.notes = arrow.notes(where, image, label, schema.names)
+
+    def pieces(column: str) -> Iterator:
+      tables = examples.select_columns([column]).with_format("arrow").iter(_PIECE)
+      return (piece.column(0) for piece in tables)
+
+    few = arrow.few_values(schema, pieces)
+    self.notes = arrow.notes(where, schema.names, (image, label, ""), few)
     # The library's fingerprint distinguishes datasets with the same labels.
     words = "hf", examples._fingerprint, name, arrow.in_identity(schema, image)
     super().__init__(" ".join(filter(None, words)), keys, labels, cut)
@@ -158,12 +164,12 @@ def _opened(spec: str):
 
 def _of_split(spec: str, opened, split: str):
   """The examples of a split."""
-  splits = opened
+  found = opened
   if not isinstance(opened, Mapping):
-    splits = {str(opened.split or ""): opened}
-  if not split and len(splits) == 1:
-    return next(iter(splits.values()))
-  if split not in splits:
-    there = ", ".join(filter(None, splits)) or "none"
+    found = {str(opened.split or ""): opened}
+  if not split and len(found) == 1:
+    return next(iter(found.values()))
+  if split not in found:
+    there = ", ".join(filter(None, found)) or "none"
     raise SourceError(f'"hf:{spec}" has the splits: {there}; name one, not {split!r}.')
-  return splits[split]
+  return found[split]

@@ -16,7 +16,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.extras.sources import arrow
+from vit_jax.extras.sources import arrow, splits
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion, raised_as
 from vit_jax.storage.paths import Path, is_url, path_of, within
@@ -31,13 +31,13 @@ class Parquet(table.Table):
   """The rows of a file, or of all *.parquet files in and below a folder, sorted by their names.
 
   Reading an image reads its whole row group; the latest groups are kept. If the names of the files
-  or of their folders name several splits, the user must name one. If they name none, the column
-  "split" has the splits, if there is one; without a split, all rows are taken.
+  or of their folders name several splits, the user must name one. If they name none, a column has
+  the splits, if `splits.column_of` finds one; without a split, all rows are taken.
 
   Args:
     path: the file or folder.
-    split: a word in the names of the files, or a value of the column "split", and a range: "train",
-      "train[:90%]", "[:90%]", "".
+    split: a word in the names of the files, or a value of the column of splits, and a range:
+      "train", "train[:90%]", "[:90%]", "".
     image_key: the column of the images: bytes, paths from the file's folder, or {bytes, path}.
     label_key: the column of the labels: names or numbers, or lists of them; "": no labels.
 
@@ -59,24 +59,30 @@ class Parquet(table.Table):
     label_key: str = Dataset().label_key,
   ):
     root = path_of(path).absolute()
-    name, cut = table.divided(split)
+    name, cut = splits.divided(split)
     below, hidden = _below(root)
-    column = _split_column(path, root, below)
-    if not column:
-      below = table.of_split(path, below, name)
+    told = splits.in_names(path, below)
+    unused = []
+    if told:
+      below, unused = splits.of_split(path, below, name)
     self._files = _opened(root, below)
+    few = _few_values(self._files)
+    column = "" if told else splits.column_of(str(root), few)
+    if not told and not column:
+      below, unused = splits.of_split(path, below, name)
+      self._files = [file for file in self._files if file.below in {*below}]
     self.distant = byte_ranges.distant(root)
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
     self._image, label = arrow.columns(str(root), schema, image_key, label_key)
-    self.notes = arrow.notes(str(root), self._image, label, {*schema.names} - {column})
-    self.notes += [*hidden, *_notes(self._files, self._image)]
+    self.notes = arrow.notes(str(root), schema.names, (self._image, label, column), few)
+    self.notes += [*hidden, *unused, *_notes(self._files, self._image)]
     keys = np.concatenate([file.keys() for file in self._files])
     chosen = np.arange(len(keys))
     if column:
       values = self._values(column).cast("string").to_pylist()
-      chosen = table.rows_of_split(str(root), column, values, name, self.notes)
+      chosen = splits.rows_of_split(str(root), column, values, name, self.notes)
     texts = self._texts(str(root), schema, chosen)
     chunks = ()
     if label:
@@ -183,14 +189,17 @@ class Parquet(table.Table):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The splits in the names of the files, or in the column "split"."""
+    """The splits in the names of the files, or in the column of splits."""
     root = path_of(argument).absolute()
     below, _ = _below(root)
-    column = _split_column(argument, root, below)
+    if splits.in_names(argument, below):
+      return splits.parts_of(argument, below)
+    opened = _opened(root, below)
+    column = splits.column_of(str(root), _few_values(opened))
     if not column:
-      return table.parts_of(argument, below)
-    values = _values(_opened(root, below), column)
-    return table.parts_in(argument, column, values.cast("string").unique().to_pylist())
+      return {}
+    values = _values(opened, column)
+    return splits.parts_in(argument, column, values.cast("string").unique().to_pylist())
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
@@ -209,13 +218,6 @@ def _below(root: Path) -> tuple[list[str], list[str]]:
   return below, notes
 
 
-def _split_column(path: str, root: Path, below: list[str]) -> str:
-  """The column of splits; "" if there is none, or the names of the files name the splits."""
-  if table.parts_of(path, below):
-    return ""
-  return arrow.split_column(_opened(root, below[:1])[0].schema)
-
-
 def _opened(root: Path, below: list[str]) -> "list[_File]":
   paths = [root / file for file in below]
   stamps, missing = byte_ranges.stamps_of(paths)
@@ -232,6 +234,17 @@ def _values(opened: "list[_File]", column: str):
   """The values of all rows of files in a column."""
   found = [file.chunks(column) for file in opened]
   return arrow.joined(itertools.chain(*found))
+
+
+def _few_values(opened: "list[_File]") -> dict[str, tuple[str, ...]]:
+  """`arrow.few_values` of files with the columns of the first; others may not be of the split."""
+  schema = opened[0].schema
+  alike = [file for file in opened if file.schema.equals(schema)]
+
+  def pieces(column: str) -> Iterator:
+    return (file.group(number, column) for file in alike for number in range(len(file.ends)))
+
+  return arrow.few_values(schema, pieces)
 
 
 def _kept_bytes(group: concurrent.futures.Future) -> int:

@@ -19,6 +19,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
+from vit_jax.extras.sources import splits
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.base import ChangedError, FileVersion, UnreachableError
@@ -64,9 +65,9 @@ class WebDataset(table.Table):
     image_key: str = Dataset().image_key,
     label_key: str = Dataset().label_key,
   ):
-    name, cut = table.divided(split)
+    name, cut = splits.divided(split)
     root, below, hidden = _expanded(pattern)
-    below = table.of_split(pattern, below, name)
+    below, unused = splits.of_split(pattern, below, name)
     self._paths = paths = [root / file for file in below]
     self.distant = byte_ranges.distant(root)
     self._stamps = _stamps(pattern, paths)
@@ -75,7 +76,7 @@ class WebDataset(table.Table):
       return _index(*path_and_stamp, image_key.lower(), label_key)
 
     indices = files.at_once(root, index_of, zip(paths, self._stamps, strict=True))
-    self.notes = [*hidden, *_notes(paths, indices)]
+    self.notes = [*hidden, *unused, *_notes(paths, indices)]
     counts = [len(index["keys"]) for index in indices]
     if not any(counts):
       raise SourceError(f'The files of "wds:{pattern}" hold no examples with images; give others.')
@@ -118,7 +119,7 @@ class WebDataset(table.Table):
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The splits in the names of the files."""
-    return table.parts_of(argument, _expanded(argument)[1])
+    return splits.parts_of(argument, _expanded(argument)[1])
 
   @classmethod
   def recognises(cls, path: Path) -> bool:
