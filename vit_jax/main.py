@@ -67,6 +67,10 @@ def folder_of(recipe: str) -> Path:
   """
   if not _WORKDIR.value:
     folder = default_workdir.default_folder(recipe)
+    usual = default_workdir.default(recipe)
+    if folder != usual:
+      words = f"Goes on in {folder}, where version 0.2.0 began this run (today: {usual})."
+      print(words, flush=True)
   else:
     folder = path_of(_WORKDIR.value)
   if refusal := machine.refusal(folder):

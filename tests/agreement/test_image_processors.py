@@ -3,6 +3,7 @@
 Needs transformers (the extra `agreement`); skipped, with this reason, without it.
 """
 
+import importlib.util
 import json
 
 import numpy as np
@@ -19,8 +20,9 @@ SIZES = [(50, 37), (37, 50), (301, 200), (24, 24), (19, 33)]
 
 
 def processor_of(kind, **settings):
+  """Pillow's; of a kind without one, torchvision's."""
   name = f"{kind}ImageProcessor"
-  return getattr(transformers, f"{name}Pil", None)(**settings)
+  return (getattr(transformers, f"{name}Pil", None) or getattr(transformers, name))(**settings)
 
 
 def written(folder, kind, settings):
@@ -62,8 +64,21 @@ def test_pixels(tmp_path, kind, settings, resample):
     np.testing.assert_allclose(ours, theirs.transpose(1, 2, 0), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["ViT", "Bit", "CLIP", "DeiT"])
-def test_what_a_file_does_not_say_is_the_processors_own(tmp_path, kind):
+PILLOWS = ("ViT", "Bit", "CLIP", "DeiT", "Siglip", "Beit")
+# It does not round pixels to grey levels, and has this mean and deviation.
+OF_TORCHVISION = pytest.param(
+  "DINOv3ViT",
+  1 / 255 / min(IMAGENET["image_std"]),
+  marks=pytest.mark.skipif(
+    importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
+  ),
+)
+
+
+@pytest.mark.parametrize(
+  ("kind", "tolerance"), [*((kind, 1e-5) for kind in PILLOWS), OF_TORCHVISION]
+)
+def test_what_a_file_does_not_say_is_the_processors_own(tmp_path, kind, tolerance):
   """Also, no processor has a key that is not known here, and what it saves is read."""
   written(tmp_path, kind, {})
   read, processor = huggingface_images.read_processor(tmp_path, "ViT"), processor_of(kind)
@@ -73,4 +88,4 @@ def test_what_a_file_does_not_say_is_the_processors_own(tmp_path, kind):
   theirs = processor(Image.fromarray(pixels), return_tensors="np")["pixel_values"][0]
   how = dict(size=read.size, resize=read.resize, squeeze=read.squeeze, resampling=read.resampling)
   ours = (evaluate_image(pixels, max_pixels=2**20, **how) / 255 - read.mean) / read.deviation
-  np.testing.assert_allclose(ours, theirs.transpose(1, 2, 0), rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(ours, theirs.transpose(1, 2, 0), rtol=1e-5, atol=tolerance)

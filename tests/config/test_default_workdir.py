@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import types
 
 import pytest
 
+from vit_jax import main
 from vit_jax.config import ConfigError, default_workdir
 from vit_jax.config.default_workdir import default, default_folder
 
@@ -74,6 +76,50 @@ def test_the_folder_of_another_recipe_is_refused():
     default_folder("configs/train.py:a_b")
   begin("workdirs/my", "my.py", "configs/my.py")  # once with --workdir
   assert default_folder("configs/my.py") == pathlib.Path("workdirs/my")
+
+
+OWN = ("configs/train.py:photos", "workdirs/train-photos")
+BEFORE = [  # what is given now, the recipe that 0.2.0 recorded, the folder that it chose
+  (OWN[0], *OWN),
+  ("train:photos", "train:photos/", "workdirs/train-photos_-b93bd382b1"),
+  ("finetune:w,photos", "finetune:w/,photos", "workdirs/finetune-w_,photos-1e6685f9df"),
+  ("finetune:w,photos", "finetune:w,photos/", "workdirs/finetune-w,photos_-25e3078ec5"),
+  ("finetune:w,photos", "finetune:w/,photos/", "workdirs/finetune-w_,photos_-a0471f5b06"),
+]
+
+
+@pytest.fixture
+def own_recipe(here):
+  """A file of the current folder that is named as an installed recipe."""
+  pathlib.Path("configs").mkdir()
+  pathlib.Path("configs/train.py").touch()
+
+
+@pytest.mark.parametrize(("recipe", "recorded", "folder"), BEFORE)
+def test_a_run_goes_on_in_the_folder_that_version_0_2_0_chose(own_recipe, recipe, recorded, folder):
+  begin(folder, recorded)
+  assert default_folder(recipe) == pathlib.Path(folder) != default(recipe)
+  begin(default(recipe), recipe)
+  assert default_folder(recipe) == default(recipe)
+
+
+@pytest.mark.parametrize(("recipe", "recorded", "folder"), BEFORE)
+@pytest.mark.parametrize("other", [["configs/mine.py:photos"], []])
+def test_another_run_in_that_folder_is_left_alone(own_recipe, recipe, recorded, folder, other):
+  begin(folder, *other)
+  assert default_folder(recipe) == default(recipe)
+
+
+def test_that_a_run_goes_on_in_an_earlier_folder_is_said(own_recipe, capsys, monkeypatch):
+  recipe, folder = OWN
+  begin(folder, recipe)
+  monkeypatch.setattr(main, "_WORKDIR", types.SimpleNamespace(value=None))
+  assert main.folder_of(recipe) == pathlib.Path(folder)
+  (line,) = capsys.readouterr().out.splitlines()
+  assert line.startswith(f"Goes on in {folder}, where version 0.2.0 began this run")
+  assert str(default(recipe)) in line
+  main.folder_of("configs/mine.py")
+  assert not capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

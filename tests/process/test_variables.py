@@ -72,13 +72,16 @@ def test_what_ends_a_library_is_said_in_one_sentence(name, value, cause):
   assert cause in said
 
 
-@pytest.mark.parametrize("platform", ["banana", "cuda"])
-def test_devices_that_are_not_there(platform):
+@pytest.mark.parametrize(
+  ("name", "value"),
+  [("JAX_PLATFORMS", "banana"), ("JAX_PLATFORMS", "cuda"), ("JAX_NUM_CPU_DEVICES", "0")],
+)
+def test_devices_that_are_not_there(name, value):
   # Without the compilers that lie apart: where they are found, JAX logs why the device is not.
-  env = programs.environment(JAX_PLATFORMS=platform, PYTHONPATH="")
+  env = programs.environment(PYTHONPATH="") | {name: value}
   _, said = ended("import jax; jax.devices()", env)
   assert said.startswith("tool: JAX cannot use its devices")
-  assert f"JAX_PLATFORMS={platform}" in said
+  assert f"{name}={value}" in said
 
 
 def test_errors_that_are_not_of_devices_stay_as_they_are():

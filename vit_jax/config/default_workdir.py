@@ -1,14 +1,16 @@
 """The folder of a run without --workdir: each recipe, with each argument, has one of its own."""
 
 import hashlib
+import itertools
 import os
 import pathlib
 import re
+from collections.abc import Iterator
 
 from vit_jax.config.command_line import value_of
 from vit_jax.config.recipe_file import OF_DATA, in_configs, is_installed
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage import workdir
+from vit_jax.storage import files, workdir
 
 FOLDER = pathlib.Path("workdirs")
 LONGEST = 200  # bytes of a name; file systems allow 255
@@ -17,7 +19,7 @@ _SUM = re.compile(r".*-[0-9a-f]{10}")
 
 
 def default_folder(recipe: str) -> pathlib.Path:
-  """The folder for --config=RECIPE.
+  """The folder for --config=RECIPE; the one that version 0.2.0 chose, if only that holds the run.
 
   Raises:
     ConfigError: the folder holds a run of another recipe.
@@ -30,7 +32,24 @@ def default_folder(recipe: str) -> pathlib.Path:
       f"{folder}, the folder for {recipe}, holds a run of {known[-1]}; give this run another "
       "folder by --workdir."
     )
+  if known or files.is_folder(folder / workdir.CHECKPOINTS):
+    return folder
+  for spelled, earlier in _in_0_2_0(recipe):
+    if _identity(spelled) in map(_identity, _recipes_in(earlier)):
+      return earlier
   return folder
+
+
+def _in_0_2_0(recipe: str) -> Iterator[tuple[str, pathlib.Path]]:
+  """How version 0.2.0 may have spelled a recipe, and the folder that it chose then.
+
+  It kept the slashes behind names of folders, and did not tell configs/train.py of the current
+  folder from the installed one.
+  """
+  for first, last in itertools.product(["", "/"], repeat=2):
+    spelled = recipe.replace(",", f"{first},", 1) + last
+    path, argument = _identity(spelled)
+    yield spelled, _folder(os.path.normpath(path), argument, readable(spelled))
 
 
 def default(recipe: str) -> pathlib.Path:
@@ -38,8 +57,10 @@ def default(recipe: str) -> pathlib.Path:
 
   Any other recipe, such as one with a slash in ARG, gets a sum of its path and argument behind it.
   """
-  path, argument = _identity(recipe)
-  name = readable(recipe)
+  return _folder(*_identity(recipe), readable(recipe))
+
+
+def _folder(path: str, argument: str, name: str) -> pathlib.Path:
   plain = _PLAIN.fullmatch(path) and "/" not in argument and name.isprintable()
   if plain and not _SUM.fullmatch(name) and len(os.fsencode(name)) <= LONGEST:
     return FOLDER / name

@@ -412,6 +412,14 @@ def test_pooling_sees_class_token_and_registers_if_config_json_says_so(
     weights.read(file)
 
 
+@pytest.mark.parametrize("stated", ["max", "avgmax"])
+def test_other_pooling_is_refused_without_a_class_token_too(tmp_path, stated):
+  params, known = made(pool="gap")
+  file = stored(tmp_path, timm.to_timm(params, known), dict(global_pool=stated))
+  with pytest.raises(ValueError, match=f"it pools by '{stated}' .* with such parameters by 'avg'"):
+    weights.read(file)
+
+
 def test_attention_pooling_beside_a_class_token_is_told_by_nothing_else(tmp_path):
   params, known = made(pool="map_with_token", width=64)
   with pytest.raises(ValueError, match="nothing tells which tokens its attention pooling sees"):
