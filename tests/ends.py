@@ -15,7 +15,7 @@ TIMING = {
   "data/input_wait",
   "mfu",
   "goodput",
-  *(f"time/{cause}" for cause in ("steps", *CAUSES, "idle")),
+  *(f"time/{cause}" for cause in ("steps", *CAUSES, "verification", "idle")),
 }
 
 

@@ -285,11 +285,11 @@ def asking(path: pathlib.Path, *words):
 
 
 @pytest.mark.usefixtures("one_device")
-def test_a_run_resumes_to_the_same_bits_with_the_same_teacher(folder, tmp_path):
+def test_a_run_resumes_to_the_same_bits_with_the_same_teacher(folder, tmp_path, capsys):
   whole, parts = tmp_path / "whole", tmp_path / "parts"
   start = f"--config.init_from={folder}/w.npz"  # the student begins as the teacher
-  words = asking(folder / "w.npz", start)
-  assert program.run(whole, *words, "--config.checkpoint.every.steps=2")
+  often = "--config.checkpoint.every.steps=2", "--config.verify_every=2"
+  assert program.run(whole, *asking(folder / "w.npz", start), *often)
   found = checkpoint.read_meta(checkpoint.find(whole))
   objective = found["config"]["objective"]
   assert objective["outputs"] == [*range(9, -1, -1)]  # compared by name
@@ -303,7 +303,9 @@ def test_a_run_resumes_to_the_same_bits_with_the_same_teacher(folder, tmp_path):
     program.run(parts, *asking(folder / "changed.npz", start))
   moved = shutil.copy(folder / "w.npz", tmp_path / "moved.npz")
   shutil.copy(folder / "w.npz.json", tmp_path / "moved.npz.json")
-  assert program.run(parts, *asking(moved, start))
+  assert program.run(parts, *asking(moved, start), *often)
+  said = capsys.readouterr().out
+  assert all(f"Step {step} was computed twice" in said for step in (1, 3))
   chex.assert_trees_all_equal(*(ends.final_state(one, 4)[0] for one in (whole, parts)))
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests import reference, resolved
+from tests import ends, reference, resolved
 from tests.learning import steps
 from tests.learning.test_objective import run
 from tests.seams import program
@@ -165,10 +165,17 @@ def test_every_parameter_has_a_gradient():
     assert ("key" in name and "bias" in name) or np.any(leaf), name
 
 
-def test_sums_are_the_same_however_the_batch_is_divided():
-  one = lambda **options: run([batch()], OBJECTIVE, side=SIDE, **options)
-  (*_, wanted), expected = one()
-  (*_, last), history = one(mesh=steps.mesh_of(2, 4), accumulation=2)
+@functools.cache
+def step(data=1, fsdp=1, parts=1):
+  """The states before and after a step, and its metrics."""
+  mesh = steps.mesh_of(data, fsdp)
+  return run([batch()], OBJECTIVE, side=SIDE, mesh=mesh, accumulation=parts)
+
+
+@pytest.mark.parametrize(("data", "fsdp", "parts"), [(2, 1, 1), (2, 4, 2)])
+def test_sums_are_the_same_however_the_batch_is_divided(data, fsdp, parts):
+  (*_, wanted), expected = step()
+  (*_, last), history = step(data, fsdp, parts)
   chex.assert_trees_all_close(history, expected, rtol=1e-4, atol=1e-6)
   chex.assert_trees_all_close(last.params, wanted.params, atol=1e-5)
 
@@ -243,6 +250,8 @@ WORDS = (
   "--config.data.train.label_key=",
   "--config.model.positions=sincos2d_mae",
   "--config.optimizer.ema=0.5",
+  "--config.duration.steps=4",
+  *("--config.verify_every=2", "--config.checkpoint.every.steps=2"),
 )
 
 
@@ -252,8 +261,18 @@ def pretrained(tmp_path_factory):
   only = jax.devices()[:1]
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(jax, "devices", lambda *_: only)
-    assert program.run(folder, *WORDS, "--config.duration.steps=4")
+    assert program.run(folder, *WORDS)
   return folder
+
+
+@pytest.mark.usefixtures("one_device")
+def test_a_stopped_run_goes_on_to_the_same_bits_with_steps_computed_twice(
+  pretrained, tmp_path, capsys
+):
+  ends.copy_as_stopped(pretrained, tmp_path / "parts", step=2)
+  assert program.run(tmp_path / "parts", *WORDS)
+  assert "Step 3 was computed twice" in capsys.readouterr().out
+  ends.assert_equal_ends(tmp_path / "parts", pretrained, step=4)
 
 
 def test_the_loss_of_the_mean_is_logged(pretrained):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.learning.hidden_channel import LINE
+from tests.learning.hidden_channel import LINE, HiddenChannel
 from tests.seams import program
 from vit_jax import recipes, registry
 from vit_jax.config import ConfigError
@@ -25,10 +25,14 @@ def line(monkeypatch):
   monkeypatch.setitem(registry.OBJECTIVES, "hidden_channel", LINE)
 
 
-def test_it_trains_is_counted_and_is_in_the_report(tmp_path):
+def test_it_trains_and_warns_is_counted_and_is_in_the_report(tmp_path, monkeypatch, capsys):
+  warnings = iter(["dark", "dark", "", "dark"])
+  monkeypatch.setattr(HiddenChannel, "warning", lambda *_: next(warnings))
   words = (*TOY, "--config.objective.scale=2", "--config.duration.steps=4")
   whole = tmp_path / "whole"
   assert program.run(whole, *words)
+  said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Warning")]
+  assert said == ["Warning: step 1: dark", "Warning: step 4: dark"]  # not again while it stays
   settings = json.loads((whole / "config.json").read_text())["objective"]
   assert settings == {"kind": "hidden_channel", "scale": 2.0}
   *_, last = [line for line in metrics_log.read_lines(whole) if "loss" in line]

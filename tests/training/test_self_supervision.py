@@ -39,6 +39,7 @@ MASKED = resolved.config(
   batch_size=32,
   duration=c.Duration(steps=6),
   log_every=c.Duration(steps=1),
+  verify_every=2,
   evaluate_every=c.Duration(steps=3),
   checkpoint=c.Checkpoint(every=c.Duration(steps=3)),
   objective=Masked(),
@@ -67,9 +68,10 @@ def pretrained(tmp_path_factory):
   return folder
 
 
-def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path):
+def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path, capsys):
   copy_as_stopped(pretrained, tmp_path / "parts", step=3)
   assert run(tmp_path / "parts")
+  assert "Step 4 was computed twice" in capsys.readouterr().out
   assert_equal_ends(tmp_path / "parts", pretrained, step=6)
 
 
