@@ -139,7 +139,9 @@ def test_top5_may_end_a_run_of_more_than_five_classes_alone(tmp_path):
   sets = {"test": Classification(source, "[:20%]")}
   data = dataclasses.replace(TOP5.data, train=c.Dataset(source, "[20%:]"))
   two = dataclasses.replace(TOP5, data=data, evaluate=sets, batch_size=8)
-  with pytest.raises(c.ConfigError, match=r"metric='test/top5' is not .*test/top1, test/ece, test/macro_p"):
+  with pytest.raises(
+    c.ConfigError, match=r"metric='test/top5' is not .*test/top1, test/ece, test/macro_p"
+  ):
     opened(two, tmp_path / "run")
 
 
