@@ -12,8 +12,7 @@ is evaluated in the type that it was trained in, and weights from files in float
 
   imagenet   ImageNet's validation set
              :imagenet --config.init_from=L_16.npz
-  real       the same images with the ReaL labels; 3,163 images without labels are skipped, but
-             count in the loss of a sigmoid
+  real       the same images with the ReaL labels; 3,163 images without labels are skipped
              :real --config.init_from=B_16.npz
   v2         ImageNet-V2, matched frequency
              :v2 --config.init_from=B_16.npz

@@ -52,7 +52,7 @@ def reference(logits, target):
 def step_of(kind):
   """The compiled step, whose parameters are a table of logits."""
   step = classification.make_step(Lookup(), c.Loss(kind=kind))
-  return jax.jit(step, static_argnames=("classes", "ranked"))
+  return jax.jit(step, static_argnames=("classes", "ranked", "decided"))
 
 
 def table_of(logits):

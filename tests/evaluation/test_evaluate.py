@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from sklearn import metrics as sk
 
 from tests import programs, resolved
 from tests.evaluation.miniatures import (
@@ -124,6 +125,49 @@ def test_files_of_an_evaluation(variants):
   right = np.mean([row["label"] == row["prediction"] for row in rows])
   assert right == pytest.approx(metrics["a/top1"])
   assert {row["prediction"] for row in rows} <= {names[k] for k in labels["a"]}
+
+
+def test_of_real_only_images_with_a_label_count_for_a_sigmoid_too(tmp_path, monkeypatch):
+  """Its raters agreed on no class of the others, so these may show any."""
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  module, params = parameters(1000)
+  path = tmp_path / "w.npz"
+  weights.write(path, weights.Weights(params, Card(image_size=SIDE, loss="sigmoid")))
+  made = Miniatures(tmp_path, module, params)
+  known = {}
+
+  def label_of(logits):
+    known["logits"] = logits
+    return several_or_none(logits)
+
+  several = dict(real_label=tfds.features.Sequence(made.label), original_label=made.label)
+  made.add("real", "imagenet2012_real", "validation", 14, label_of, key="real_label", **several)
+  config = recipes.evaluation("real")
+  config = dataclasses.replace(
+    config,
+    init_from=str(path),
+    batch_size=8,
+    data=dataclasses.replace(config.data, image_size=SIDE),
+  )
+  metrics = evaluated(config, tmp_path / "run")
+
+  target = np.array([np.isin(range(1000), labels) for labels in made.labels["real"]])
+  there = target.any(axis=1)
+  assert there.sum() == 10
+  logits, target = known["logits"][there].astype(np.float32), target[there]
+  signs = np.where(target, -1.0, 1.0)
+  occur = target.any(axis=0)
+  top1, top5, count = made.expected["real"]
+  assert metrics == pytest.approx(
+    {
+      "real/loss": np.logaddexp(0, signs * logits).sum(axis=1).mean(),
+      "real/top1": top1,
+      "real/top5": top5,
+      "real/map": sk.average_precision_score(target[:, occur], logits[:, occur]),
+      "real/examples": count,
+    },
+    rel=1e-5,
+  )
 
 
 PROBE = FewShot(c.Dataset("digits", "train"), c.Dataset("digits", "test"), shots=(1, 4), seeds=2)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import vit_jax
-from tests import resolved
+from tests import modules, resolved
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
@@ -23,10 +23,12 @@ from vit_jax.evaluation.classification import Classification, LabelledSet
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.evaluation.few_shot import FewShot, FewShotProbe
 from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.extras.formats import timm
 from vit_jax.inference.model import of_weights
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.training import facts
+from vit_jax.weights import safetensors
 from vit_jax.weights.card import Card
 from vit_jax.weights.resizing import resize_table
 
@@ -163,6 +165,22 @@ def test_what_the_weights_are_not_is_refused(tmp_path, family, changes, named, m
   expected = rf"config\.init_from={path}: .*{message}"
   with pytest.raises(c.ConfigError, match=expected):
     scored(configured(path, **changes), data(5), NOWHERE, frozenset([named]))
+
+
+def test_what_is_guessed_of_a_model_gives_way_to_what_the_command_line_names(tmp_path):
+  """A file of timm alone does not tell its activation; a recipe has that of another model."""
+  options = dict(num_classes=5, width=64)
+  params = modules.parameters(families.module("vit", **options), families.images(), train=False)
+  path = tmp_path / "timm.safetensors"
+  arrays = {name: np.ascontiguousarray(x) for name, x in timm.to_timm(params).items()}
+  safetensors.save_arrays(path, arrays, {})
+  config = configured(str(path), model=c.Model(activation="quick_gelu"))
+  for key, activation in (("model.activation", "quick_gelu"), ("model.scan", "gelu")):
+    found = scored(config, data(), NOWHERE, frozenset([key]))
+    assert found.model.activation == found.settings.model.activation == activation
+  known = configured(saved(tmp_path, params), model=config.model)
+  with pytest.raises(c.ConfigError, match=r"gelu_tanh in these weights, but quick_gelu was asked"):
+    scored(known, data(), NOWHERE, frozenset(["model.activation"]))
 
 
 # Each case: what the command line names, the settings, and then size, resize, squeeze and filter.

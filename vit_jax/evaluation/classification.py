@@ -188,7 +188,7 @@ class LabelledSet(Evaluator):
     source = self.head.source
     scores = precision_recall.Scores(len(source), len(source.class_names))
     metrics = self._evaluated(context, params, keep=scores.add, ranked=True)
-    if metrics[LABELLED]:
+    if HITS[0] in metrics:
       metrics[MAP] = scores.mean_average_precision()
     return metrics, ""
 
@@ -196,8 +196,9 @@ class LabelledSet(Evaluator):
     self, context: EvalContext, params, *, ranked: bool = False, **options
   ) -> dict[str, float]:
     """As `evaluate`, with its `options`; `ranked` as for `make_step`."""
-    step = context.compiled(make_step, context.loss, static=("classes", "ranked"))
-    step = functools.partial(step, classes=self.classes, ranked=ranked)
+    step = context.compiled(make_step, context.loss, static=("classes", "ranked", "decided"))
+    decided = self.head.source.none_is_undecided
+    step = functools.partial(step, classes=self.classes, ranked=ranked, decided=decided)
     how = self.head.dataset.resizing(context.reader.settings)
     with context.batches(context.reader.evaluation(self.head.source, **how)) as batches:
       return evaluate(step, params, batches, **options)
@@ -273,32 +274,33 @@ def counted_classes(scored: "datasets.NamedDataset", threads: int) -> tuple[int,
 
 
 def make_step(model, loss: Loss):
-  """The function (params, batch, classes, ranked) -> (sums, rows).
+  """The function (params, batch, classes, ranked, decided) -> (sums, rows).
 
   `classes` (static, ascending) are the classes that a prediction may be; None: all. An image counts
   if its mask is 1 and it has a label; for indicators and a sigmoid, whose target may be no class at
-  all, also without one. An image with several true labels is right if any of them is the first
-  prediction (top-1) or among the first five (top-5); without a label it has no part in either.
+  all, also without one, unless `decided` (static) says that only images with a label are decided,
+  as in ReaL. An image with several true labels is right if any of them is the first prediction
+  (top-1) or among the first five (top-5); without a label it has no part in either.
 
   Sums over the images that count: loss, top1, examples, not_finite (images with a logit that is
   not finite), for more than five classes top5, and, if images count without a label, the number
   "labelled" of those that have one, scalars. If images have one label each, also "binned"
   (3, BINS): number, sum of probabilities and number of hits in each bin of probability; and, for
   all classes, "of_classes" (3, K) as `by_class`.
-  Rows, one for each image: labels and mask as in the batch, prediction (B,), its probability (B,),
+  Rows, one for each image: labels as in the batch, prediction (B,), its probability (B,),
   counts (B,) and, if `ranked` (static), logits (B, K) float32.
   """
   per_example = losses.of(loss)
   probabilities = losses.PROBABILITIES[loss.kind]
 
-  def step(params, batch, classes=None, ranked=False):
+  def step(params, batch, classes=None, ranked=False, decided=False):
     pixels = batches_of.normalize(batch["image"], model.dtype)
     logits, _ = model.apply({"params": params}, pixels, train=False)
     target = losses.targets(batch["labels"], logits.shape[-1])
     labelled = batch["mask"] * target.any(axis=-1)
     counts = labelled
     one_each = batch["labels"].ndim == 1
-    all_count = not one_each and not losses.needs_a_label(loss, batch["labels"])
+    all_count = not (one_each or decided or losses.needs_a_label(loss, batch["labels"]))
     if all_count:
       counts = batch["mask"]
     if classes is not None:
@@ -327,7 +329,7 @@ def make_step(model, loss: Loss):
     rows = dict(prediction=prediction, probability=probability, counts=counts)
     if ranked:
       rows["logits"] = logits.astype(jnp.float32)
-    return sums, rows | dict(labels=batch["labels"], mask=batch["mask"])
+    return sums, rows | dict(labels=batch["labels"])
 
   return step
 

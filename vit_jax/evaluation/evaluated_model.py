@@ -140,9 +140,15 @@ def read_evaluated(
       config = without_names_of_the_start(config, loaded)
     else:
       loaded = weights.read(path, step=config.evaluate_step, average=average)
-    model = of_weights(loaded, config.model)
+    model = of_weights(loaded, config.model, of_command_line(config.model, named))
     origin["average"] = model.card.average
     return fitted(model, config, named, facts, evaluations, origin)
+
+
+def of_command_line(model: cfg.Model, named: frozenset[str]) -> cfg.Model:
+  """The settings of a model that the command line names, as for `read_evaluated`; else AUTO."""
+  given = {key: getattr(model, key) for key in CONFIG_ONLY_FIELDS if f"model.{key}" in named}
+  return cfg.Model(**given)
 
 
 def without_names_of_the_start(config: Config, loaded: weights.Weights) -> Config:

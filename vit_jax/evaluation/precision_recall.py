@@ -42,9 +42,9 @@ class Scores:
     self._count = 0
 
   def add(self, rows: Mapping[str, jax.Array]):
-    """Keeps the rows of `classification.make_step` that are no padding."""
-    rows = jax.device_get({name: rows[name] for name in ("logits", "labels", "mask")})
-    there = rows["mask"] > 0
+    """Keeps the rows of `classification.make_step` that count."""
+    rows = jax.device_get({name: rows[name] for name in ("logits", "labels", "counts")})
+    there = rows["counts"] > 0
     begin = self._count
     self._count += int(there.sum())
     self._scores[:, begin : self._count] = rows["logits"][there].T

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax import weights
-from vit_jax.config import AUTO, Config, ConfigError, Model, RunError, Size, sides
+from vit_jax.config import Config, ConfigError, Model, RunError, Size, sides
 from vit_jax.config.model import FIXED_POSITIONS
-from vit_jax.config.resolve import derived
+from vit_jax.config.resolve import asked_of
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
@@ -82,12 +82,6 @@ def weights_of(config: Config) -> weights.Weights:
     return weights.read(path_of(config.init_from))
 
 
-def without_rules(config: Config) -> Model:
-  """config.model, with AUTO for the settings that rules gave."""
-  ruled = [key.removeprefix("model.") for key in derived(config) if key.startswith("model.")]
-  return dataclasses.replace(config.model, **dict.fromkeys(ruled, AUTO))
-
-
 def read_initial(
   config: Config,
   objective: Objective,
@@ -110,7 +104,7 @@ def read_initial(
   settings = config.model
   source = source or weights_of(config)
   with _naming(config.init_from):
-    loaded = inference.of_weights(source, settings, without_rules(config))
+    loaded = inference.of_weights(source, settings, asked_of(config).model)
     model = with_learned_positions(loaded, settings)
     as_pooled = dataclasses.replace(model, module=model.module.pooled_as(objective.model))
     as_pooled.check_is(dataclasses.replace(settings, channels=model.module.channels))

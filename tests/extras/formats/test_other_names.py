@@ -345,6 +345,8 @@ def test_a_name_tells_the_activation_of_its_own_kind_of_mlp_alone(
   assert (
     f"these arrays have a {mlp} one. Their activation is taken as usual" in caplog.text
   ) == said
+  advice = """among the model's arguments in the configuration, such as "act_layer": "gelu"."""
+  assert (advice in caplog.text) == said  # OpenCLIP's has another name, and other keys
 
 
 @pytest.mark.parametrize("headed", [True, False])

@@ -182,6 +182,8 @@ class Source(abc.ABC):
       it depends on the labels.
     class_names: the name of each label, by index; () if the examples have no labels.
     multi_label: whether an example has any number of labels, rather than exactly one.
+    none_is_undecided: whether nobody could decide what an example without labels shows, so that it
+      is not scored; otherwise it shows none of the classes.
     identity: one line that identifies these examples, wherever they are stored: sources with equal
       identities have the same names and labels in the same order. Pixels need not be compared.
     distant: whether reading an example waits for a network, so that many should be read at once.
@@ -195,6 +197,7 @@ class Source(abc.ABC):
   class_names: tuple[str, ...]
   identity: str
   multi_label: bool = False
+  none_is_undecided: bool = False
   distant: bool = False
   notes: Sequence[str] = ()
   fields: Mapping[str, Field] = {}
@@ -260,6 +263,7 @@ class SourceView(Source):
     self.notes = source.notes
     self.class_names = source.class_names
     self.multi_label = source.multi_label
+    self.none_is_undecided = source.none_is_undecided
     self.distant = source.distant
     self.fields = source.fields
 

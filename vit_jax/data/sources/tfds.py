@@ -25,6 +25,8 @@ _DESCRIBE = (".json", ".txt")  # suffixes of the files that describe a dataset
 _MAX_DESCRIPTION = 2**30  # most bytes of these files
 _INFO = "dataset_info.json"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
+# Datasets and labels where an empty list is no statement: the raters of ReaL agreed on no class.
+_UNDECIDED = {("imagenet2012_real", "real_label")}
 DIGEST = "vit_jax_digest"  # in metadata.json; written by vit-jax prepare
 
 
@@ -123,6 +125,7 @@ class Tfds(Records):
     if label_key:
       label = _label_feature(builder, label_key)
       self.multi_label = hasattr(label, "feature")
+      self.none_is_undecided = (builder.info.name, label_key) in _UNDECIDED
       self.class_names = nfc(getattr(label, "feature", label).names)
     super().__init__(prepared, split, image_key=image_key, label_key=label_key)
     if builder.info.disable_shuffling and "[" in split:

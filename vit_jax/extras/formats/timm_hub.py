@@ -377,7 +377,7 @@ def card_of(path: pathlib.Path, params: dict, names: list[str], described: Descr
 def _activation(name: str, params: dict) -> str:
   """The activation of a model of timm with this name, if it has the MLPs of these parameters.
 
-  Authors may pass another MLP in code with its activation, which config.json then does not show.
+  Authors may pass another MLP in code with its activation, which no configuration then shows.
   """
   usual = timm.activation_of(params)
   mlp = getattr(module_of(params), "mlp", USUAL["mlp"])
@@ -386,8 +386,9 @@ def _activation(name: str, params: dict) -> str:
     return _usual(name, "activation", usual)
   _log.warning(
     "timm's %s has a %s MLP, and these arrays have a %s one. Their activation is taken as usual, "
-    'which is %s; if it is another, say so in %s, such as "model_args": {"act_layer": "gelu"}.',
-    *(name, of_name, mlp, usual, CONFIG),
+    "which is %s; if it is another, name it among the model's arguments in the configuration, such "
+    'as "act_layer": "gelu".',
+    *(name, of_name, mlp, usual),
   )
   return usual
 
