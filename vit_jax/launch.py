@@ -353,7 +353,7 @@ def launch_evaluation(
       weights = fingerprint.of_weights(scored.params)
       weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
       joining.compare_processes("weights", weights, seconds=config.stall_seconds)
-    reader = reader_of(scored.settings)
+    reader = reader_of(scored.settings, evaluations)
     progress.clear()
     seconds = config.stall_seconds
     metrics = evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=seconds)
@@ -364,8 +364,8 @@ def launch_evaluation(
     return metrics
 
 
-def reader_of(config: Config) -> Reader:
-  """The reader that feeds an evaluation on all devices.
+def reader_of(config: Config, evaluations: evaluation.Evaluations) -> Reader:
+  """The reader that feeds evaluations on all devices.
 
   It reads parts as small as those of the training, which fit into memory, or larger ones, if those
   cannot be split over the devices.
@@ -376,4 +376,5 @@ def reader_of(config: Config) -> Reader:
   size = config.batch_size
   mesh = meshes.make(config.mesh, batch_size=size, accumulation=1)
   parts = math.gcd(config.parts, size // meshes.groups(mesh))
-  return Reader(config.data, mesh, size, parts, channels=config.model.channels)
+  channels = config.model.channels
+  return Reader(config.data, mesh, size, parts, channels=channels, scored=evaluations.sizes)

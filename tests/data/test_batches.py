@@ -57,6 +57,14 @@ def test_evaluation_batches_have_the_size_of_a_part_of_a_step_or_of_a_small_set(
   assert sum(batch["mask"].sum() for batch in read) == len(source)
 
 
+def test_small_sets_share_the_batch_of_a_larger_one_that_is_at_most_twice_as_large():
+  counts = (1500, 600, 300, 150, 140, 96, 64)
+  sizes = (1024, 1024, 320, 320, 320, 128, 128)
+  reader = Reader(DATA, MESH, 1024, 1, scored=counts)
+  assert tuple(map(reader.evaluation_size, counts)) == sizes
+  assert tuple(map(reader.evaluation_size, (5000, 500, 1))) == (1024, 1024, 128)  # others
+
+
 @pytest.mark.parametrize("resize", [0, 12])
 @pytest.mark.parametrize("resampling", ["", "pillow_bicubic"])
 def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize, resampling):

@@ -144,9 +144,9 @@ def test_folders_that_are_no_part_are_told(tmp_path, caplog):
     ),
     (["train", "test_a", "test_b"], {"train": "train", "test_a": "test_a", "test_b": "test_b"}),
     (["fold1", "Fold2"], {"fold1": "fold1", "fold2": "Fold2"}),
-    (["Train", "train", "test"], "several values for train: Train, train; keep one"),
-    (["train_a", "train_b"], "several values for train: train_a, train_b; keep one"),
-    (["A", "a"], "several values for a: A, a; keep one"),
+    (["Train", "train", "test"], "for train: Train, train; call one of them alone train,"),
+    (["train_a", "train_b"], "for train: train_a, train_b; .* call all of them train"),
+    (["A", "a"], "several values for a: A, a; call one of them alone a,"),
   ],
 )
 def test_values_of_a_column_mean_splits_as_names_of_folders_do(tmp_path, values, told):

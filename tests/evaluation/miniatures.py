@@ -36,7 +36,7 @@ def evaluated(config, folder):
   """The metrics of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, ())
   read = evaluated_model.read_evaluated(config, opened, folder, frozenset(), of_devices())
-  reader = reader_of(read.settings)
+  reader = reader_of(read.settings, opened)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 

@@ -29,10 +29,10 @@ from vit_jax import recipes, weights
 from vit_jax.data import images, sources
 from vit_jax.data.classes import imagenet_classes
 from vit_jax.devices import watchdog
-from vit_jax.evaluation import catalogue, evaluate, evaluated_model, results
+from vit_jax.evaluation import catalogue, classification, evaluate, evaluated_model, results
 from vit_jax.evaluation import features as seen_features
 from vit_jax.evaluation.classification import Classification
-from vit_jax.evaluation.evaluations import open_alone, score_all
+from vit_jax.evaluation.evaluations import Evaluations, open_alone, score_all
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
@@ -267,6 +267,34 @@ def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys,
   assert (f"--config.data.image_size={SIDE}." in text) == bool(said)
 
 
+def test_small_sets_are_scored_by_one_program(tmp_path, monkeypatch):
+  """With the metrics of batches of their own size; eight devices compute eight rows each."""
+  _, params = parameters(10)
+  names = tuple(sources.open_source("digits", split="test").class_names)
+  weights.write(tmp_path / "w.npz", weights.Weights(params, Card(SIDE, class_names=names)))
+  config = resolved.evaluation(
+    init_from=str(tmp_path / "w.npz"),
+    batch_size=256,
+    model=dataclasses.replace(MODEL, num_classes=10),
+    data=c.Data(image_size=SIDE),
+    evaluate={f"of_{n}": Classification("digits", "test", subset=n) for n in (60, 100, 120)},
+  )
+  rank = classification.rank_of_first  # traced once in a program
+  compiled = []
+
+  def traced(logits, target):
+    compiled.append(len(logits))
+    return rank(logits, target)
+
+  monkeypatch.setattr(classification, "rank_of_first", traced)
+  together = evaluated(config, tmp_path / "together")
+  assert compiled == [128]
+  monkeypatch.setattr(Evaluations, "sizes", ())
+  apart = evaluated(config, tmp_path / "apart")
+  assert 64 in compiled
+  assert together == pytest.approx(apart, rel=1e-5)
+
+
 @pytest.mark.parametrize("where", ["put", "counted"])
 def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, monkeypatch, where):
   """An evaluation ignores settings of training, such as accumulation."""
@@ -288,7 +316,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   config, _ = features
   opened = open_alone(config, ())
   read = evaluated_model.read_evaluated(config, opened, tmp_path, frozenset(), of_devices())
-  reader = reader_of(read.settings)
+  reader = reader_of(read.settings, opened)
   params = evaluate.put(read, reader.mesh)
   stream, clock = io.StringIO(), itertools.count()
   stream.isatty = lambda: True

@@ -69,6 +69,25 @@ def test_folders_called_train_and_test_are_parts(tmp_path):
   assert scored.source == f"folder:{tmp_path}/test"
 
 
+@pytest.mark.parametrize(
+  ("names", "train", "scored"),
+  [
+    (("trainval", "test"), ("trainval", ""), ("test", "")),
+    (("TrainVal", "Val", "Test"), ("TrainVal", ""), ("Test", "")),
+    (("trainval", "val"), ("trainval", "[:90%]"), ("trainval", "[90%:]")),
+    (("trainval", "train", "val", "test"), ("train", ""), ("val", "")),
+  ],
+)
+def test_training_images_may_hold_those_of_validation(tmp_path, names, train, scored):
+  for name in names:
+    draw(tmp_path / name, images=8)
+  config = own_images.train(str(tmp_path))
+  found = config.data.train, config.evaluate["held_out"]
+  assert [(part.source, part.split) for part in found] == [
+    (f"folder:{tmp_path}/{name}", split) for name, split in (train, scored)
+  ]
+
+
 def test_a_test_split_without_classes_is_left_out(tmp_path):
   draw(tmp_path / "train", images=8)
   draw(tmp_path / "test", classes="")
@@ -151,6 +170,21 @@ def test_parts_of_which_none_is_for_training_are_not_trained_on_together(tmp_pat
     parts.open_parts(str(table), (), SILENT)
   config = recipes.resolve(f"configs/train.py:{table}", ["--config.data.train.split=val"])
   assert config.data.train.split == "val"
+
+
+def test_parts_of_all_rows_are_trained_on_if_they_are_named(tmp_path):
+  """As a table was divided whose column of splits was not known; the page of changes says how."""
+  draw(tmp_path, images=6)
+  table = tmp_path / "list.csv"
+  rows = [f"a/{i}.png,{'xy'[i % 2]},{'train' if i < 4 else 'valid'}" for i in range(6)]
+  table.write_text("\n".join(["image,label,data set", *rows]))
+  recipe = f"configs/train.py:{table}"
+  assert recipes.load(recipe).data.train.split == "train"
+  words = "--config.data.train.split=[:90%]", "--config.evaluate.held_out.split=[90%:]"
+  config = recipes.resolve(recipe, words)
+  assert (config.data.train.split, config.evaluate["held_out"].split) == ("[:90%]", "[90%:]")
+  given = re.sub(r"=(\S+)", r"='\1'", " ".join(words))
+  assert f"`{given}`" in (programs.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_paths_may_have_commas(tmp_path):

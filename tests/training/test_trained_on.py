@@ -140,6 +140,23 @@ def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
   assert not caplog.messages
 
 
+def test_other_splits_of_a_source_that_has_changed_are_told(tmp_path, folder, caplog):
+  """Images may have been in another one; here they lie in a folder for each."""
+  table = tmp_path / "images" / "list.csv"
+  rows = [f"{split}/{i:02}.png,{'xy'[i % 2]},{split}\n" for split in "ab" for i in range(8)]
+  table.write_text(f"path,label,split\n{''.join(rows[1:])}")
+  train, test = (c.Dataset(f"csv:{table}", split) for split in "ab")
+  known = trained(train)
+  open_alone(run(c.Dataset(), test), known)
+  assert not caplog.messages
+  table.write_text(f"path,label,split\n{''.join(rows)}")
+  for scored in (test, c.Dataset("digits", "test")):
+    open_alone(run(c.Dataset(), scored), known)
+  (said,) = caplog.messages
+  assert f"({train.source} a) has changed since, so" in said
+  assert said.endswith(f"images of it may be in config.evaluate.test ({test.source} b).")
+
+
 def test_what_was_moved_is_not_lost(tmp_path, folder, caplog):
   """Its images are those of another folder that was trained on, which are compared."""
   known = trained(c.Dataset(folder, "[:50%]"))

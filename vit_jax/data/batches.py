@@ -35,10 +35,11 @@ class Reader:
     settings: how images are prepared and read.
     mesh: the devices.
     batch_size: images in a training step, over all hosts.
-    accumulation: number of microbatches of a step; an evaluation batch has the size of one, or of
-      the set if that is smaller.
+    accumulation: number of microbatches of a step; an evaluation batch has the size of one, or
+      less for small sets, as `evaluation_size`.
     objective: decides what a training batch holds.
     channels: of the images, as the model takes them.
+    scored: the number of images of each set that is evaluated.
   """
 
   settings: Data
@@ -47,6 +48,7 @@ class Reader:
   accumulation: int
   objective: ObjectiveSettings = ObjectiveSettings()
   channels: int = images.RGB
+  scored: tuple[int, ...] = ()
 
   def layout(self, source: Source) -> Layout:
     """The layout of a training batch of these examples."""
@@ -127,13 +129,21 @@ class Reader:
       yield prefetch_to_device(batches, sharding, ahead=self.settings.ahead)
 
   def evaluation_size(self, images: int) -> int:
-    """Images in an evaluation batch: those of a microbatch, so that large sets share a program.
+    """Images in an evaluation batch: those of a microbatch, or fewer for small sets.
 
-    A smaller set has a batch of its own size, rounded up to a multiple of DEVICE_ROWS for each
-    device, or for each group of devices that compute the same images.
+    The batch of a small set holds all of it, rounded up to a multiple of DEVICE_ROWS for each
+    device, or for each group of devices that compute the same images; or up to twice as many, as a
+    larger set of `scored` has. Computing these rows costs less than compiling another program.
     """
     multiple = DEVICE_ROWS * meshes.groups(self.mesh)
-    return min(self.batch_size // self.accumulation, -(-images // multiple) * multiple)
+    most = self.batch_size // self.accumulation
+    own, *others = (min(most, -(-count // multiple) * multiple) for count in (images, *self.scored))
+    larger = sorted({own, *(size for size in others if size > own)})
+    result = larger.pop()
+    for size in reversed(larger):
+      if 2 * size < result:
+        result = size
+    return result
 
   def _reading(self):
     host, hosts = meshes.host_rows(self.mesh, self.batch_size)

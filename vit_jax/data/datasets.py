@@ -366,7 +366,7 @@ def check_leakage(trained: Iterable[NamedDataset], scored: NamedDataset, *, allo
   for named in trained:
     common = shared_images(named.source, scored.source)
     if not common:
-      if named.changed and _by_place(named.source).keys() & _by_place(scored.source).keys():
+      if named.changed and _meet(named, scored):
         _log.warning("%s has changed since, so images of it may be in %s.", named, scored)
       continue
     message = f"{named} and {scored} have {common.in_words()} in common"
@@ -376,6 +376,16 @@ def check_leakage(trained: Iterable[NamedDataset], scored: NamedDataset, *, allo
         "[90%:], or set config.data.allow_overlap=True."
       )
     _log.warning("%s; config.data.allow_overlap=True allows it.", message)
+
+
+def _meet(first: NamedDataset, second: NamedDataset) -> bool:
+  """Whether the settings name the same source, or the images lie in the same folder or file.
+
+  The split of a file may have been another one.
+  """
+  if sources.anywhere(first.dataset.source) == sources.anywhere(second.dataset.source):
+    return True
+  return not _by_place(first.source).keys().isdisjoint(_by_place(second.source))
 
 
 class Shared(NamedTuple):

@@ -43,6 +43,11 @@ class Evaluations:
   def __bool__(self) -> bool:
     return bool(self.evaluators)
 
+  @property
+  def sizes(self) -> tuple[int, ...]:
+    """The number of images of each dataset."""
+    return tuple(len(named.source) for named in self.datasets)
+
   def heads(self) -> tuple[NamedDataset, ...]:
     """The datasets that the head is scored on."""
     return tuple(each.head for _, each in self.evaluators if each.head)

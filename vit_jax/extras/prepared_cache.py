@@ -245,6 +245,11 @@ class _Cache:
         f'"{self.json}" is damaged ({error}); delete the folder and make the cache again'
         " with `vit-jax cache`."
       ) from error
+    if any(there.get(key) is None for key in _SAMPLED):
+      raise SourceError(
+        f'The cache in "{self.root}" (config.data.cache) was made by an earlier version, which did '
+        "not record of which images; delete the folder and make it again with `vit-jax cache`."
+      )
     if other := self._other(there):
       raise SourceError(
         f'The cache in "{self.root}" (config.data.cache) is of other images: {other}; give another '
@@ -254,8 +259,7 @@ class _Cache:
   def _other(self, there: dict) -> str:
     """What is different in the description of a cache; "" if nothing is."""
     for key, value in self.description().items():
-      sampled = key in _SAMPLED and isinstance(there.get(key), str)
-      if not sampled and there.get(key) != value:
+      if key not in _SAMPLED and there.get(key) != value:
         return f"its {key} is {there.get(key)!r}, this run's {value!r}"
     before = self.now._replace(**{key: there[key] for key in _SAMPLED})
     return ", ".join(identity.changes(before, self.now))

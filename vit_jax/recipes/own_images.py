@@ -13,9 +13,6 @@ from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import columns_named
 from vit_jax.recipes.suites import evaluation as suite
 
-TRAINING = ("train", "training")
-VALIDATION = ("validation", "valid", "val", "dev", "eval")
-TEST = ("test", "testing")
 PART = "[:90%]"
 REST = "[90%:]"
 SPLITS = "data.train.split", "evaluate.held_out.split"
@@ -36,10 +33,15 @@ def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, 
     SourceError: there is no such source.
   """
   from vit_jax.data import sources  # imports JAX, which other recipes do not need
+  from vit_jax.data.sources import part
 
-  train = next((named[name] for name in TRAINING if name in named), (spec, ""))
-  for name in (*VALIDATION, *TEST):
-    if train != (spec, "") and name in named:
+  word = next((name for name in part.TRAINING if name in named), "")
+  train = named.get(word, (spec, ""))
+  scored = part.TEST
+  if word != part.BOTH:
+    scored = (*part.VALIDATION, *part.TEST)
+  for name in scored:
+    if word and name in named:
       return Dataset(*train), Dataset(*named[name]), f"the data's parts, of which {name} is scored"
   source, split = train
   kind = sources.member(source)
@@ -142,7 +144,8 @@ def checked(config: Config, replace: Replace) -> Config:
 
   check_one_source(config, replace)
   train = replace(config).data.train
-  check_part(train, "; choose one by --config.data.train.split, or by --config.data.train.source")
+  if replace(with_value(config, SPLITS[0], NOT_GIVEN)).data.train.split == NOT_GIVEN:
+    check_part(train, "; choose one by --config.data.train.split, or by --config.data.train.source")
   keys = dict(image_key=train.image_key, label_key=train.label_key)
   with columns_named("In a recipe's argument, "):
     source = sources.open_source(train.source, split=train.split, **keys)
@@ -220,10 +223,12 @@ def evaluation(weights: str, spec: str, replace: Replace = unchanged, **keys: st
     SourceError: there is no such data, or none of its parts is for scoring.
   """
   from vit_jax.data import sources
+  from vit_jax.data.sources import part
 
   spec = sources.meant(spec)
   named = sources.named_parts(spec)
-  scored = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
+  words = (*part.TEST, *part.VALIDATION)
+  scored = next((named[name] for name in words if name in named), (spec, ""))
   own = Classification(*scored, **keys)
   config = dataclasses.replace(suite("own"), init_from=weights, evaluate={"own": own})
   if scored == (spec, "") and len(named) > 1 and replace(config).evaluate.get("own") == own:

@@ -232,6 +232,7 @@ def make(config: Config, data: "OpenedData", devices=None, *, taken: ImageCount 
       mesh,
       objective=config.objective,
       channels=objective.model.channels,
+      scored=data.evaluations.sizes,
       **batching,
     ),
     model=objective.model,

@@ -384,9 +384,10 @@ def check_data(run: Recorded, config: Config, data: Mapping[str, Identity]):
     return
   if said := data_changes(run.settings, run.data, config, data):
     raise ConfigError(
-      f"{run.folder} has {run.step:,} steps already, of other images: {'; '.join(said)}. Bring the "
-      "images back as they were, go on with those of now by --config.data.changed=continue, or "
-      "begin a run with another --workdir."
+      f"{run.folder} has {run.step:,} steps already, of other images: {'; '.join(said)}. Bring "
+      "them back as they were, if they were changed (a newer version may choose others, as its "
+      "changelog says), go on with those of now by --config.data.changed=continue, or begin a run "
+      "with another --workdir."
     )
 
 

@@ -260,6 +260,24 @@ def test_columns_of_many_texts_are_not_searched_for_splits(tmp_path, monkeypatch
   assert groups == [(0, "caption")]
 
 
+def test_files_of_a_folder_called_train_are_one_split(tmp_path):
+  """The way out for files that have several names for a split."""
+  columns = {"image": images(2), "label": ["a", "b"]}
+  files = "train/jan", "train/train_feb", "test/jan"
+  for file in files:
+    write(tmp_path / f"{file}.parquet", columns)
+  spec = f"parquet:{tmp_path}"
+  assert sources.named_parts(spec) == {name: (spec, name) for name in ("test", "train")}
+  train = open_source(spec, "train")
+  assert [(e.image, *e.labels) for e in every(train)] == [(b"0", 0), (b"1", 1)] * 2
+  assert (len(open_source(spec, "test")), train.notes) == (2, ())
+  for file in files:
+    (tmp_path / f"{file}.parquet").rename(tmp_path / f"{file.replace('/', '_')}.parquet")
+  for read in (sources.named_parts, lambda spec: open_source(spec, "train")):
+    with pytest.raises(SourceError, match="move their files into a folder called train"):
+      read(spec)
+
+
 def test_names_of_files_tell_splits_before_a_column_does(tmp_path):
   values = {"split": ["a", "b"], "set": ["train", "test"]}
   write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1], **values})

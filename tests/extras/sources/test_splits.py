@@ -43,23 +43,45 @@ def test_the_names_of_hugging_face_end_with_sums():
   assert splits.of_split("d", names, "train") == (names[:2], [])
 
 
+@pytest.mark.parametrize(
+  "counts",
+  [
+    "0123456789abcdef",
+    ["aa", "ab", "ac"],
+    ["000", "099", "abc", "fed"],
+    ["00-of-02-deadbeef", "01-of-02-0a1b2c3d"],
+  ],
+)
+def test_files_may_be_counted_by_letters(counts):
+  names = [f"{split}_{count}.tar" for split in ("test", "train") for count in counts]
+  assert [*splits.parts_of("d", names)] == ["test", "train"]
+  assert splits.of_split("d", names, "train") == (names[len(counts) :], [])
+
+
 def test_files_of_several_names_for_a_split_are_not_united():
-  names = ["train_a-0", "train_b-0", "test_a-0", "test_b-0"]
-  with pytest.raises(
-    SourceError, match="'d' has files with several names for train: train_a, train_b"
-  ):
+  """Months, two of which are hexadecimal numbers."""
+  months = ["jan", "feb", "dec"]
+  names = [f"{split}_{month}-0" for split in ("train", "test") for month in months]
+  together = "or, to read several together, move their files into a folder called"
+  said = "for train: train_dec, train_feb, train_jan; call one of them alone train, which is then"
+  with pytest.raises(SourceError, match=f"'d' has files with several names {said}.*{together} tra"):
     splits.parts_of("d", names)
   for split in ("train", "test"):
-    said = f"several names for the split '{split}': {split}_a, {split}_b; name one of"
-    with pytest.raises(SourceError, match=said):
+    said = f"split '{split}': {split}_dec, {split}_feb, {split}_jan; name one of them, {together}"
+    with pytest.raises(SourceError, match=f"several names for the {said} {split}"):
       splits.of_split("d", names, split)
-    assert splits.of_split("d", names, f"{split}_b")[0] == [f"{split}_b-0"]
+    assert splits.of_split("d", names, f"{split}_feb")[0] == [f"{split}_feb-0"]
+  moved = [f"{name.partition('_')[0]}/{name}" for name in names]
+  assert [*splits.parts_of("d", moved)] == ["test", "train"]
+  assert splits.of_split("d", moved, "train") == (moved[:3], [])
 
 
 def test_any_word_of_a_name_may_choose_files():
   assert splits.of_split("d", ["train2014-0", "train2017-0"], "train2017")[0] == ["train2017-0"]
   assert splits.of_split("d", ["fold1.tar", "fold2.tar"], "fold1") == (["fold1.tar"], [])
-  assert splits.of_split("d", ["train_a-0", "train_b-0"], "")[0] == ["train_a-0", "train_b-0"]
+  names = ["train_a-0", "train_b-0"]
+  assert splits.of_split("d", names, "")[0] == names
+  assert splits.of_split("d", names, "train_b") == (names[1:], ["Not used of 'd': 'train_a-0'."])
 
 
 def test_files_that_are_not_used_are_told():

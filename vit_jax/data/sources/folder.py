@@ -94,7 +94,8 @@ class Folder(Files):
     all_differ = all(words.values()) and len({*words.values()}) == len(names)
     if len({words[name] for name in nested}) < 2 and not all_differ:
       return {}
-    chosen = part.by_word(nested, f'"{root}" has several folders')
+    what = f'"{root}" has several folders'
+    chosen = part.by_word(nested, what, "move their images into one called")
     chosen = {word: name for word, name in chosen.items() if part.split_words(word) == {word}}
     if chosen and (unused := sorted({*names} - {*chosen.values()})):
       _log.warning("Not used of %r: %s.", argument, listed(unused))

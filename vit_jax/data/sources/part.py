@@ -11,8 +11,11 @@ import numpy as np
 from vit_jax.data.sources.base import SourceError
 
 _PART = re.compile(r"\[(?P<first>-?[0-9]{1,9}%?)?:(?P<end>-?[0-9]{1,9}%?)?\]")
-_TRAINING = {"train", "training", "trainval"}
-_SPLITS = _TRAINING | {"val", "valid", "validation", "dev", "eval", "test", "testing"}
+BOTH = "trainval"  # training and validation images together
+TRAINING = ("train", "training", BOTH)  # words for a split, the preferred one first
+VALIDATION = ("validation", "valid", "val", "dev", "eval")
+TEST = ("test", "testing")
+_SPLITS = frozenset((*TRAINING, *VALIDATION, *TEST))
 _OF_ONE = "one image cannot be in two parts: add images of this class, or leave it out."
 _ALONE = "Each class has one image, so there is none for the part {split!r}; add images."
 _KEY = b"vit_jax: parts of folders"  # the seed of the random order
@@ -164,7 +167,7 @@ def is_split(name: str) -> bool:
 
 def for_training(name: str) -> bool:
   """Whether a word of a name means a split for training."""
-  return not _TRAINING.isdisjoint(split_words(name))
+  return not split_words(name).isdisjoint(TRAINING)
 
 
 def word_of(name: str) -> str:
@@ -173,7 +176,7 @@ def word_of(name: str) -> str:
   return min(split_words(name), key=lower.find, default=lower)
 
 
-def by_word(names: Iterable[str], what: str) -> dict[str, str]:
+def by_word(names: Iterable[str], what: str, together: str) -> dict[str, str]:
   """The name of each split, by `word_of`.
 
   Of several names with a word, the one that is this word alone, in any case, has it; if none is,
@@ -182,6 +185,7 @@ def by_word(names: Iterable[str], what: str) -> dict[str, str]:
   Args:
     names: of splits.
     what: the names, for messages, such as '"photos" has several folders'.
+    together: how to unite names, for messages: "move their files into a folder called".
 
   Raises:
     SourceError: it is not certain which name means a split.
@@ -192,10 +196,10 @@ def by_word(names: Iterable[str], what: str) -> dict[str, str]:
   chosen = {}
   for word, alike in found.items():
     by_name = {name.lower(): name for name in alike}
-    if len(by_name) < len(alike) or (len(alike) > 1 and word in _TRAINING and word not in by_name):
+    if len(by_name) < len(alike) or (len(alike) > 1 and word in TRAINING and word not in by_name):
       raise SourceError(
-        f"{what} for {word}: {', '.join(alike)}; keep one, or call one of them alone {word}, which "
-        "is then taken."
+        f"{what} for {word}: {', '.join(alike)}; call one of them alone {word}, which is then "
+        f"taken, or, to read several together, {together} {word}."
       )
     chosen |= by_name if len(alike) > 1 else {word: alike[0]}
   return chosen

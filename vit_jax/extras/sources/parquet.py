@@ -68,9 +68,10 @@ class Parquet(table.Table):
     self._files = _opened(root, below)
     few = _few_values(self._files)
     column = "" if told else splits.column_of(str(root), few)
-    if not told and not column:
+    if name and not told and not column:
       below, unused = splits.of_split(path, below, name)
-      self._files = [file for file in self._files if file.below in {*below}]
+      chosen = {*below}
+      self._files = [file for file in self._files if file.below in chosen]
     self.distant = byte_ranges.distant(root)
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')

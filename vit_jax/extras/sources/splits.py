@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from vit_jax.process.text import listed, shown
 SPLIT = "split"  # the name of a column, in any case
 _FEW = 20  # the most values of a column of splits that has another name
 _BETWEEN = r"[\W_]+"  # what is between words
+_HEXADECIMAL = re.compile("[0-9a-f]+")
+_LEAST = 3  # letters of a word that is no count: "split" counts files by aa, ab, ac
+_TOGETHER = "move their files into a folder called"
 _SUFFIXES = r"\.(tar|parquet)$"
 
 
@@ -29,7 +32,7 @@ def of_split(where: str, names: Sequence[str], split: str) -> tuple[list[str], l
   Args:
     where: what the user named, for messages.
     names: paths of the files, relative to `where`; "" is `where` itself.
-    split: the name of the split by `_name_of`, or else any word in the names of its files; "": all
+    split: the name of the split by `_names_of`, or else words in the names of its files; "": all
       files, which must belong to one split.
 
   Returns:
@@ -39,11 +42,11 @@ def of_split(where: str, names: Sequence[str], split: str) -> tuple[list[str], l
     SourceError: there is no such split, or several.
   """
   paths = {name: name or os.path.basename(where) for name in names}
-  split_of = {name: _name_of(path) for name, path in paths.items()}
+  split_of = dict(zip(paths, _names_of(paths.values()), strict=True))
   if split:
-    plain = "_".join(re.split(_BETWEEN, split.lower()))
-    chosen = [name for name in names if split_of[name] == plain]
-    chosen = chosen or [name for name in names if _has_word(paths[name], split.lower())]
+    words = [*filter(None, re.split(_BETWEEN, split.lower()))]
+    chosen = [name for name in names if split_of[name] == "_".join(words)]
+    chosen = chosen or [name for name in names if _has_words(paths[name], words)]
   else:
     alike = len({part.split_words(path) for path in paths.values()}) < 2
     chosen = [*names] if alike else []
@@ -61,37 +64,59 @@ def of_split(where: str, names: Sequence[str], split: str) -> tuple[list[str], l
   if len(several) > 1 and part.split_words(split):
     raise SourceError(
       f'"{where}" has files with several names for the split {split!r}: {", ".join(several)}; name '
-      "one of them."
+      f"one of them, or, to read several together, {_TOGETHER} {part.word_of(split)}."
     )
-  others = {*_unused({*split_of.values()}, split)} - {*several}
-  unused = [name for name in names if split_of[name] in others]
+  others = _unused({*split_of.values()}, split)
+  others = {name for name in names if split_of[name] in others} - {*chosen}
+  unused = [name for name in names if name in others]
   return chosen, [f"Not used of {where!r}: {listed(unused)}."] if unused else []
 
 
-def _name_of(path: str) -> str:
-  """The name of a file's split: "train_extra" of data/train-extra-00000-of-00002.tar; "": none.
+def _names_of(paths: Iterable[str]) -> Iterator[str]:
+  """The name of each file's split: "train_extra" of data/train-extra-00000-of-00002.tar; "": none.
 
-  It is made of the letters in those names of folders, and of the file, that are splits; if none is
-  one, in those that have a word for a split. Numbers, and words with digits such as checksums, do
-  not count.
+  It is made of the words in those names of folders, and of the file, that are splits; if none is
+  one, in those that have a word for a split. Words that count files do not belong to it.
   """
-  names = [*filter(part.split_words, re.sub(_SUFFIXES, "", path.lower()).split("/"))]
-  letters = ["_".join(_letters(name)) for name in names]
-  return "_".join(filter(part.is_split, letters)) or "_".join(letters)
+  named = [_words_of(path) for path in paths]
+  counting = {place for names in named for words in names for place in _numbered(words)}
+  for names in named:
+    letters = ["_".join(_letters(words, counting)) for words in names]
+    yield "_".join(filter(part.is_split, letters)) or "_".join(letters)
 
 
-def _letters(name: str) -> Iterator[str]:
-  """The words of a file's name, without numbers: "train", "extra" of "train2017-extra-0-of-2"."""
-  for word in re.split(_BETWEEN, name):
-    if word.isalpha() and word != "of":
-      yield word
-    elif not word.isalpha():
+def _words_of(path: str) -> list[list[str]]:
+  """The words of each name of a folder, or of the file, that has a word for a split."""
+  names = re.sub(_SUFFIXES, "", path.lower()).split("/")
+  return [re.split(_BETWEEN, name) for name in names if part.split_words(name)]
+
+
+def _numbered(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+  """The places of numbers, decimal or hexadecimal, in a name of so many words."""
+  for at, word in enumerate(words):
+    if _HEXADECIMAL.fullmatch(word) and not word.isalpha():
+      yield len(words), at
+
+
+def _letters(words: Sequence[str], counting: Container[tuple[int, int]]) -> Iterator[str]:
+  """The words of a name that do not count files: "train", "extra" of "train2017-extra-0-of-2".
+
+  Not "of", "a" and "ab"; nor "deadbeef" where another file has a number (`counting`), such as the
+  checksum "0a1b2c3d".
+  """
+  for at, word in enumerate(words):
+    if not word.isalpha():
       yield from filter(part.split_words, re.findall("[a-z]+", word))
+      continue
+    counts = _HEXADECIMAL.fullmatch(word) and (len(words), at) in counting
+    if len(word) >= _LEAST and not counts:
+      yield word
 
 
-def _has_word(path: str, word: str) -> bool:
-  """Whether a path has this word, or the word for this split."""
-  return word in part.split_words(path) or word in re.split("[^a-z0-9]+", path.lower())
+def _has_words(path: str, words: Sequence[str]) -> bool:
+  """Whether a path has each of these words, or the word for this split."""
+  there = {*part.split_words(path), *re.split("[^a-z0-9]+", path.lower())}
+  return bool(words) and there.issuperset(words)
 
 
 def _unused(names: Iterable[str], split: str) -> list[str]:
@@ -108,8 +133,9 @@ def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
   Raises:
     SourceError: several names mean training, as `part.by_word`.
   """
-  found = {_name_of(name or os.path.basename(argument)) for name in names}
-  chosen = part.by_word(filter(None, found), f"{argument!r} has files with several names")
+  found = {*_names_of(name or os.path.basename(argument) for name in names)}
+  what = f"{argument!r} has files with several names"
+  chosen = part.by_word(filter(None, found), what, _TOGETHER)
   return {word: (argument, word) for word in sorted(chosen)}
 
 
@@ -189,7 +215,7 @@ def _may_name_splits(name: str, values: Sequence[str]) -> bool:
 def parts_in(argument: str, column: str, values: Iterable[str]) -> dict[str, tuple[str, str]]:
   """The splits in a column, as in `Source.named_parts`; `values` are all that occur in it."""
   what = f"{argument!r} has, in its column {column!r}, several values"
-  chosen = part.by_word(filter(None, values), what)
+  chosen = part.by_word(filter(None, values), what, "call all of them")
   return {word: (argument, value) for word, value in chosen.items()}
 
 
