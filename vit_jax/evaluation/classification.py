@@ -298,11 +298,9 @@ def make_step(model, loss: Loss):
     logits, _ = model.apply({"params": params}, pixels, train=False)
     target = losses.targets(batch["labels"], logits.shape[-1])
     labelled = batch["mask"] * target.any(axis=-1)
-    counts = labelled
     one_each = batch["labels"].ndim == 1
     all_count = not (one_each or decided or losses.needs_a_label(loss, batch["labels"]))
-    if all_count:
-      counts = batch["mask"]
+    counts = batch["mask"] if all_count else labelled
     if classes is not None:
       logits = logits[:, np.array(classes)]
       target = target[:, np.array(classes)]

@@ -192,12 +192,17 @@ def test_files_are_found_behind_links_and_hidden_ones_are_told(tmp_path):
   assert source.notes == (f"Left out of '{tmp_path}/data': 1 hidden ('._0.parquet').",)
 
 
+def write_in_two(folder, columns):
+  """Six rows in two files, of four and of two."""
+  for file, rows in (("0", slice(0, 4)), ("1", slice(4, 6))):
+    part = {name: values[rows] for name, values in columns.items()}
+    write(folder / f"{file}.parquet", part, row_group_size=2)
+
+
 def test_a_column_names_splits(tmp_path):
   splits = ["train", "val", "train", None, "val", "train"]
   columns = {"image": images(6), "label": list("abbcba"), "Split": splits}
-  for file, rows in (("0", slice(0, 4)), ("1", slice(4, 6))):
-    part = {name: values[rows] for name, values in columns.items()}
-    write(tmp_path / f"{file}.parquet", part, row_group_size=2)
+  write_in_two(tmp_path, columns)
   spec = f"parquet:{tmp_path}"
   assert sources.named_parts(spec) == {"train": (spec, "train"), "val": (spec, "val")}
   train, val = (open_source(spec, split) for split in ("train", "val"))
@@ -225,9 +230,7 @@ def test_a_column_of_splits_is_known_by_its_values(tmp_path, kind):
   broken = pa.array([b"\xff"] * 6, pa.binary()).cast(pa.string(), safe=False)
   columns = {"image": images(6), "label": list("abbcba"), "data set": pa.array(splits, kind)}
   columns |= {"facts": facts, "broken": broken}
-  for file, rows in (("0", slice(0, 4)), ("1", slice(4, 6))):
-    part = {name: values[rows] for name, values in columns.items()}
-    write(tmp_path / f"{file}.parquet", part, row_group_size=2)
+  write_in_two(tmp_path, columns)
   spec = f"parquet:{tmp_path}"
   assert sources.named_parts(spec) == {"train": (spec, "train"), "val": (spec, "val")}
   train, val = (open_source(spec, split) for split in ("train", "val"))

@@ -19,11 +19,11 @@ class Muon(Optimizer):
   not in Jordan's code and torch.optim.Muon. So the gradient weighs 1.46 times as much beside the
   momentum as in those at the second step, and 1.004 times at the 50th.
 
-  Source: Jordan et al., "Muon", 2024 (five steps of Newton-Schulz, Nesterov's momentum); Liu et
-  al., "Muon is scalable for LLM training", 2025, equation 4, for the factor.
-
   The kernels of queries, keys, values and the attention's output are matrices (D, D); each block of
   stacked ones is a matrix of its own.
+
+  Source: Jordan et al., "Muon", 2024 (five steps of Newton-Schulz, Nesterov's momentum); Liu et
+  al., "Muon is scalable for LLM training", 2025, equation 4, for the factor.
   """
 
   kind: str = name_of_kind("muon", "Muon for the blocks' matrices, Adam for the rest")
