@@ -106,3 +106,11 @@ def test_rows_of_splits_that_are_not_used_are_told():
   notes = []
   splits.rows_of_split("d", "fold", ["1", "2"], "1", notes)
   assert notes == []
+
+
+@pytest.mark.parametrize(
+  ("values", "found"),
+  [(("test", "train"), "set"), (("train",), ""), (("test", "val"), ""), (("cat", "train"), "")],
+)
+def test_a_column_of_splits_has_words_for_training_and_for_more_and_no_others(values, found):
+  assert splits.column_of("list.csv", {"set": values, "label": ()}) == found
