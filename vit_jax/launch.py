@@ -349,6 +349,8 @@ def launch_evaluation(
       scored = evaluated_model.read_evaluated(
         config, evaluations, folder, given, facts, average=average
       )
+      if jax.process_index() == 0:  # only now: what is refused leaves no folder
+        evaluate.check_folder(scored, folder)
     if jax.process_count() > 1:
       weights = fingerprint.of_weights(scored.params)
       weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)
