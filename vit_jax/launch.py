@@ -143,7 +143,7 @@ def open_run(
   start.check_start(config, recorded)
   data = runs.open_data(config, start.trained_on(config, recorded), opened)
   total = steps.durations_in_steps(config, len(data.train), recorded.images).total
-  start.check_changes(config, recorded, total, data.identities)
+  start.check_changes(config, recorded, total, data.identities, data.train.class_names)
   return config, data, facts
 
 
