@@ -1,8 +1,11 @@
 """Runs in this process, from their settings on: which are refused, and how long they are."""
 
 import dataclasses
+import errno
+import os
 import shutil
 import time
+import types
 
 import cv2
 import jax
@@ -16,7 +19,9 @@ from vit_jax import launch, recipes
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.spec import Result
 from vit_jax.process.console import StopRequest
+from vit_jax.storage import files, workdir
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import init_from, start
 
@@ -118,6 +123,30 @@ def test_hosts_may_see_another_newest_checkpoint_of_a_run_that_they_evaluate(
   shutil.copytree(tmp_path / "checkpoints/5", tmp_path / "checkpoints/6")
   assert facts() == one
   assert none | {"the newest checkpoint": one["the newest checkpoint"]} == one != none
+
+
+def full(path, *_):
+  raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_an_evaluation_that_cannot_be_written_is_refused_before_it_scores(tiny_run, monkeypatch):
+  monkeypatch.setattr(files, "check_writable", full)
+  monkeypatch.setattr(launch.evaluate, "evaluate", None)
+  words = (
+    rf"^--workdir={tiny_run} cannot be written to: No space left on device \({tiny_run}\)\. "
+    rf"To score .* evaluate {tiny_run} DATA --workdir=DIR, .* --config\.init_from={tiny_run} "
+  )
+  with pytest.raises(c.ConfigError, match=words):
+    launch.launch(CONFIG, tiny_run, StopRequest(), mode="evaluate", hosts=Hosts())
+
+
+def test_metrics_that_cannot_be_written_are_printed(tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(files, "write_bytes", full)
+  scored = [("test", Result({"top1": 0.5, "loss": 1.0, "examples": 2}))]
+  read = types.SimpleNamespace(origin={"weights": "w.npz"})
+  with pytest.raises(workdir.WriteError):
+    launch.evaluate.report(read, scored, tmp_path)
+  assert "50.00%" in capsys.readouterr().out
 
 
 TOP5 = dataclasses.replace(

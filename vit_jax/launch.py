@@ -143,7 +143,7 @@ def open_run(
   start.check_start(config, recorded)
   data = runs.open_data(config, start.trained_on(config, recorded), opened)
   total = steps.durations_in_steps(config, len(data.train), recorded.images).total
-  start.check_changes(config, recorded, total, data.identities)
+  start.check_changes(config, recorded, total, data.identities, data.train.class_names)
   return config, data, facts
 
 
@@ -349,6 +349,8 @@ def launch_evaluation(
       scored = evaluated_model.read_evaluated(
         config, evaluations, folder, given, facts, average=average
       )
+      if jax.process_index() == 0:  # only now: what is refused leaves no folder
+        evaluate.check_folder(scored, folder)
     if jax.process_count() > 1:
       weights = fingerprint.of_weights(scored.params)
       weights |= fingerprint.of_settings(scored.settings) | fingerprint.of_head(scored.head.names)

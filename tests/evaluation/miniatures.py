@@ -37,6 +37,7 @@ def evaluated(config, folder):
   opened = open_alone(config, ())
   read = evaluated_model.read_evaluated(config, opened, folder, frozenset(), of_devices())
   reader = reader_of(read.settings, opened)
+  evaluate.check_folder(read, folder)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 

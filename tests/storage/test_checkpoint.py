@@ -37,6 +37,7 @@ from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process import agreement
 from vit_jax.storage import arrays, checkpoint, workdir
+from vit_jax.storage.paths import path_of
 from vit_jax.storage.saving import OLD
 
 
@@ -150,11 +151,30 @@ def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message
     (["ant", "cat", "bee"], "in another order: class 1 is 'bee' there and 'cat' in the tr"),
     (["ant", "bee", "dog"], r"class 2 is 'cat' there and 'dog' in the training data"),
     (["ant", "bee", "cat", "dog"], r"the first 3 are equal"),
-    (["ant", "bee"], r"--config\.init_from={}, which orders the head"),
   ],
 )
 def test_a_run_does_not_go_on_with_other_classes(run, names, message):
   refused(run, message, names)
+
+
+ORDERS = "which orders the head by class name"
+RENEWS = "which begins with a new head"
+
+
+@pytest.mark.parametrize(
+  ("names", "new_head", "end"),
+  [
+    (["bee", "ant"], False, f"--workdir and --config.init_from=/run, {ORDERS}."),
+    (["bee", "ant"], True, f"--config.init_from=/run --config.new_head=False, {ORDERS}."),
+    (["ant", "cat"], False, f"--config.init_from=/run --config.new_head=True, {RENEWS}."),
+    (["ant"], True, f"--workdir and --config.init_from=/run, {RENEWS}."),
+  ],
+)
+def test_with_other_classes_a_new_run_has_the_head_that_the_refusal_says(names, new_head, end):
+  meta = {"class_names": ["ant", "bee"], "config": {"new_head": new_head}}
+  with pytest.raises(c.ConfigError) as caught:
+    checkpoint.check_classes(path_of("/run/checkpoints/9"), meta, names)
+  assert str(caught.value).endswith(end)
 
 
 # --- saves that fail ---

@@ -48,6 +48,12 @@ def test_a_start_tells_what_has_changed_since_the_one_before(tmp_path, capsys, m
   said = r"config\.data\.train.*a newer version may choose others.*config\.data\.changed=continue"
   with pytest.raises(c.ConfigError, match=said):
     train(folder, images, 3)
+  (images / "b").rename(images / "z")
+  with pytest.raises(c.ConfigError, match=r"changelog says\), or begin a run with another"):
+    train(folder, images, 3)
+  with pytest.raises(c.ConfigError, match=r"'b' there and 'z' in the .*, which begins with a new"):
+    train(folder, images, 3, changed="continue")
+  (images / "z").rename(images / "b")
   metrics = folder / "metrics.jsonl"
   first, _ = metrics.read_text().splitlines(keepends=True)
   metrics.write_text(first)

@@ -13,7 +13,7 @@ from vit_jax.evaluation import catalogue, evaluated_model, results
 from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
 from vit_jax.evaluation.spec import EvalContext, Result
 from vit_jax.process import progress, text
-from vit_jax.process.text import one_line
+from vit_jax.process.text import one_line, quoted
 from vit_jax.storage import files, workdir
 from vit_jax.storage.paths import Path
 
@@ -33,13 +33,18 @@ def evaluate(
   Sets whose images have one label each also get a folder WORKDIR/evaluation/NUMBER/NAME with all
   predictions, the accuracy of each class and the confusion matrix.
 
+  Args:
+    read: the parameters.
+    evaluations: what they are scored on.
+    reader: feeds them.
+    folder: the folder, as `check_folder` leaves it.
+    stall_seconds: as the setting.
+
   Raises:
     RunError: a set cannot be read, or the folder cannot be written.
   """
   evaluations = evaluations.with_settings(read.settings)
   if jax.process_index() == 0:
-    with workdir.writing(folder):
-      files.make_folder(folder)
     print(datasets.summary_table(evaluations.datasets))
     print(one_line(scored_in_words(read, evaluations)))
     if read.resized or read.size not in (0, read.settings.data.image_size):
@@ -61,6 +66,22 @@ def evaluate(
   return metrics_of(scored)
 
 
+def check_folder(read: evaluated_model.Scored, folder: Path):
+  """Makes the folder of the results, and checks that it can be written to: scoring may take hours.
+
+  Raises:
+    ConfigError: it cannot; the message says how to write to another folder.
+  """
+  advice = " Give another --workdir."
+  if "step" in read.origin:
+    advice = (
+      f" To score this run into another folder: vit-jax evaluate {quoted(folder)} DATA "
+      f"--workdir=DIR, or on its own sets --config=RECIPE --config.init_from={quoted(folder)} "
+      "--workdir=DIR (in Python: data and workdir)."
+    )
+  workdir.check_writable(folder, workdir.DETAILS, advice)
+
+
 def put(read: evaluated_model.Scored, mesh: jax.sharding.Mesh) -> dict:
   """Puts the parameters on the devices; every process puts its own part of each array."""
   rules = (*read.settings.objective.sharding, *read.model.sharding)
@@ -69,18 +90,19 @@ def put(read: evaluated_model.Scored, mesh: jax.sharding.Mesh) -> dict:
 
 
 def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folder: Path):
-  """Writes and prints the results.
+  """Prints and writes the results.
 
   Raises:
     WriteError: the folder cannot be written.
   """
   metrics = metrics_of(scored)
+  origin = results.origin_in_words(read.origin)
+  # Before anything is written: a disk may have filled meanwhile.
+  print(one_line(f"{origin}  {catalogue.in_words(metrics)}") + results.notes(scored))
   result = folder / workdir.EVALUATION
   with workdir.writing(folder):
     details = results.write_details(folder, scored, read.origin)
     files.write_text(result, text.json_text(read.origin | metrics) + "\n")
-  origin = results.origin_in_words(read.origin)
-  print(one_line(f"{origin}  {catalogue.in_words(metrics)}") + results.notes(scored))
   written = f"Written to {result}"
   if details:
     written += f", details to {details}"

@@ -313,15 +313,26 @@ def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
   Raises:
     ConfigError: they differ; the message names the first class that differs.
   """
+  if same_classes(meta, class_names):
+    return
   saved = nfc(meta["class_names"])
   wanted = nfc(class_names)
-  if saved != wanted:
-    difference = first_difference(saved, wanted, "the training data")
-    raise ConfigError(
-      f"Checkpoint {folder} was trained on other classes, or on these in another order: "
-      f"{difference}. Use the data that it was trained on, or begin a run with another "
-      f"--workdir and --config.init_from={folder.parents[1]}, which orders the head by class name."
-    )
+  difference = first_difference(saved, wanted, "the training data")
+  same_names = sorted(saved) == sorted(wanted)
+  flags = f"--config.init_from={folder.parents[1]}"
+  if same_names == meta["config"].get("new_head", False):  # else the recipe does it already
+    flags += f" --config.new_head={not same_names}"
+  head = "orders the head by class name" if same_names else "begins with a new head"
+  raise ConfigError(
+    f"Checkpoint {folder} was trained on other classes, or on these in another order: "
+    f"{difference}. Use the data that it was trained on, or begin a run with another "
+    f"--workdir and {flags}, which {head}."
+  )
+
+
+def same_classes(meta: dict, class_names: Iterable[str]) -> bool:
+  """Whether a checkpoint has exactly the classes `class_names`, in the same order."""
+  return nfc(meta["class_names"]) == nfc(class_names)
 
 
 def check_compatible(folder: Path, meta: dict, state, changes: Callable[[dict], list[str]]):

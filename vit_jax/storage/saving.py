@@ -105,8 +105,10 @@ class Save:
       workdir = self._folder.parents[1]
       if not files.is_folder(workdir):
         return f"the folder {workdir} is gone"
-      if not files.is_folder(self._folder.parent):
-        logging.warning("%s was removed; it is made anew.", self._folder.parent)
+      parent = self._folder.parent
+      # A bucket has no folder before the first save.
+      if files.storage_of(parent).direct and not files.is_folder(parent):
+        logging.warning("%s was removed; it is made anew.", parent)
       files.remove(self._folder)  # a killed run may have left invisible files
       files.make_folder((self._folder / META).parent)
       files.make_folder(self._folder / STATE)

@@ -72,27 +72,43 @@ def locked(workdir: Path, *, first: bool):
     ConfigError: the folder cannot be made or written to, or another run has locked it.
   """
   with contextlib.ExitStack() as held:
+    # Checked before the first step, not at the first save.
+    check_writable(workdir, CHECKPOINTS)
     try:
-      files.make_folder(workdir)
       if first:
-        _held[workdir.absolute()] = held.enter_context(files.locked(workdir / LOCK))
+        with _refusing(workdir):
+          _held[workdir.absolute()] = held.enter_context(files.locked(workdir / LOCK))
         held.callback(_held.pop, workdir.absolute())
-      # Checked before the first step, not at the first save.
-      for folder in (workdir, workdir / CHECKPOINTS):
-        if files.is_folder(folder):
-          files.check_writable(folder)
     except BlockingIOError as error:
       raise ConfigError(
         f"--workdir={workdir} is in use by another run; wait for it to end, stop "
         "it, or choose another --workdir."
       ) from error
-    except UnreachableError:
-      raise
-    except OSError as error:
-      raise ConfigError(
-        f"--workdir={workdir} cannot be written to: {error.strerror} ({error.filename})."
-      ) from error
     yield
+
+
+def check_writable(workdir: Path, inner: str, advice: str = ""):
+  """Makes the folder, and checks that it can be written to, and so can `inner` in it, if there.
+
+  Raises:
+    ConfigError: it cannot; `advice` ends the message.
+  """
+  with _refusing(workdir, advice):
+    files.make_folder(workdir)
+    for folder in (workdir, workdir / inner):
+      if files.is_folder(folder):
+        files.check_writable(folder)
+
+
+@contextlib.contextmanager
+def _refusing(workdir, advice=""):
+  try:
+    yield
+  except (BlockingIOError, UnreachableError):
+    raise
+  except OSError as error:
+    reason = f"{error.strerror} ({error.filename})"
+    raise ConfigError(f"--workdir={workdir} cannot be written to: {reason}.{advice}") from error
 
 
 def check_shared(workdir: Path):

@@ -271,7 +271,13 @@ def check_start(config: Config, run: Recorded, keys: Collection[str] = ()):
     )
 
 
-def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, Identity]):
+def check_changes(
+  config: Config,
+  run: Recorded,
+  total: int,
+  data: Mapping[str, Identity],
+  class_names: Sequence[str] | None = None,
+):
   """Checks that changes since the steps so far are allowed, and have an effect.
 
   Args:
@@ -279,6 +285,7 @@ def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, 
     run: the record of the run.
     total: number of steps of the whole run.
     data: the identities of the datasets now.
+    class_names: of the training data; None: not compared.
 
   Raises:
     ConfigError: names the settings, or the images.
@@ -286,7 +293,7 @@ def check_changes(config: Config, run: Recorded, total: int, data: Mapping[str, 
   if run.new:
     return
   if steps_left(run, config.early_stopping, total):
-    check_data(run, config, data)
+    check_data(run, config, data, class_names)
     return
   check_changes_count(config, run, total)
   if run.step not in results.steps_in(run.folder):  # its evaluation is left to do
@@ -374,8 +381,15 @@ def data_changes(
   return [f"{key}: {how}" for key, how in differing.items() if not asked(key)]
 
 
-def check_data(run: Recorded, config: Config, data: Mapping[str, Identity]):
+def check_data(
+  run: Recorded,
+  config: Config,
+  data: Mapping[str, Identity],
+  class_names: Sequence[str] | None = None,
+):
   """Checks that a run resumes with the same images, unless config.data.changed allows others.
+
+  With other `class_names` it could not go on (`checkpoint.check_classes`).
 
   Raises:
     ConfigError: the images have changed, and config.data.changed is "refuse".
@@ -383,11 +397,13 @@ def check_data(run: Recorded, config: Config, data: Mapping[str, Identity]):
   if config.data.changed != "refuse":
     return
   if said := data_changes(run.settings, run.data, config, data):
+    go_on = ", go on with those of now by --config.data.changed=continue"
+    if class_names is not None and not checkpoint.same_classes(run.meta, class_names):
+      go_on = ""
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, of other images: {'; '.join(said)}. Bring "
       "them back as they were, if they were changed (a newer version may choose others, as its "
-      "changelog says), go on with those of now by --config.data.changed=continue, or begin a run "
-      "with another --workdir."
+      f"changelog says){go_on}, or begin a run with another --workdir."
     )
 
 

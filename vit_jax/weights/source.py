@@ -18,7 +18,6 @@ from vit_jax.weights import arrays, card, workdir
 from vit_jax.weights.format import WeightFormat, Weights
 from vit_jax.weights.positions import with_fixed_positions, without_table
 
-CONFIG = "config.json"  # written by other libraries beside weights
 NEEDED = (".json", ".safetensors", ".md")  # files in a folder that formats read, or keep
 
 

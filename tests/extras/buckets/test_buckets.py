@@ -434,12 +434,13 @@ def test_a_bucket_that_is_not_there_is_one_sentence(scheme, proxy):
     files.write_text(path_of(f"{scheme}://no-bucket/run"), "x")
 
 
-def test_checkpoints_are_saved_kept_and_restored(run, proxy):
+def test_checkpoints_are_saved_kept_and_restored(run, proxy, caplog):
   with proxy.faulty(0.1):
     with contextlib.closing(states.opened(run, keep_last=2)) as checkpoints:
       for step in (3, 5, 7):
         states.until_it_is_saved(checkpoints, step)
     assert checkpoint.available(run) == [5, 7]
+    assert "was removed" not in caplog.text  # a bucket has no empty folder before the first save
     restored = states.restore(run)
   assert int(restored.step) == 7
   assert_same(restored, states.at_step(7))

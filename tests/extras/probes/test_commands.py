@@ -14,7 +14,7 @@ from vit_jax.config import ConfigError, Dataset
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.extras.commands import predict, probe, search
 from vit_jax.extras.inspection import gallery
-from vit_jax.extras.probes import cache, corrupted, corruptions, extraction, logistic
+from vit_jax.extras.probes import cache, corrupted, corruptions, extraction, logistic, results
 from vit_jax.extras.probes.parts import Parts, with_training
 from vit_jax.inference import load
 from vit_jax.process.progress import SILENT
@@ -84,6 +84,20 @@ def test_all_probes(folder, capsys, monkeypatch):
   assert "overlap" not in found
   assert json.loads((folder / "out" / "probe.json").read_text()) == found
   assert "<td" in (folder / "out" / "probe.html").read_text()
+
+
+def test_results_that_cannot_be_written_are_printed(folder, capsys, monkeypatch):
+  def full(path, *_):
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+  monkeypatch.setattr(probe, "probed", lambda args: None)
+  monkeypatch.setattr(results, "in_words", lambda result: "the table")
+  monkeypatch.setattr(results, "write", full)
+  with pytest.raises(SystemExit) as left:
+    probe.main([f"{folder}/w.npz", f"{folder}/photos", f"--output={folder}/full"])
+  out = capsys.readouterr()
+  assert (left.value.code, out.out) == (1, "the table\n")
+  assert "No space left on device" in out.err
 
 
 def test_images_that_pre_training_saw_without_labels(tmp_path, capsys):

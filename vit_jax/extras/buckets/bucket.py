@@ -38,7 +38,7 @@ HIDDEN = ".hidden"
 
 
 def storage(service) -> Storage:
-  """The storage of all buckets of a `services.Service`."""
+  """The storage of all buckets of a service, as `Client` takes it."""
   return _Buckets(service)
 
 

@@ -43,7 +43,14 @@ class Client:
   """Requests to one service. All members raise OSErrors, or a ConfigError."""
 
   def __init__(self, service):
-    """Makes the client of a `services.Service`; makes no request."""
+    """Makes the client; makes no request.
+
+    Args:
+      service: one of `services`. `who` tells in a few words how to get credentials;
+        `store(bucket, retries)` is a bucket for obstore, which retries a failed request `retries`
+        times, and `kvstore(bucket, path)` a folder of a bucket for TensorStore. Both raise
+        ConfigError if the environment variables cannot be used.
+    """
     self._service = service
     self._stores = {}
     self._answered = False

@@ -4,7 +4,6 @@ import datetime
 import json
 import os
 import pathlib
-from typing import Protocol
 
 from vit_jax.process.errors import ConfigError
 
@@ -20,26 +19,6 @@ from vit_jax.extras.buckets.bucket import storage
 _TTL = datetime.timedelta(minutes=10)  # botocore gives credentials that last 15 minutes
 # Keys of a profile that gives credentials.
 _SOURCES = "aws_access_key_id", "sso_", "role_arn", "credential_process", "web_identity_token_file"
-
-
-class Service(Protocol):
-  """A service of buckets.
-
-  Attributes:
-    who: how to get credentials, in a few words.
-  """
-
-  who: str
-
-  def store(self, bucket: str, retries: int) -> ObjectStore:
-    """A bucket for obstore, which retries a failed request `retries` times.
-
-    Raises:
-      ConfigError: the environment variables cannot be used.
-    """
-
-  def kvstore(self, bucket: str, path: str) -> dict:
-    """A folder of a bucket for TensorStore."""
 
 
 def _again(retries: int) -> dict:

@@ -136,12 +136,12 @@ def main(arguments: list[str] | None = None):
     result = probed(args)
     from vit_jax.extras.probes import results
 
+    # Before anything is written: a disk may have filled meanwhile.
+    in_json = args.format == "json"
+    print(text.json_text(results.values(result)) if in_json else results.in_words(result))
     written = results.write(result, output)
-  if args.format == "json":
-    print(text.json_text(results.values(result)))
-    return
-  print(results.in_words(result))
-  print(one_line(f"Written: {', '.join(map(str, written))}"))
+    if not in_json:
+      print(one_line(f"Written: {', '.join(map(str, written))}"))
 
 
 def probed(args):

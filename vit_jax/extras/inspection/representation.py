@@ -5,7 +5,6 @@ import numpy as np
 from vit_jax.evaluation.features import unit
 
 LEAST = 4  # images in a map
-METHODS = ("tsne", "pca")
 
 
 def plane(features: np.ndarray, method: str) -> np.ndarray:

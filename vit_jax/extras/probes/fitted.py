@@ -23,8 +23,3 @@ class Fitted:
   logits: bool = False
   temperature: float | None = None
   chosen: str = ""
-
-
-def rows(features: Features, chosen: np.ndarray) -> dict[str, np.ndarray]:
-  """The features of some of the images."""
-  return {name: array[chosen] for name, array in features.items()}

@@ -22,12 +22,14 @@ from vit_jax.extras.experiments.studies import (
   store,
 )
 from vit_jax.extras.experiments.studies.jobs import Job
+from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
 
 
 def clear():
   """Forgets what was read, as a new process has."""
-  store.sum_of_weights.cache_clear()
+  store.as_of_now.cache_clear()
+  store.pins.cache_clear()
   store.fingerprint.cache_clear()
 
 
@@ -87,6 +89,31 @@ def test_of_a_workdir_the_newest_checkpoint_counts(tmp_path):
   assert both == store.sum_of_weights(str(tmp_path / "checkpoints/10"))
   assert both != store.sum_of_weights(str(tmp_path / "checkpoints/9"))
   assert store.sum_of_weights(str(tmp_path / "none")) == ""
+
+
+def test_all_runs_of_a_command_start_from_the_same_checkpoint(tmp_path, monkeypatch):
+  run = tmp_path / "w"
+
+  def save(step):
+    files.make_folder(run / f"checkpoints/{step}")
+    files.write_text(run / f"checkpoints/{step}/manifest.json", str(step))
+
+  def score(config):
+    save(9 + config.seed)  # while this one trains
+    return 0.5
+
+  save(8)
+  ran = stub.Runs(monkeypatch, score=score)
+  distilled = {"objective.kind": "distillation", "objective.teacher": str(run)}
+  stage = Stage(stub.DIGITS, stub.STEPS | distilled | {"init_from": str(run)})
+  some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=2)
+  for newest in ("8", "10"):
+    stub.done(tmp_path / "study", some)
+    newest_then = str(run / "checkpoints" / newest)
+    places = [(one.init_from, one.objective.teacher) for one in ran.called]
+    assert places == [(newest_then, newest_then)] * 2
+    ran.called.clear()
+    clear()  # a restart compares no run with those of other weights
 
 
 def result(cell, factors):
