@@ -233,11 +233,19 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
       f'Column {column!r} of "{where}" is {shown(str(values.type))}, but labels are names or whole '
       "numbers, or lists of them; name another by label_key."
     )
-  names = _kind(_features(schema).get(column)).get("names")
+  names = class_names(schema, column)
   with table.naming(where):
-    if whole and isinstance(names, list) and all(isinstance(name, str) for name in names):
+    if whole and names is not None:
       return table.Labels.of_numbers(values.to_numpy(), names, counts)
     return table.Labels.of_names(map(str, values.to_pylist()), counts)
+
+
+def class_names(schema, column: str) -> list[str] | None:
+  """Hugging Face's names of the numbers in a column of labels; None if there are none."""
+  names = _kind(_features(schema).get(column)).get("names")
+  if isinstance(names, list) and all(isinstance(name, str) for name in names):
+    return names
+  return None
 
 
 def _check_none_missing(where: str, column: str, labels) -> None:
