@@ -342,7 +342,7 @@ NONE = {"image": pa.array([], "binary"), "label": pa.array([], "int64")}
   ("columns", "message"),
   [
     ({"a": [1], "label": [0]}, r"columns \['a', 'label'\]; name one by image_key"),
-    ({"image": [b"a"], "kind": [0], "of": [1]}, "name one by label_key"),
+    ({"image": [b"a"], "kind": [0], "of": [7]}, "name one by label_key"),
     ({"image": [[1, 2]], "label": [0]}, "must hold encoded images, paths, or {bytes, path}"),
     ({"image": [b"a"], "label": [0.5]}, "is 'double', but labels are names or whole"),
     ({"image": [b"a", b"b"], "label": [0, None]}, "1 labels .*'label'.* missing.* number 1"),
@@ -356,6 +356,16 @@ NONE = {"image": pa.array([], "binary"), "label": pa.array([], "int64")}
 )
 def test_wrong_files(tmp_path, columns, message):
   with pytest.raises(SourceError, match=message):
+    open_source(write(tmp_path / "a.parquet", columns))
+
+
+@pytest.mark.parametrize("bits", [[0, 1], [True, False], [1.0, 0.0]])
+def test_a_column_for_each_class_is_told_to_become_one(tmp_path, bits):
+  columns = {"image": images(2), "cat": bits, "dog": bits, "split": ["train", "test"]}
+  with pytest.raises(SourceError, match=r"'cat', 'dog'.* \(multi-hot\)\? .*as a list;"):
+    open_source(write(tmp_path / "a.parquet", columns))
+  columns["dog"] = [2, 1]
+  with pytest.raises(SourceError, match=r"; name one by label_key\."):
     open_source(write(tmp_path / "a.parquet", columns))
 
 

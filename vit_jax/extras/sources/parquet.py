@@ -77,7 +77,9 @@ class Parquet(table.Table):
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
-    self._image, label = arrow.columns(str(root), schema, image_key, label_key)
+    self._image, label = arrow.columns(
+      str(root), schema, image_key, label_key, split=column, values=self._values
+    )
     self.notes = arrow.notes(str(root), schema.names, (self._image, label, column), few)
     self.notes += [*hidden, *unused, *_notes(self._files, self._image)]
     keys = np.concatenate([file.keys() for file in self._files])
