@@ -12,6 +12,8 @@ import pathlib
 # same ones. Otherwise a test that launches a run would keep those of later tests in the home.
 CACHE = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 KEPT = {"JAX_COMPILATION_CACHE_DIR": str(CACHE), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+# No line of Python for each operation, which would cost a fiftieth of all the time.
+KEPT |= {"JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "0"}
 
 QUICK = (
   "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -120,10 +121,14 @@ def test_metrics_that_are_not_finite_are_numbers(tmp_path):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-  """The result of a run of four steps."""
-  return vit_jax.train(tiny(), tmp_path_factory.mktemp("api") / "run")
+  """The result of a run of four steps, on one device."""
+  only = jax.devices()[:1]
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(jax, "devices", lambda *_: only)
+    return vit_jax.train(tiny(), tmp_path_factory.mktemp("api") / "run")
 
 
+@pytest.mark.usefixtures("one_device")
 def test_the_result_has_the_last_metrics(run):
   assert run.finished
   assert run.metrics["step"] == 4
@@ -131,6 +136,7 @@ def test_the_result_has_the_last_metrics(run):
   assert run.metrics["test/top1"] == vit_jax.evaluate(run.workdir)["test/top1"]
 
 
+@pytest.mark.usefixtures("one_device")
 def test_a_setting_replaces_the_recorded_one(run):
   of_training = vit_jax.evaluate(run.workdir, settings=TRAINED)
   assert of_training["test/examples"] == 1437
@@ -138,6 +144,7 @@ def test_a_setting_replaces_the_recorded_one(run):
     vit_jax.evaluate(run.workdir, workdir="elsewhere")
 
 
+@pytest.mark.usefixtures("one_device")
 def test_finetunes_a_run_and_scores_it_on_other_data(run, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   short = {"duration.steps": 2, "batch_size": 32, "report": False}
@@ -150,6 +157,7 @@ def test_finetunes_a_run_and_scores_it_on_other_data(run, tmp_path, monkeypatch)
     vit_jax.evaluate(run.workdir, "digits", workdir="tuned")
 
 
+@pytest.mark.usefixtures("one_device")
 def test_works_in_a_thread(run):
   results = []
   thread = threading.Thread(target=lambda: results.append(vit_jax.train(tiny(), run.workdir)))

@@ -36,7 +36,7 @@ def too_little(*_, **__):
 )
 def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
   monkeypatch.setattr(owner, name, too_little)
-  made = resolved.run(CONFIG)
+  made = resolved.run(CONFIG, jax.devices()[:1])
   weights = init_from.Initial(params={}, report="")
   with pytest.raises(RunError, match=r"at the start\. Split .*allocating 9 bytes") as refused:
     launch.train(made, tmp_path, StopRequest(), weights)

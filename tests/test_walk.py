@@ -19,7 +19,8 @@ from vit_jax.extras.commands import predict
 from vit_jax.training import start
 
 # Enough steps for the time to be reckoned.
-SHORT = [f"--config.{key}={n}" for key, n in (("duration.steps", 40), ("schedule.warmup.steps", 4))]
+FEWER = {"duration.steps": 40, "schedule.warmup.steps": 4, "model.depth": 1}
+SHORT = [f"--config.{key}={n}" for key, n in FEWER.items()]
 
 
 def ran(*command):

@@ -4,7 +4,6 @@ Needs torch, timm and transformers (the extra `agreement`); skipped, with this r
 """
 
 import dataclasses
-import importlib
 
 import jax
 import numpy as np
@@ -20,6 +19,7 @@ from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
 BOUND = 1e-5
+torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +65,19 @@ def written(trained, path, form=""):
 
 
 def test_in_timm(trained, tmp_path):
-  peer = importlib.import_module("tests.agreement.timm_models")
+  timm = pytest.importorskip("timm", reason="timm is not installed (extra `agreement`)")
   written(trained, tmp_path / "w.safetensors", "safetensors")
-  model = peer.timm.models.VisionTransformer(
+  model = timm.models.VisionTransformer(
     **dict(img_size=16, patch_size=4, embed_dim=32, depth=2, num_heads=2, mlp_ratio=2),
     num_classes=5,
   )
-  peer.timm.models.load_checkpoint(model, str(tmp_path / "w.safetensors"), strict=True)
-  with peer.torch.no_grad():
-    theirs = model.eval()(peer.torch.from_numpy(families.images().transpose(0, 3, 1, 2).copy()))
+  timm.models.load_checkpoint(model, str(tmp_path / "w.safetensors"), strict=True)
+  with torch.no_grad():
+    theirs = model.eval()(torch.from_numpy(families.images().transpose(0, 3, 1, 2).copy()))
   np.testing.assert_allclose(theirs.numpy(), trained[2], atol=BOUND, rtol=0)
 
 
 def test_in_transformers(trained, tmp_path):
-  torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
   library = pytest.importorskip("transformers", reason="transformers is not installed")
   written(trained, tmp_path / "hf", "huggingface")
   model = library.ViTForImageClassification.from_pretrained(tmp_path / "hf").eval()

@@ -18,6 +18,7 @@ def notebook():
   return cells.read("train.ipynb")
 
 
+@pytest.mark.usefixtures("one_device")
 def test_every_cell_runs(notebook, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   for cell in cells.code(notebook):

@@ -244,6 +244,7 @@ def test_a_page_names_the_kernels_that_change_and_how_a_gated_mlp_gets_all_of_th
   assert {*lora.chosen(names, settings.LoRA().kernels)} == {n for n in of_blocks if "gate" not in n}
 
 
+@pytest.mark.usefixtures("one_device")
 def test_new_pooling_stays_not_as_it_was_drawn(path, tmp_path):
   words = (
     f"--config.init_from={path}",

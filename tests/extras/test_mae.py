@@ -172,10 +172,9 @@ def step(data=1, fsdp=1, parts=1):
   return run([batch()], OBJECTIVE, side=SIDE, mesh=mesh, accumulation=parts)
 
 
-@pytest.mark.parametrize(("data", "fsdp", "parts"), [(2, 1, 1), (2, 4, 2)])
-def test_sums_are_the_same_however_the_batch_is_divided(data, fsdp, parts):
+def test_sums_are_the_same_however_the_batch_is_divided():
   (*_, wanted), expected = step()
-  (*_, last), history = step(data, fsdp, parts)
+  (*_, last), history = step(data=2, fsdp=4, parts=2)
   chex.assert_trees_all_close(history, expected, rtol=1e-4, atol=1e-6)
   chex.assert_trees_all_close(last.params, wanted.params, atol=1e-5)
 

@@ -32,7 +32,8 @@ def group(workdir, *overrides, devices=1, first=programs.MAIN, others=programs.M
   """
   devices = devices if isinstance(devices, tuple) else (devices, devices)
   own = own or ((), ())
-  flags = [*programs.digits(workdir, *overrides)[len(programs.MAIN) :], "--processes=2"]
+  same = "--config.schedule.decay=constant"  # so that runs of any length are one program
+  flags = [*programs.digits(workdir, same, *overrides)[len(programs.MAIN) :], "--processes=2"]
   flags.append(coordinator())
   return [
     programs.start([*program, *flags, *own[i], f"--process={i}"], devices=devices[i])
@@ -75,7 +76,7 @@ SETTINGS = (
   "--config.model.width=128",
   "--config.model.mlp_dim=256",
   "--config.schedule.learning_rate=1e-4",
-  "--config.schedule.decay=constant",  # so that runs of 10 and 20 steps are one program
+  "--config.schedule.decay=constant",  # as in `group`
   "--config.duration.steps=20",
   "--config.evaluate_every.steps=10",
 )
@@ -232,23 +233,32 @@ def test_what_two_processes_saved_comes_back_bit_by_bit_on_other_devices(togethe
   assert seen == restored.keys()
 
 
-def test_sigterm_stops_both_and_one_process_goes_on(alone, tmp_path):
+def test_started_by_slurm_both_stop_on_sigint_and_one_process_goes_on(alone, tmp_path):
+  """Starts the processes as srun would: the same command, no flags, and SLURM's variables.
+
+  The program passes SIGINT on as the SIGTERM of a preemption.
+  """
+  job = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="localhost")
+  job |= dict(SLURM_STEP_NUM_TASKS="2", SLURM_NTASKS="2")
   settings = *SETTINGS, "--config.checkpoint.every.steps=20"
-  running = group(tmp_path, *settings)
-  stop_after_step_4(running, tmp_path, signal.SIGTERM, signalled=[1])
+  command = programs.digits(tmp_path, *settings, "--config.mesh.fsdp=2")  # as in the bucket
+  running = [
+    programs.start(command, **job, SLURM_PROCID=process, SLURM_LOCALID=process) for process in "01"
+  ]
+  said = stop_after_step_4(running, tmp_path, signal.SIGINT)
+  assert "on 2 device(s)" in said
   result = programs.run(programs.digits(tmp_path, *settings), devices=4)
   assert result.returncode == 0, result.stderr
   assert_nearly_equal_lines(tmp_path, alone)
 
 
-def stop_after_step_4(running, workdir, number, *, signalled):
-  """Signals some of the processes; checks that all stop after one step, with a checkpoint of it.
+def stop_after_step_4(running, workdir, number):
+  """Signals the second process; checks that all stop after one step, with a checkpoint of it.
 
   Returns what the first one printed before.
   """
   said = wait_for_step(running[0], 4)
-  for process in signalled:
-    running[process].send_signal(number)
+  running[1].send_signal(number)
   results = outputs(running)
   assert [status for _, status in results] == [75, 75], results[0][0][-3000:]
   stopped = checkpoint.available(workdir)[-1]
@@ -277,18 +287,6 @@ def test_sigterm_stops_the_only_process_of_a_group_and_its_evaluation(tmp_path):
   evaluation = programs.digits(tmp_path, *flags, "--mode=evaluate")[len(programs.MAIN) :]
   result = programs.run([*with_fault("signal_in:evaluation"), *evaluation], timeout=100)
   assert result.returncode == 75, result.stdout + result.stderr
-
-
-def test_under_slurm_the_processes_find_one_another_and_sigint_stops_both(tmp_path):
-  """Starts the processes as srun would: the same command, no flags, and SLURM's variables."""
-  job = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="localhost")
-  job |= dict(SLURM_STEP_NUM_TASKS="2", SLURM_NTASKS="2")
-  command = programs.digits(tmp_path, "--config.checkpoint.every.steps=40")
-  running = [
-    programs.start(command, **job, SLURM_PROCID=process, SLURM_LOCALID=process) for process in "01"
-  ]
-  said = stop_after_step_4(running, tmp_path, signal.SIGINT, signalled=[0, 1])
-  assert "on 2 device(s)" in said
 
 
 LOST = "(failed at|was aborted at|has made no progress since) "

@@ -208,10 +208,9 @@ def test_clipping_comes_first():
   params, gradient = part(drawn(0)), part(drawn(1))
   norm = np.sqrt(sum(np.sum(g**2) for g in jax.tree.leaves(gradient)))
   small = jax.tree.map(lambda g: g / norm, gradient)
-  for rule in RULES:
-    clipped, _ = run(dataclasses.replace(rule, clip_norm=1.0), params, [gradient], [0.1])
-    expected, _ = run(rule, params, [small], [0.1])
-    compare(*(trained_of(flatten(tree)) for tree in (clipped, expected)))
+  clipped, _ = run(Adam(clip_norm=1.0), params, [gradient], [0.1])
+  expected, _ = run(Adam(), params, [small], [0.1])
+  compare(*(trained_of(flatten(tree)) for tree in (clipped, expected)))
 
 
 @EACH
@@ -314,7 +313,7 @@ def averaging(rule):
   )
 
 
-@EACH
+@pytest.mark.parametrize("rule", [LAMB(), Muon(), ScheduleFree()], ids=lambda rule: rule.kind)
 def test_a_run_resumes_with_its_average(rule):
   """Steps on 2 x 2 x 2 devices: in one go, and from the state after the second step."""
   config = averaging(rule)

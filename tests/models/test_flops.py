@@ -77,40 +77,10 @@ def test_multiply_adds_are_those_that_the_compiler_counts(name, options, shape):
   assert 2 * model.macs(*shape) == pytest.approx(counted(forward.jaxpr), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-  ("name", "side", "count"),
-  [
-    ("ViT-Ti/16", 224, 5_717_416),
-    ("ViT-S/16", 224, 22_050_664),
-    ("ViT-b/16", 224, 22_050_664),
-    ("ViT-B/8", 224, 86_576_872),
-    ("ViT-B/16", 224, 86_567_656),
-    ("ViT-B/16", 384, 86_567_656 + (24**2 - 14**2) * 768),
-    ("ViT-B/32", 224, 88_224_232),
-    ("ViT-L/16", 224, 304_326_632),
-    ("ViT-L/32", 224, 306_535_400),
-    ("ViT-H/14", 224, 632_045_800),
-    ("R+ViT-Ti/16", 224, 6_337_704),
-    ("R26+ViT-S/32", 224, 36_431_912),
-    ("R26+ViT-B/32", 224, 101_383_976),
-    ("R50x1+ViT-B/16", 224, 98_659_112),
-    ("R50x1+ViT-L/32", 224, 328_994_856),
-    ("R50x1", 224, 25_549_352),
-  ],
-)
-def test_parameters_of_the_published_models(name, side, count):
-  options = {} if name == "R50x1" else dict(scan=True)  # a block is traced once
-  assert total(models.create(name, **options), side) == count
-
-
-@pytest.mark.parametrize(("name", "millions"), [("R101x1", 44.54), ("R50x3", 217.32)])
-def test_parameters_of_the_published_resnets(name, millions):
-  assert round(total(models.create(name), 224) / 1e6, 2) == millions
-
-
-def total(model, side):
-  """The number of parameters."""
-  return sum(vit_costs.by_part(model.parameter_shapes(side)).values())
+def test_parameters_of_a_published_model_at_another_size():
+  model = models.create("ViT-B/16", scan=True)  # a block is traced once
+  count = sum(vit_costs.by_part(model.parameter_shapes(384)).values())
+  assert count == 86_567_656 + (24**2 - 14**2) * 768
 
 
 def test_the_images_that_chips_take_in_the_documents():

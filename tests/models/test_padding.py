@@ -14,10 +14,11 @@ from vit_jax.models import attention
 
 SMALL = dict(width=24, mlp_dim=32, heads=3, depth=1, num_classes=5)
 VARIANTS = {  # 7 tokens, which are padded, and 6 in "pooling", which are not
-  "scan": ("ViT-B/8", dict(scan=True, remat="dots", depth=2)),
+  "scan": (
+    "ViT-B/8",
+    dict(scan=True, remat="dots", depth=2, positions="2d", position_place="every_layer_shared"),
+  ),
   "relative": ("ViT-B/8", dict(positions="relative")),
-  "every layer": ("ViT-B/8", dict(position_place="every_layer")),
-  "shared": ("ViT-B/8", dict(positions="2d", position_place="every_layer_shared", depth=2)),
   "pooling": ("ViT-B/8", dict(pool="map")),
   "axial": ("Axial-ViT-B/8", dict(positions="relative")),
 }

@@ -11,11 +11,8 @@ from vit_jax import models
 
 ENCODER = dict(depth=1, width=16, mlp_dim=32, heads=2, num_classes=5, dropout=0.3)
 MODELS = {
-  "ViT": dict(name="ViT-B/8", representation_layer=True),
-  "attention pooling": dict(name="ViT-B/8", pool="map", positions="relative"),
   "stacked": dict(name="ViT-B/8", scan=True, position_place="every_layer_shared"),
-  "axial": dict(name="Axial-ViT-B/8"),
-  "hybrid": dict(name="R+ViT-Ti/16", patch=4, stem_width=32),
+  "hybrid": dict(name="R+ViT-Ti/16", patch=4, stem_width=32, representation_layer=True),
 }
 IMAGES = np.random.default_rng(0).uniform(-1, 1, (2, 32, 16, 3)).astype(np.float32)
 

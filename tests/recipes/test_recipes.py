@@ -212,8 +212,10 @@ def test_shapes_of_a_whole_step(name, argument):
 
 
 def shortened(model):
-  """The model with a block and a unit a stage; more are traced in the same way."""
-  fields = dict(depth=1) if hasattr(model, "depth") else {}
+  """The model with a small block and a unit a stage; more are traced in the same way."""
+  fields = {}
+  if hasattr(model, "depth"):
+    fields = dict(depth=1, width=64, mlp_dim=64, heads=1)
   return model.clone(**fields, stages=model.stages and (1,) * len(model.stages))
 
 

@@ -25,6 +25,7 @@ def line(monkeypatch):
   monkeypatch.setitem(registry.OBJECTIVES, "hidden_channel", LINE)
 
 
+@pytest.mark.usefixtures("one_device")
 def test_it_trains_and_warns_is_counted_and_is_in_the_report(tmp_path, monkeypatch, capsys):
   warnings = iter(["dark", "dark", "", "dark"])
   monkeypatch.setattr(HiddenChannel, "warning", lambda *_: next(warnings))

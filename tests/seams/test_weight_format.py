@@ -33,7 +33,8 @@ TOY = WeightFormat(words=".toy", suffix=".toy", load=load, save=save, notes=note
 
 
 def run(folder, mode, **changes):
-  config = dataclasses.replace(CONFIG, **changes)
+  schedule = dataclasses.replace(CONFIG.schedule, decay="constant")  # one program for all lengths
+  config = dataclasses.replace(CONFIG, schedule=schedule, **changes)
   return launch.launch(config, folder, StopRequest(), mode=mode, hosts=launch.Hosts())
 
 

@@ -21,6 +21,7 @@ def train(folder, images, steps, **data):
     CONFIG,
     batch_size=8,
     duration=c.Duration(steps=steps),
+    schedule=dataclasses.replace(CONFIG.schedule, decay="constant"),
     model=dataclasses.replace(CONFIG.model, num_classes=2),
     data=dataclasses.replace(CONFIG.data, train=c.Dataset(f"folder:{images}"), **data),
     evaluate={},
@@ -34,6 +35,7 @@ def exchange_classes(images):
   (images / "other").rename(images / "b")
 
 
+@pytest.mark.usefixtures("one_device")
 def test_a_start_tells_what_has_changed_since_the_one_before(tmp_path, capsys, monkeypatch):
   images, folder = tmp_path / "photos", tmp_path / "run"
   for label in "ab":

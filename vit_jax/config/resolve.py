@@ -11,7 +11,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vit_jax.config import fields
-from vit_jax.config.fields import AUTO, LEFT_TO_RULE, Duration, Rule, group_in, is_auto, rule_of
+from vit_jax.config.fields import (
+  AUTO,
+  LEFT_TO_RULE,
+  Duration,
+  Rule,
+  group_in,
+  is_auto,
+  rule_of,
+)
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import has
 from vit_jax.process.errors import ConfigError
@@ -200,17 +208,27 @@ def _is_as_recorded(name, asked, config, recorded) -> bool:
 
 
 def _rules(group, path) -> Iterator[tuple[str, Rule]]:
-  for field in dataclasses.fields(group):
+  for field in _with_rules(type(group)):
     key = f"{path}{field.name}"
     value = getattr(group, field.name)
-    inner = group_in(field)
     if rule := rule_of(field):
       yield key, rule
-    elif inner and inner.by_name:
+    elif group_in(field).by_name:
       for name, item in value.items():
         yield from _rules(item, f"{key}.{name}.")
-    elif inner and not inner.listed:
+    else:
       yield from _rules(value, f"{key}.")
+
+
+@functools.cache
+def _with_rules(settings: type) -> list[dataclasses.Field]:
+  """The fields of a group that have a rule or hold groups that may; most have none."""
+
+  def may(field):
+    inner = group_in(field)
+    return rule_of(field) or (inner and not inner.listed)
+
+  return [field for field in dataclasses.fields(settings) if may(field)]
 
 
 def check_rules(rules: Mapping[str, Rule]):

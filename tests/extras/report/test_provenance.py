@@ -11,7 +11,8 @@ from vit_jax.extras.report import run as report
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage import workdir as workdirs
 
-SHORT = ("--config.evaluate_every.steps=10",)
+# With a constant rate, runs of any length are one program.
+SHORT = ("--config.evaluate_every.steps=10", "--config.schedule.decay=constant")
 
 
 def digits(workdir, *overrides, recipe="configs/vit_digits.py"):

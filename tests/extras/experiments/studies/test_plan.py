@@ -62,6 +62,7 @@ def test_what_does_not_fit_in_memory_has_device_days(tmp_path, monkeypatch):
   assert "device-days" in plan.estimate_table([line])
 
 
+@pytest.mark.usefixtures("one_device")
 def test_a_step_is_measured(tmp_path):
   runner = stub.runner(tmp_path, stub.study(0.0))
   (config, *_) = runner.configs().values()
