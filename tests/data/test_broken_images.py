@@ -77,8 +77,14 @@ REFUSED = {
   "Not a JPEG, PNG, WebP, GIF": [*RUBBISH, saved(picture(), "ICO"), saved(picture(), "TGA")],
   "Not a": [
     slow_gif(),
-    tiff(GREY.astype(np.float64)),
     tiff(GREY, rows=5, t273=8, deflate=True),
+  ],
+  r"TIFF that is damaged, or whose bands, .*numpy\.save as uint8 .*config\.model\.channels": [
+    tiff(np.repeat(GREY[..., None], 13, -1), photometric=1),
+    tiff(np.repeat(GREY[..., None], 4, -1), photometric=1),
+    tiff(WIDE[..., :2]),
+    tiff(picture().astype(np.float32)),
+    tiff(GREY.astype(np.float64)),
   ],
   "30000 x 30000 pixels are more than the 1000000": [
     bomb_png(),

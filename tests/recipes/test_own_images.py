@@ -14,6 +14,7 @@ from tests.data.opened import open_source
 from tests.recipes.paper import load
 from vit_jax import launch, recipes
 from vit_jax.config import AUTO, ConfigError, scales
+from vit_jax.data import datasets
 from vit_jax.data.sources import SourceError
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
@@ -161,15 +162,20 @@ def test_data_with_splits_is_scored_on_them():
 def test_parts_of_which_none_is_for_training_are_not_trained_on_together(tmp_path):
   draw(tmp_path, images=6)
   table = tmp_path / "list.csv"
-  rows = [f"a/{i}.png,{'xy'[i % 2]},{'test' if i < 2 else 'val'}" for i in range(6)]
+  rows = [f"a/{i}.png,{'xy'[i % 2]},{'Test Set' if i < 2 else 'val'}" for i in range(6)]
   table.write_text("\n".join(["image,label,split", *rows]))
-  refusal = "has the splits test, val, and none of them is called train"
-  with pytest.raises(ConfigError, match=f"{refusal}; choose one by --config.data.train.split"):
-    recipes.load(f"configs/train.py:{table}")
+  refusal = "has the splits Test Set, val, and none of them is called train"
+  recipe, words = f"configs/train.py:{table}", ["--config.data.train.split=val"]
+  for given in ([], words, [*words, "--config.data.allow_overlap=True"]):
+    with pytest.raises(ConfigError, match=re.escape(BOTH_FLAGS)) as caught:
+      recipes.resolve(recipe, given)
+    assert refusal in str(caught.value)
   with pytest.raises(ConfigError, match=rf"{refusal}\.$"):
     parts.open_parts(str(table), (), SILENT)
-  config = recipes.resolve(f"configs/train.py:{table}", ["--config.data.train.split=val"])
-  assert config.data.train.split == "val"
+  config = recipes.resolve(recipe, [*words, "--config.evaluate.held_out.split=Test Set"])
+  assert splits_of(config) == ["val", "Test Set"]
+  config = recipes.resolve(recipe, ["--config.data.train.split=[:50%]"])
+  assert splits_of(config) == ["[:50%]", "[90%:]"]  # of all rows
 
 
 def test_parts_of_all_rows_are_trained_on_if_they_are_named(tmp_path):
@@ -267,14 +273,38 @@ def one_and_two(tmp_path_factory):
   return folder
 
 
+BOTH_FLAGS = (
+  "and none of them is called train; choose two of them by --config.data.train.split=NAME "
+  "--config.evaluate.held_out.split=OTHER, or divide one by --config.data.train.split='NAME[:90%]' "
+  "--config.evaluate.held_out.split='NAME[90%:]'."
+)
+
+
+def splits_of(config):
+  """Opens all images, none of which may be trained on and scored; returns their splits."""
+  opener = datasets.opener_of(config.data, SILENT)
+  trained = opener.training(config.data, labelled=True).datasets if config.data.train.source else ()
+  scored = [spec.scored() for spec in config.evaluate.values() if spec.given()]
+  for dataset in scored:
+    datasets.check_leakage(trained, opener.labelled("scored", dataset), allow=False)
+  return [named.dataset.split for named in trained] + [dataset.split for dataset in scored]
+
+
 @pytest.mark.parametrize(
   ("recipe", "words", "splits"),
   [
-    ("train.py:{}", ["data.train.split=one"], ["one", "[90%:]"]),
     ("train.py:{}", ["data.train.split=one", "evaluate.held_out.split=two"], ["one", "two"]),
-    ("finetune.py:w.npz,{}", ["data.train.split=one[:50%]"], ["one[:50%]", "[90%:]"]),
+    (
+      "finetune.py:w.npz,{}",
+      ["data.train.split=one[:50%]", "evaluate.held_out.split=one[50%:]"],
+      ["one[:50%]", "one[50%:]"],
+    ),
+    ("train.py:{}", ["data.train.split=one", "evaluate.held_out.source="], ["one"]),
     ("evaluate.py:w.npz,{}", ["evaluate.own.split=two"], ["two"]),
-    ("train.py:{}", [], "has the splits one, two, and none of them is called train; choose one"),
+    ("train.py:{}", [], f"has the splits one, two, {BOTH_FLAGS}"),
+    ("train.py:{}", ["data.train.split=one"], BOTH_FLAGS),
+    ("train.py:{}", ["evaluate.held_out.split=two"], BOTH_FLAGS),
+    ("finetune.py:w.npz,{}", ["data.train.split=one[:50%]"], BOTH_FLAGS),
     ("evaluate.py:w.npz,{}", [], "has the splits one, two, and none of them is called test or val"),
   ],
 )
@@ -283,12 +313,21 @@ def test_the_command_line_may_name_the_parts(one_and_two, monkeypatch, recipe, w
   recipe = f"configs/{recipe.format('tfds:mine')}"
   words = [f"--config.{word}" for word in words]
   if isinstance(splits, str):
-    with pytest.raises(ConfigError, match=splits):
+    with pytest.raises(ConfigError, match=re.escape(splits)):
       recipes.resolve(recipe, words)
     return
-  config = recipes.resolve(recipe, words)
-  found = [config.data.train, *config.evaluate.values()]
-  assert [each.split for each in found if each.source] == splits
+  assert splits_of(recipes.resolve(recipe, words)) == splits
+
+
+def test_folders_of_which_none_is_for_training_are_named(tmp_path):
+  for name in ("test", "val"):
+    draw(tmp_path / name, images=4)
+  refusal = rf"called train; give one of them instead: 'folder:{tmp_path}/test', 'folder:.*/val'\."
+  for words in ([], [f"--config.data.train.source=folder:{tmp_path}"]):
+    with pytest.raises(ConfigError, match=refusal):
+      recipes.resolve(f"configs/train.py:{tmp_path}", words)
+  with pytest.raises(ConfigError, match=refusal):
+    parts.open_parts(str(tmp_path), (), SILENT)
 
 
 def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):

@@ -207,7 +207,7 @@ def test_an_update_that_is_not_finite(changes, settings, said, raised, attention
   assert all(re.search(said, line) for line in lines)
 
 
-def metrics_of(settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.01):
+def metrics_of(settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.01, images=1000):
   """The callback of a made-up run that goes on after step 6, and the list of what it says."""
   lines = []
   session = types.SimpleNamespace(
@@ -220,6 +220,7 @@ def metrics_of(settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.
     config=types.SimpleNamespace(
       non_finite=settings, data=types.SimpleNamespace(bad_limit=bad_limit)
     ),
+    data=types.SimpleNamespace(train=range(images)),
     steps=types.SimpleNamespace(log=10**6, evaluate=0, total=10**6),
     resume_point=ImageCount(6, taken, batch_size),
     attention=attention,
@@ -269,6 +270,28 @@ def test_images_that_were_broken_from_the_start_are_not_looked_for_on_a_lost_dis
 
   with pytest.raises(TrainingError, match=r"training images .* are broken .*bad_limit=0\.01"):
     go_on()
+
+
+@pytest.mark.parametrize(
+  ("images", "broken", "ends"),
+  [(100, 1, 0), (100, 2, 551), (1000, 10, 0), (1000, 11, 10_000), (10**6, 20_000, 1000)],
+)
+def test_a_run_ends_if_more_images_are_broken_than_the_limit_in_whatever_order(
+  images, broken, ends
+):
+  """The broken images come first in each epoch, the worst order; `ends` is about when, 0: never."""
+  metrics, _ = metrics_of(NonFinite(), batch_size=1, images=images)
+  metrics._check_latest = lambda step: None
+  seen = 0
+  with pytest.raises(TrainingError) if ends else contextlib.nullcontext() as caught:
+    for seen in range(1, 30_000):
+      epochs, rest = divmod(seen, images)
+      metrics._check_examples(seen + 6, epochs * broken + min(rest, broken))
+  if ends:
+    assert seen <= ends
+    assert re.search(
+      rf"\d+ of {seen} training images .* each counts in each epoch", str(caught.value)
+    )
 
 
 # --- checkpoints ---

@@ -41,6 +41,11 @@ _NO_WHITE = (
   "Its samples are fractions, signed or of 32 bits, so the value of white is unknown; save the"
   " image with 8 or 16 bits."
 )
+_OTHER_TIFF = (
+  "It is a TIFF that is damaged, or whose bands, samples or compression are not read; save it as"
+  " RGB or grey of 8 or 16 bits, or all its bands by numpy.save as uint8 (H, W, channels), and give"
+  " config.model.channels."
+)
 
 # TIFF tags.
 _BITS = 258
@@ -79,6 +84,8 @@ def decode(data: bytes, *, max_pixels: int, transparency: bool = False) -> np.nd
   except (BadImage, MemoryError):
     raise
   except UnidentifiedImageError as error:  # its own message names a Python object
+    if data[:4] in TiffImagePlugin.PREFIXES:
+      raise BadImage(_OTHER_TIFF) from error
     raise BadImage(f"Not a {_NAMES}.") from error
   except Exception as error:  # Pillow's decoders raise many kinds of errors on damaged bytes
     raise BadImage(f"Not a {_NAMES} that can be decoded: {error}") from error

@@ -9,6 +9,7 @@ from vit_jax.config.resolve import value_of, with_value
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.process.text import listed
 from vit_jax.recipes.following import Replace, unchanged
 from vit_jax.recipes.loading import columns_named
 from vit_jax.recipes.suites import evaluation as suite
@@ -18,6 +19,11 @@ REST = "[90%:]"
 SPLITS = "data.train.split", "evaluate.held_out.split"
 NOT_GIVEN = "not given"
 OF_EACH_CLASS = " of each class"
+BOTH = (
+  "; choose two of them by --config.data.train.split=NAME --config.evaluate.held_out.split=OTHER, "
+  "or divide one by --config.data.train.split='NAME[:90%]' --config.evaluate.held_out.split="
+  "'NAME[90%:]'"
+)
 
 
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
@@ -59,18 +65,21 @@ def check_part(train: Dataset, advice: str = ""):
 
   Args:
     train: the training images.
-    advice: how to choose a part, after a comma.
+    advice: how to choose splits of one source, after a semicolon.
 
   Raises:
     SourceError: the data comes in several parts, and none of them is for training.
   """
   from vit_jax.data import sources
 
-  names = sources.named_parts(train.source) if train.split == PART else ()
-  if len(names) > 1:
-    listed = ", ".join(names)
+  named = sources.named_parts(train.source) if train.split == PART else {}
+  if len(named) > 1:
+    listed_splits = ", ".join(split or name for name, (_, split) in named.items())
+    of_their_own = [source for source, _ in named.values() if source != train.source]
+    if of_their_own:
+      advice = f"; give one of them instead: {listed(of_their_own)}"
     raise sources.SourceError(
-      f"{train.source!r} has the splits {listed}, and none of them is called train{advice}."
+      f"{train.source!r} has the splits {listed_splits}, and none of them is called train{advice}."
     )
 
 
@@ -111,10 +120,7 @@ def check_one_source(config: Config, replace: Replace):
   if not config.evaluate["held_out"].split.endswith(REST):
     return
   recipe = {key: value_of(config, key) for key in SPLITS}
-  for key in SPLITS:
-    config = with_value(config, key, NOT_GIVEN)
-  given = replace(config)
-  train, scored = given.data.train, given.evaluate["held_out"].scored()
+  train, scored = _given(config, replace)
   if not scored.source or sources.anywhere(train.source) == sources.anywhere(scored.source):
     return
   pairs = zip(SPLITS, (train, scored), strict=True)
@@ -129,6 +135,14 @@ def check_one_source(config: Config, replace: Replace):
     )
 
 
+def _given(config: Config, replace: Replace) -> tuple[Dataset, Dataset]:
+  """The training data and the scored data, with the split `NOT_GIVEN` where nobody gave one."""
+  for key in SPLITS:
+    config = with_value(config, key, NOT_GIVEN)
+  given = replace(config)
+  return given.data.train, given.evaluate["held_out"].scored()
+
+
 def checked(config: Config, replace: Replace) -> Config:
   """The settings, with the origin of training data that may have several labels each.
 
@@ -137,15 +151,18 @@ def checked(config: Config, replace: Replace) -> Config:
     replace: as in vit_jax/recipes/following.py; the data that it leads to are opened.
 
   Raises:
-    SourceError: there is no such data, or it has no such part.
+    SourceError: there is no such data, or it has no such part; or of data that comes in parts, none
+      of which is for training, it is not said which to train on and which to score.
     ConfigError: as `check_one_source`.
   """
   from vit_jax.data import sources
 
   check_one_source(config, replace)
   train = replace(config).data.train
-  if replace(with_value(config, SPLITS[0], NOT_GIVEN)).data.train.split == NOT_GIVEN:
-    check_part(train, "; choose one by --config.data.train.split, or by --config.data.train.source")
+  given, scored = _given(config, replace)
+  names_split = given.split and not given.split.startswith("[")
+  if given.split == NOT_GIVEN or (names_split and scored.source and scored.split == NOT_GIVEN):
+    check_part(dataclasses.replace(train, split=config.data.train.split), BOTH)
   keys = dict(image_key=train.image_key, label_key=train.label_key)
   with columns_named("In a recipe's argument, "):
     source = sources.open_source(train.source, split=train.split, **keys)

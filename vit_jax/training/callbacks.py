@@ -61,6 +61,7 @@ class Session:
   since: MetricAccumulator
 
 
+LEAST = 1000  # images of which a share may be broken
 LATEST = 32  # images, or those of the last step if more; most of them must be good
 
 
@@ -178,11 +179,12 @@ class Metrics(Callback):
     self._bad.append(bad)
     seen = self._run.resume_point.up_to(step)
     share = self._run.config.data.bad_limit
-    if bad > share * max(seen, 1000):
+    epoch = min(len(self._run.data.train), LEAST)  # its broken images may come first
+    if bad > share * max(seen + epoch, LEAST):
       raise TrainingError(
         f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or "
-        f"decoded), more than config.data.bad_limit={share}; the log above names them. Repair or "
-        "remove them, or raise the limit."
+        f"decoded; each counts in each epoch), more than config.data.bad_limit={share}; the log "
+        "above names them. Repair or remove them, or raise the limit."
       )
     self._check_latest(step)  # last: what was broken from the start is no lost disk
 

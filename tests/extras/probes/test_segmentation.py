@@ -259,5 +259,13 @@ def test_folders_without_masks_are_refused(tmp_path):
   with pytest.raises(ConfigError, match="neither the folders images and masks"):
     masks.open_masked(str(tmp_path), (), SILENT)
   made(tmp_path, np.ones((12, 10), np.uint8))
-  with pytest.raises(ConfigError, match="have one class"):
+  with pytest.raises(ConfigError, match=r"have one class; a probe needs two\.$"):
+    masks.open_masked(str(tmp_path), (), SILENT)
+
+
+def test_masks_of_0_and_255_are_told_that_255_is_not_scored(tmp_path):
+  mask = np.zeros((12, 10), np.uint8)
+  mask[3:] = 255
+  made(tmp_path, mask, mode="L")
+  with pytest.raises(ConfigError, match=r"needs two\. Their value 255 is not scored; .* as 1\.$"):
     masks.open_masked(str(tmp_path), (), SILENT)

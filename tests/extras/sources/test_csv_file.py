@@ -1,11 +1,13 @@
 """Tables that name images and their labels."""
 
+import os
+
 import pytest
 
 from tests.data.made_sets import write_images
 from tests.data.opened import open_source
 from vit_jax.data import datasets, sources
-from vit_jax.data.sources import SourceError
+from vit_jax.data.sources import ColumnError, SourceError
 
 
 @pytest.fixture
@@ -237,6 +239,48 @@ def test_wrong_tables(table, text, options, message):
     table(text, **options)
   assert len(str(raised.value)) < 600
   assert str(raised.value).isprintable()
+
+
+BITS = "filename,{}\nx/000.jpg,{}\nx/001.jpg,{}\n"
+
+
+@pytest.mark.parametrize(
+  ("columns", "rows"),
+  [
+    ("cat, dog", (" 0, 1", " 1, 1")),  # as Roboflow writes it
+    ("MEL,NV,split", ("1.0,0.0,train", "0.0,0.0,test")),
+    ("cat,dog", ("True,False", "False,True")),
+  ],
+)
+def test_a_column_for_each_class_is_told_to_become_one(table, columns, rows):
+  with pytest.raises(ColumnError, match=r"'filename'.* \(multi-hot\)\? .*, \"\|\" between them;"):
+    table(BITS.format(columns, *rows))
+  assert table(BITS.format(columns, *rows), label_key=columns[:3]).class_names
+
+
+def test_columns_of_other_numbers_are_not_taken_for_classes(table):
+  with pytest.raises(ColumnError, match=r"; call the one with the labels"):
+    table(BITS.format("size,hue", "0,1", "2,1"))
+
+
+def test_a_table_of_windows_is_read(table, tmp_path):
+  text = "path,label\nx/000.jpg,ant\nx/001.jpg,bee\n"
+  windows = text.replace("/", "\\")
+  assert table(windows).identity == table(text).identity
+  assert len(table(windows + "x/000.jpg,ant\n")) == 2
+  (tmp_path / "x\\000.jpg").write_bytes(b"here")  # such names are allowed elsewhere
+  (tmp_path / "x\\001.jpg").write_bytes(b"here")
+  assert table(windows)[0].image == b"here"
+  with pytest.raises(SourceError, match=r"1 of 2 images .*x/9\.jpg"):
+    table(text.replace("x/001", "x\\\\9") if False else "path,label\nx\\002.jpg,a\nx\\9.jpg,b\n")
+
+
+def test_a_path_in_another_encoding_is_told_unless_it_is_there(table, tmp_path):
+  text = "x/000.jpg,a\nx/k\xe4fer.jpg,b\n".encode("cp1252")
+  with pytest.raises(SourceError, match=r"a path that is not UTF-8 in line 2; save the table as"):
+    table(text)
+  (tmp_path / os.fsdecode(b"x/k\xe4fer.jpg")).write_bytes(b"here")
+  assert len(table(text)) == 2
 
 
 def test_a_table_that_is_not_there(tmp_path):

@@ -342,7 +342,7 @@ NONE = {"image": pa.array([], "binary"), "label": pa.array([], "int64")}
   ("columns", "message"),
   [
     ({"a": [1], "label": [0]}, r"columns \['a', 'label'\]; name one by image_key"),
-    ({"image": [b"a"], "kind": [0], "of": [1]}, "name one by label_key"),
+    ({"image": [b"a"], "kind": [0], "of": [7]}, "name one by label_key"),
     ({"image": [[1, 2]], "label": [0]}, "must hold encoded images, paths, or {bytes, path}"),
     ({"image": [b"a"], "label": [0.5]}, "is 'double', but labels are names or whole"),
     ({"image": [b"a", b"b"], "label": [0, None]}, "1 labels .*'label'.* missing.* number 1"),
@@ -359,6 +359,16 @@ def test_wrong_files(tmp_path, columns, message):
     open_source(write(tmp_path / "a.parquet", columns))
 
 
+@pytest.mark.parametrize("bits", [[0, 1], [True, False], [1.0, 0.0]])
+def test_a_column_for_each_class_is_told_to_become_one(tmp_path, bits):
+  columns = {"image": images(2), "cat": bits, "dog": bits, "split": ["train", "test"]}
+  with pytest.raises(SourceError, match=r"'cat', 'dog'.* \(multi-hot\)\? .*as a list;"):
+    open_source(write(tmp_path / "a.parquet", columns))
+  columns["dog"] = [2, 1]
+  with pytest.raises(SourceError, match=r"; name one by label_key\."):
+    open_source(write(tmp_path / "a.parquet", columns))
+
+
 def test_numbers_that_are_no_class_and_other_types(tmp_path):
   columns, features = {"image": images(3), "label": [0, -1, 1]}, {"label": CLASSES}
   spec = write(tmp_path / "a.parquet", columns, features=features)
@@ -367,6 +377,48 @@ def test_numbers_that_are_no_class_and_other_types(tmp_path):
   write(tmp_path / "b.parquet", {"image": images(1), "label": ["x"]})
   with pytest.raises(SourceError, match=r"b\.parquet\" has other columns than"):
     open_source(f"parquet:{tmp_path}")
+
+
+def test_files_must_have_the_same_class_names(tmp_path):
+  """They are in the metadata alone: label 1 of one file may be a dog, and of another a hen."""
+  columns = {"image": images(2), "label": [0, 1]}
+  label = lambda *names: {"label": {"names": [*names], "_type": "ClassLabel"}}
+  write(tmp_path / "a.parquet", columns, features=label("cat", "dog", "hen"))
+  for features, message in (
+    (label("cat", "hen"), "1 in the column 'label' is the class 'hen' .*, but the class 'dog'"),
+    (label("cat", "dog"), "2 in the column 'label' is no class .*, but the class 'hen'"),
+    (None, "0 in the column 'label' is no class .*, but the class 'cat'"),
+  ):
+    write(tmp_path / "b.parquet", columns, features=features)
+    with pytest.raises(SourceError, match=rf"{message} in \".*/a\.parquet\"; write all"):
+      open_source(f"parquet:{tmp_path}")
+  assert len(open_source(f"parquet:{tmp_path}", label_key="")) == 4
+  write(tmp_path / "b.parquet", columns, features=label("cat", "dog", "hen"))
+  assert open_source(f"parquet:{tmp_path}").class_names == ("cat", "dog", "hen")
+
+
+def test_of_several_configurations_one_is_named(tmp_path):
+  columns = {"image": images(2), "label": [0, 1]}
+  features = {"label": CLASSES}
+  write(tmp_path / "cropped/train-0.parquet", columns, features=features)
+  write(tmp_path / "full/train-0.parquet", columns)
+  advice = r"cropped/train-0\.parquet.* name one folder, such as \".*/cropped\""
+  with pytest.raises(SourceError, match=advice):
+    open_source(f"parquet:{tmp_path}", "train")
+  write(tmp_path / "full/train-0.parquet", {**columns, "box": [0, 1]}, features=features)
+  with pytest.raises(SourceError, match=advice):
+    open_source(f"parquet:{tmp_path}", "train")
+  assert len(open_source(f"parquet:{tmp_path}/cropped", "train")) == 2
+
+
+def test_a_table_without_the_column_of_splits_is_named(tmp_path):
+  columns = {"image": images(2), "label": [0, 1], "split": ["train", "test"]}
+  spec = f"parquet:{tmp_path}"
+  write(tmp_path / "images.parquet", columns)
+  write(tmp_path / "metadata.parquet", {"caption": ["x"]})
+  for read in (sources.named_parts, open_source):
+    with pytest.raises(SourceError, match=r"metadata\.parquet\" has other columns than .*move it"):
+      read(spec)
 
 
 def test_damaged_and_missing_files(tmp_path):

@@ -4,8 +4,9 @@ They look like lists of the class numbers 0 and 1. They are recognised if a row 
 or if all rows have both labels. Otherwise [0, 1] is a list of class numbers.
 """
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -18,6 +19,7 @@ _INSTEAD = (
   "are these vectors with a 0 or a 1 for each class (multi-hot)? Give each image the names or"
   " numbers of its classes instead, each once."
 )
+_CELLS = {"0", "1", "0.0", "1.0", "true", "false"}  # of a column for one class
 
 
 def check(words: Sequence[str], numbers: np.ndarray, ends: np.ndarray) -> None:
@@ -59,3 +61,20 @@ def check_texts(names: Sequence[str]) -> None:
       f"the labels are texts such as {shown(names[0])}, which are lists; give each image the "
       'names or numbers of its classes, in a CSV file with "|" between them.'
     )
+
+
+def in_columns(columns: Sequence[Iterable], form: str) -> str:
+  """Advice on columns with a 0 or a 1 for each class; "" if they hold anything else.
+
+  Args:
+    columns: the values of each column.
+    form: how one column holds the names of several classes.
+  """
+  cells = itertools.chain(*columns)
+  if len(columns) < 2 or not all(str(cell).lower() in _CELLS for cell in cells):
+    return ""
+  return (
+    "are these columns with a 0 or a 1 for each class (multi-hot)? Write one column called "
+    f'"label" instead, with the names of each image\'s classes, {form}; or name a column by '
+    "label_key to learn only it, with the classes 0 and 1"
+  )

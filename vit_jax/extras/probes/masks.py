@@ -78,7 +78,9 @@ def open_masked(
   test_masks = masks_of(test)
   values = values_of(masks)
   if len(values) < 2:
-    raise ConfigError(f"The training masks of {folder} have one class; a probe needs two.")
+    ignored = any((mask == IGNORED).any() for mask in masks)
+    advice = f" Their value {IGNORED} is not scored; write a foreground as 1." if ignored else ""
+    raise ConfigError(f"The training masks of {folder} have one class; a probe needs two.{advice}")
   if more := values_of(test_masks) - values:
     raise ConfigError(
       f"Test masks of {folder} have the classes {sorted(more)}, which no training mask has; "

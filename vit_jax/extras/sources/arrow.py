@@ -9,7 +9,7 @@ import numpy as np
 from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges
 from vit_jax.data.jpeg import BadImage
-from vit_jax.data.sources import table
+from vit_jax.data.sources import several, table
 from vit_jax.data.sources.base import Block, ColumnError, SourceError
 from vit_jax.extras.sources import splits
 from vit_jax.process.text import shown
@@ -26,11 +26,20 @@ _BASE64 = ("/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "Qk0", "SUkqA", "TU0AK", "d
 _LONGEST = 256  # characters; shorter text with such a beginning may be a path
 
 
-def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, str]:
+def columns(
+  where: str, schema, image_key: str, label_key: str, *, split: str, values: Callable
+) -> tuple[str, str]:
   """The columns of the images and of the labels; without a label_key, "" for the labels.
 
   A setting may name a column. Otherwise it is found by its feature in the metadata of Hugging Face,
   or by a usual name.
+
+  Args:
+    where: the data, for messages.
+    schema: the schema of the table.
+    image_key, label_key: the settings.
+    split: the column of splits, or "".
+    values: values(column) are all values of a column, as a chunked array, which are read as needed.
 
   Raises:
     ColumnError: there is no such column, or it holds no images.
@@ -42,7 +51,9 @@ def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, st
   if len(classes) == 1:
     labels = [*classes, *table.LABELS]
   image = _column(where, schema.names, "image_key", image_key, images)
-  label = _column(where, schema.names, "label_key", label_key, labels)
+  others = [field for field in schema if field.name not in (image, split)]
+  advice = lambda: _on_columns_of_bits(others, values)
+  label = _column(where, schema.names, "label_key", label_key, labels, advice)
   _check_images(where, image, schema.field(image).type)
   return image, label
 
@@ -57,14 +68,37 @@ def in_identity(schema, image: str) -> str:
   return "" if image == usual else image
 
 
-def _column(where: str, names: list[str], setting: str, key: str, usual: list[str]) -> str:
-  """The column for a setting with the value `key`; "" without a key."""
+def _on_columns_of_bits(fields: list, values: Callable) -> str:
+  """`several.in_columns` of the fields of a table; `values` is as for `columns`."""
+  from pyarrow import types
+
+  kinds = types.is_boolean, types.is_integer, types.is_floating
+  if not all(any(is_kind(field.type) for is_kind in kinds) for field in fields):
+    return ""
+  return several.in_columns(
+    [values(field.name).unique().to_pylist() for field in fields], "as a list"
+  )
+
+
+def _column(
+  where: str,
+  names: list[str],
+  setting: str,
+  key: str,
+  usual: list[str],
+  advice: Callable[[], str] = str,
+) -> str:
+  """The column for a setting with the value `key`; "" without a key.
+
+  `advice` is what to do, if there is anything better than to name the column.
+  """
   if not key:
     return ""
   default = getattr(Dataset(), setting)
   name = table.column(key, default, usual, names, f'"{where}", {setting}')
   if not name:
-    raise ColumnError(f'"{where}" has the columns {shown(names)}; name one by {setting}.')
+    what = advice() or f"name one by {setting}"
+    raise ColumnError(f'"{where}" has the columns {shown(names)}; {what}.')
   return name
 
 
@@ -233,11 +267,19 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
       f'Column {column!r} of "{where}" is {shown(str(values.type))}, but labels are names or whole '
       "numbers, or lists of them; name another by label_key."
     )
-  names = _kind(_features(schema).get(column)).get("names")
+  names = class_names(schema, column)
   with table.naming(where):
-    if whole and isinstance(names, list) and all(isinstance(name, str) for name in names):
+    if whole and names is not None:
       return table.Labels.of_numbers(values.to_numpy(), names, counts)
     return table.Labels.of_names(map(str, values.to_pylist()), counts)
+
+
+def class_names(schema, column: str) -> list[str] | None:
+  """Hugging Face's names of the numbers in a column of labels; None if there are none."""
+  names = _kind(_features(schema).get(column)).get("names")
+  if isinstance(names, list) and all(isinstance(name, str) for name in names):
+    return names
+  return None
 
 
 def _check_none_missing(where: str, column: str, labels) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from vit_jax.config import Dataset
 from vit_jax.data import byte_ranges, image_files, sources
-from vit_jax.data.sources import table
+from vit_jax.data.sources import several, table
 from vit_jax.data.sources.base import Block, ColumnError, SourceError
 from vit_jax.extras.sources import splits
 from vit_jax.process.text import shown
@@ -64,18 +64,18 @@ class Csv(table.Files):
     self.notes = []
     name, cut = splits.divided(split)
     rows, column, values = _rows(file, image_key, label_key, self.notes)
-    several = any(_SEVERAL in row.label for row in rows)
+    lists = any(_SEVERAL in row.label for row in rows)
     if name and not column:
       raise SourceError(f'"{file}" has no split {name!r}: it has no column "{splits.SPLIT}".')
     if column:
       chosen = splits.rows_of_split(str(file), column, values, name, self.notes)
       rows = [rows[row] for row in chosen]
-    rows = _once(file, rows, self.notes)
+    rows = _once(file, _with_slashes(file.parent, rows), self.notes)
     stamps = _stamps(file, rows, self.notes)
     paths = np.array([os.fsencode(row.path) for row in rows])
     labels = table.Labels.none(len(rows))
     if label_key:
-      labels = _labels(file, rows, self.notes, several=several)
+      labels = _labels(file, rows, self.notes, lists=lists)
     super().__init__("csv", paths, labels, cut)
     self._paths = paths[self.rows]
     self._stamps = byte_ranges.FileVersions(stamps)
@@ -129,7 +129,7 @@ def _rows(
   label = 0
   if label_key:
     others = [i for i, name in enumerate(names) if i != image and not (split and name == split)]
-    label = _label_column(file, names, others, label_key)
+    label = _label_column(file, names, others, label_key, lines)
   read = names[image], label_key and names[label], split
   usual = read[0] == "path" and read[1] in ("", "label") and split.lower() in ("", splits.SPLIT)
   if header and not usual:
@@ -140,11 +140,15 @@ def _rows(
   for row in rows:
     if not row.path:
       raise _wrong(file, f"has no path in line {row.line}", header)
-    if files.as_written(row.label) != row.label:  # the file has another encoding
-      raise SourceError(
-        f'"{file}" has a label that is not UTF-8 in line {row.line}; save the table as UTF-8.'
-      )
+    _check_encoding(file, row, "label", row.label)
   return rows, split, [*_cells(split, names, lines)] if split else []
+
+
+def _check_encoding(file: Path, row: _Row, what: str, text: str) -> None:
+  if files.as_written(text) != text:  # the file has another encoding
+    raise SourceError(
+      f'"{file}" has a {what} that is not UTF-8 in line {row.line}; save the table as UTF-8.'
+    )
 
 
 def _few_values(names: list[str], lines: list[tuple[int, list[str]]]) -> dict[str, tuple[str, ...]]:
@@ -238,16 +242,30 @@ def _image_column(file: Path, names: list[str], cells: list[str], image_key: str
   return next(i for i, cell in enumerate(cells) if _is_image(file.parent, cell))
 
 
-def _label_column(file: Path, names: list[str], others: list[int], label_key: str) -> int:
+def _label_column(
+  file: Path, names: list[str], others: list[int], label_key: str, lines: list
+) -> int:
   setting = f'"{file}", label_key'
   if name := table.column(label_key, Dataset().label_key, table.LABELS, names, setting):
     return names.index(name)
   if len(others) != 1:
-    raise ColumnError(
-      f'"{file}" has the columns {shown(names)}; call the one with the labels '
-      '"label", or name it by label_key.'
-    )
+    columns = [[cells[place] for _, cells in lines] for place in others]
+    advice = several.in_columns(columns, f'"{_SEVERAL}" between them')
+    advice = advice or 'call the one with the labels "label", or name it by label_key'
+    raise ColumnError(f'"{file}" has the columns {shown(names)}; {advice}.')
   return others[0]
+
+
+def _with_slashes(folder: Path, rows: list[_Row]) -> list[_Row]:
+  """The rows; with slashes for backslashes, as Windows writes paths, if more images exist so."""
+  if not any("\\" in row.path for row in rows):
+    return rows
+  slashed = [row._replace(path=row.path.replace("\\", "/")) for row in rows]
+
+  def missing(rows: list[_Row]) -> int:
+    return len(byte_ranges.looked_up([within(folder, row.path) for row in rows])[1])
+
+  return min(rows, slashed, key=missing)
 
 
 def _once(file: Path, rows: list[_Row], notes: list[str]) -> list[_Row]:
@@ -270,6 +288,8 @@ def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[FileVersion 
   """The stamps of all images, which must exist."""
   stamps, missing = byte_ranges.looked_up([within(file.parent, row.path) for row in rows])
   if missing:
+    for row in map(rows.__getitem__, missing):
+      _check_encoding(file, row, "path", row.path)
     first = rows[missing[0]]
     raise SourceError(
       f'"{file}" names {len(missing):,} of {len(rows):,} images that do not exist, the first in '
@@ -280,11 +300,11 @@ def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[FileVersion 
   return stamps
 
 
-def _labels(file: Path, rows: list[_Row], notes: list[str], *, several: bool) -> table.Labels:
-  """The labels of rows; `several`: images have any number of labels."""
+def _labels(file: Path, rows: list[_Row], notes: list[str], *, lists: bool) -> table.Labels:
+  """The labels of rows; `lists`: images have any number of labels."""
   names = [row.label for row in rows]
   counts = None
-  if several:
+  if lists:
     divided = [[*filter(None, map(str.strip, name.split(_SEVERAL)))] for name in names]
     notes.append(f'Images of {str(file)!r} have any number of labels, separated by "{_SEVERAL}".')
     names = itertools.chain(*divided)

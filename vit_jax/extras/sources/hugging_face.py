@@ -51,11 +51,13 @@ class HuggingFace(table.Table):
     examples = _of_split(spec, _opened(spec), name)
     schema = examples.features.arrow_schema
     where = f"hf:{spec}"
-    image, label = arrow.columns(where, schema, image_key, label_key)
-    values = None
-    if label:
-      values = examples.select_columns([label]).with_format("arrow")[:].column(0)
-    labels = arrow.labels(where, schema, label, values and values.chunks, len(examples))
+
+    def values(column: str):
+      return examples.select_columns([column]).with_format("arrow")[:].column(0)
+
+    image, label = arrow.columns(where, schema, image_key, label_key, split="", values=values)
+    chunks = values(label).chunks if label else ()
+    labels = arrow.labels(where, schema, label, chunks, len(examples))
     keys = np.array([b"%d" % row for row in range(len(examples))])
 
     def pieces(column: str) -> Iterator:

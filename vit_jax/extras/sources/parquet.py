@@ -17,6 +17,7 @@ from vit_jax.data import byte_ranges, image_files
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.extras.sources import arrow, splits
+from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.base import FileVersion, raised_as
 from vit_jax.storage.paths import Path, is_url, path_of, within
@@ -76,7 +77,9 @@ class Parquet(table.Table):
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
-    self._image, label = arrow.columns(str(root), schema, image_key, label_key)
+    self._image, label = arrow.columns(
+      str(root), schema, image_key, label_key, split=column, values=self._values
+    )
     self.notes = arrow.notes(str(root), schema.names, (self._image, label, column), few)
     self.notes += [*hidden, *unused, *_notes(self._files, self._image)]
     keys = np.concatenate([file.keys() for file in self._files])
@@ -88,6 +91,7 @@ class Parquet(table.Table):
     chunks = ()
     if label:
       chunks = self._values(label).take(chosen).chunks
+      _check_class_names(self._files, label)
     labels = arrow.labels(str(root), schema, label, chunks, len(chosen))
     kind = f"parquet {arrow.in_identity(schema, self._image)}".rstrip()
     super().__init__(kind, keys[chosen], labels, cut)
@@ -199,6 +203,7 @@ class Parquet(table.Table):
     column = splits.column_of(str(root), _few_values(opened))
     if not column:
       return {}
+    _schema(opened)
     values = _values(opened, column)
     return splits.parts_in(argument, column, values.cast("string").unique().to_pylist())
 
@@ -334,10 +339,43 @@ def _schema(opened: list[_File]):
   for file in opened:
     if not file.schema.equals(first.schema):
       raise SourceError(
-        f'"{file.path}" has other columns than "{first.path}", or of other types; remove it, or '
-        "write it again."
+        f'"{file.path}" has other columns than "{first.path}", or of other types; '
+        + _advice(first, file, "move it to another folder, or write it again")
       )
   return first.schema
+
+
+def _check_class_names(opened: list[_File], label: str) -> None:
+  """Checks that all files have the same names for the numbers in the column of the labels.
+
+  The schemas of pyarrow are equal whatever these are.
+
+  Raises:
+    SourceError: two files have different ones.
+  """
+  first = opened[0]
+  names = arrow.class_names(first.schema, label) or []
+  for file in opened:
+    others = arrow.class_names(file.schema, label) or []
+    if others != names and len(file):
+      pairs = enumerate(itertools.zip_longest(others, names))
+      number, (other, name) = next((i, pair) for i, pair in pairs if len({*pair}) > 1)
+      raise SourceError(
+        f'{number} in the column {label!r} is {_class(other)} in "{file.path}", but {_class(name)} '
+        f'in "{first.path}"; '
+        + _advice(first, file, "write all files again with the same class names")
+      )
+
+
+def _class(name: str | None) -> str:
+  return "no class" if name is None else f"the class {shown(name)}"
+
+
+def _advice(first: _File, other: _File, otherwise: str) -> str:
+  """What to do with two files that do not belong together."""
+  if first.path.parent == other.path.parent:
+    return f"{otherwise}."
+  return f'name one folder, such as "{first.path.parent}", or {otherwise}.'
 
 
 def _notes(opened: list[_File], image: str) -> list[str]:
