@@ -20,6 +20,7 @@ from vit_jax.config import RunError
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.spec import Result
+from vit_jax.extras.buckets.errors import RefusedError
 from vit_jax.process.console import StopRequest
 from vit_jax.storage import files, workdir
 from vit_jax.storage.saving import Checkpoints
@@ -129,11 +130,21 @@ def full(path, *_):
   raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
-def test_an_evaluation_that_cannot_be_written_is_refused_before_it_scores(tiny_run, monkeypatch):
-  monkeypatch.setattr(files, "check_writable", full)
+def forbidden(path, *_):
+  raise RefusedError(errno.EACCES, "no access", str(path))
+
+
+@pytest.mark.parametrize(
+  ("fails", "why"),
+  [(full, "--workdir={0} cannot be written to: No space left on device"), (forbidden, "no access")],
+)
+def test_an_evaluation_that_cannot_be_written_is_refused_before_it_scores(
+  tiny_run, monkeypatch, fails, why
+):
+  monkeypatch.setattr(files, "check_writable", fails)
   monkeypatch.setattr(launch.evaluate, "evaluate", None)
   words = (
-    rf"^--workdir={tiny_run} cannot be written to: No space left on device \({tiny_run}\)\. "
+    rf"^{why.format(tiny_run)} \({tiny_run}\)\. "
     rf"To score .* evaluate {tiny_run} DATA --workdir=DIR, .* --config\.init_from={tiny_run} "
   )
   with pytest.raises(c.ConfigError, match=words):

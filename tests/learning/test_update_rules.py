@@ -208,9 +208,10 @@ def test_clipping_comes_first():
   params, gradient = part(drawn(0)), part(drawn(1))
   norm = np.sqrt(sum(np.sum(g**2) for g in jax.tree.leaves(gradient)))
   small = jax.tree.map(lambda g: g / norm, gradient)
-  clipped, _ = run(Adam(clip_norm=1.0), params, [gradient], [0.1])
-  expected, _ = run(Adam(), params, [small], [0.1])
-  compare(*(trained_of(flatten(tree)) for tree in (clipped, expected)))
+  for rule in (Adam(), SGD()):
+    clipped, _ = run(dataclasses.replace(rule, clip_norm=1.0), params, [gradient], [0.1])
+    expected, _ = run(rule, params, [small], [0.1])
+    compare(*(trained_of(flatten(tree)) for tree in (clipped, expected)))
 
 
 @EACH

@@ -19,6 +19,7 @@ VARIANTS = {  # 7 tokens, which are padded, and 6 in "pooling", which are not
     dict(scan=True, remat="dots", depth=2, positions="2d", position_place="every_layer_shared"),
   ),
   "relative": ("ViT-B/8", dict(positions="relative")),
+  "every layer": ("ViT-B/8", dict(position_place="every_layer")),
   "pooling": ("ViT-B/8", dict(pool="map")),
   "axial": ("Axial-ViT-B/8", dict(positions="relative")),
 }

@@ -207,7 +207,9 @@ def test_an_update_that_is_not_finite(changes, settings, said, raised, attention
   assert all(re.search(said, line) for line in lines)
 
 
-def metrics_of(settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.01, images=1000):
+def metrics_of(
+  settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.01, images=1000, repeats=1
+):
   """The callback of a made-up run that goes on after step 6, and the list of what it says."""
   lines = []
   session = types.SimpleNamespace(
@@ -218,7 +220,7 @@ def metrics_of(settings, *, attention="xla", taken=0, batch_size=8, bad_limit=0.
   )
   run = types.SimpleNamespace(
     config=types.SimpleNamespace(
-      non_finite=settings, data=types.SimpleNamespace(bad_limit=bad_limit)
+      non_finite=settings, data=types.SimpleNamespace(bad_limit=bad_limit, repeats=repeats)
     ),
     data=types.SimpleNamespace(train=range(images)),
     steps=types.SimpleNamespace(log=10**6, evaluate=0, total=10**6),
@@ -273,20 +275,27 @@ def test_images_that_were_broken_from_the_start_are_not_looked_for_on_a_lost_dis
 
 
 @pytest.mark.parametrize(
-  ("images", "broken", "ends"),
-  [(100, 1, 0), (100, 2, 551), (1000, 10, 0), (1000, 11, 10_000), (10**6, 20_000, 1000)],
+  ("images", "repeats", "broken", "ends"),
+  [
+    (100, 1, 1, 0),
+    (100, 3, 1, 0),
+    (100, 1, 2, 551),
+    (1000, 1, 10, 0),
+    (1000, 1, 11, 10_000),
+    (10**6, 1, 20_000, 1000),
+  ],
 )
 def test_a_run_ends_if_more_images_are_broken_than_the_limit_in_whatever_order(
-  images, broken, ends
+  images, repeats, broken, ends
 ):
-  """The broken images come first in each epoch, the worst order; `ends` is about when, 0: never."""
-  metrics, _ = metrics_of(NonFinite(), batch_size=1, images=images)
+  """The broken images come first in each pass, the worst order; `ends` is about when, 0: never."""
+  metrics, _ = metrics_of(NonFinite(), batch_size=1, images=images, repeats=repeats)
   metrics._check_latest = lambda step: None
   seen = 0
   with pytest.raises(TrainingError) if ends else contextlib.nullcontext() as caught:
     for seen in range(1, 30_000):
-      epochs, rest = divmod(seen, images)
-      metrics._check_examples(seen + 6, epochs * broken + min(rest, broken))
+      passes, rest = divmod(seen, images * repeats)
+      metrics._check_examples(seen + 6, (passes * broken * repeats) + min(rest, broken * repeats))
   if ends:
     assert seen <= ends
     assert re.search(

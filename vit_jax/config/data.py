@@ -328,9 +328,9 @@ class Data(*added("data")):
   )
   bad_limit: float = setting(
     0.01,
-    "the run stops when more than this fraction of the images taken so far and an epoch more (at "
-    "most 1,000 more; of 1,000 in all, if fewer) cannot be read, or most of the last 32 images (of "
-    "the batch, if it has more) and more than this fraction of them",
+    "the run stops when more than this fraction of the images taken so far and in one more pass "
+    "(at most 1,000 more; of 1,000 in all, if fewer) cannot be read, or most of the last 32 images "
+    "(of the batch, if it has more) and more than this fraction of them",
     low=0.0,
     high=1.0,
   )

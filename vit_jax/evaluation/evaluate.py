@@ -4,7 +4,7 @@ import functools
 
 import jax
 
-from vit_jax.config import Data, in_pixels
+from vit_jax.config import ConfigError, Data, in_pixels
 from vit_jax.data import crops, datasets
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
@@ -15,6 +15,7 @@ from vit_jax.evaluation.spec import EvalContext, Result
 from vit_jax.process import progress, text
 from vit_jax.process.text import one_line, quoted
 from vit_jax.storage import files, workdir
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
 
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
@@ -79,7 +80,12 @@ def check_folder(read: evaluated_model.Scored, folder: Path):
       f"--workdir=DIR, or on its own sets --config=RECIPE --config.init_from={quoted(folder)} "
       "--workdir=DIR (in Python: data and workdir)."
     )
-  workdir.check_writable(folder, workdir.DETAILS, advice)
+  try:
+    workdir.check_writable(folder, workdir.DETAILS, advice)
+  except UnreachableError as error:
+    if isinstance(error, ConfigError):  # a bucket that this account may only read
+      raise ConfigError(f"{error}.{advice}") from error
+    raise
 
 
 def put(read: evaluated_model.Scored, mesh: jax.sharding.Mesh) -> dict:

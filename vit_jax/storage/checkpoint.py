@@ -313,10 +313,10 @@ def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
   Raises:
     ConfigError: they differ; the message names the first class that differs.
   """
-  if same_classes(meta, class_names):
-    return
   saved = nfc(meta["class_names"])
   wanted = nfc(class_names)
+  if saved == wanted:
+    return
   difference = first_difference(saved, wanted, "the training data")
   same_names = sorted(saved) == sorted(wanted)
   flags = f"--config.init_from={folder.parents[1]}"
@@ -328,11 +328,6 @@ def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
     f"{difference}. Use the data that it was trained on, or begin a run with another "
     f"--workdir and {flags}, which {head}."
   )
-
-
-def same_classes(meta: dict, class_names: Iterable[str]) -> bool:
-  """Whether a checkpoint has exactly the classes `class_names`, in the same order."""
-  return nfc(meta["class_names"]) == nfc(class_names)
 
 
 def check_compatible(folder: Path, meta: dict, state, changes: Callable[[dict], list[str]]):

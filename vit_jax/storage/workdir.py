@@ -95,9 +95,9 @@ def check_writable(workdir: Path, inner: str, advice: str = ""):
   """
   with _refusing(workdir, advice):
     files.make_folder(workdir)
-    for folder in (workdir, workdir / inner):
-      if files.is_folder(folder):
-        files.check_writable(folder)
+    files.check_writable(workdir)
+    if files.is_folder(workdir / inner):
+      files.check_writable(workdir / inner)
 
 
 @contextlib.contextmanager

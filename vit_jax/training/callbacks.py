@@ -178,9 +178,9 @@ class Metrics(Callback):
     """Refuses too many broken images, among the latest ones and among those taken so far."""
     self._bad.append(bad)
     seen = self._run.resume_point.up_to(step)
-    share = self._run.config.data.bad_limit
-    epoch = min(len(self._run.data.train), LEAST)  # its broken images may come first
-    if bad > share * max(seen + epoch, LEAST):
+    share, repeats = self._run.config.data.bad_limit, self._run.config.data.repeats
+    whole = min(len(self._run.data.train) * repeats, LEAST)  # the broken ones may come first
+    if bad > share * max(seen + whole, LEAST):
       raise TrainingError(
         f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or "
         f"decoded; each counts in each epoch), more than config.data.bad_limit={share}; the log "

@@ -333,6 +333,11 @@ def steps_left(run: Recorded, settings: EarlyStopping, total: int) -> bool:
   return run.step < total and not early_stopping.EarlyStopping(settings, best).should_stop
 
 
+def newest(recorded: Recorded) -> Path:
+  """The folder of the newest checkpoint."""
+  return recorded.folder.absolute() / CHECKPOINTS / str(recorded.step)
+
+
 def check_fits(run: Run, recorded: Recorded):
   """Checks that the newest checkpoint fits the run, by its description.
 
@@ -341,7 +346,7 @@ def check_fits(run: Run, recorded: Recorded):
   Raises:
     ConfigError: it has other classes or arrays.
   """
-  folder = recorded.folder.absolute() / CHECKPOINTS / str(recorded.step)
+  folder = newest(recorded)
   checkpoint.check_classes(folder, recorded.meta, run.data.train.class_names)
   config = to_dict(run.config)
   abstract = run.saved(run.abstract)
@@ -389,21 +394,20 @@ def check_data(
 ):
   """Checks that a run resumes with the same images, unless config.data.changed allows others.
 
-  With other `class_names` it could not go on (`checkpoint.check_classes`).
-
   Raises:
-    ConfigError: the images have changed, and config.data.changed is "refuse".
+    ConfigError: the images have changed, and config.data.changed is "refuse"; the message names the
+      classes if these have changed, because then no run goes on.
   """
   if config.data.changed != "refuse":
     return
   if said := data_changes(run.settings, run.data, config, data):
-    go_on = ", go on with those of now by --config.data.changed=continue"
-    if class_names is not None and not checkpoint.same_classes(run.meta, class_names):
-      go_on = ""
+    if class_names is not None:
+      checkpoint.check_classes(newest(run), run.meta, class_names)
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, of other images: {'; '.join(said)}. Bring "
       "them back as they were, if they were changed (a newer version may choose others, as its "
-      f"changelog says){go_on}, or begin a run with another --workdir."
+      "changelog says), go on with those of now by --config.data.changed=continue, or begin a run "
+      "with another --workdir."
     )
 
 

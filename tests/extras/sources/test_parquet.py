@@ -409,6 +409,9 @@ def test_of_several_configurations_one_is_named(tmp_path):
   with pytest.raises(SourceError, match=advice):
     open_source(f"parquet:{tmp_path}", "train")
   assert len(open_source(f"parquet:{tmp_path}/cropped", "train")) == 2
+  write(tmp_path / "cropped/more/train-1.parquet", columns)
+  with pytest.raises(SourceError, match=r"name one folder, such as \".*/cropped/more\""):
+    open_source(f"parquet:{tmp_path}/cropped", "train")
 
 
 def test_a_table_without_the_column_of_splits_is_named(tmp_path):

@@ -373,9 +373,11 @@ def _class(name: str | None) -> str:
 
 def _advice(first: _File, other: _File, otherwise: str) -> str:
   """What to do with two files that do not belong together."""
-  if first.path.parent == other.path.parent:
+  folders = first.path.parent, other.path.parent
+  if folders[0] == folders[1]:
     return f"{otherwise}."
-  return f'name one folder, such as "{first.path.parent}", or {otherwise}.'
+  one = max(folders, key=lambda folder: len(folder.parts))  # which the other one is not in
+  return f'name one folder, such as "{one}", or {otherwise}.'
 
 
 def _notes(opened: list[_File], image: str) -> list[str]:

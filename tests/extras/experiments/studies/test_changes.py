@@ -28,8 +28,7 @@ from vit_jax.storage.paths import path_of
 
 def clear():
   """Forgets what was read, as a new process has."""
-  store.as_of_now.cache_clear()
-  store.pins.cache_clear()
+  store.sum_of_weights.cache_clear()
   store.fingerprint.cache_clear()
 
 
@@ -91,7 +90,9 @@ def test_of_a_workdir_the_newest_checkpoint_counts(tmp_path):
   assert store.sum_of_weights(str(tmp_path / "none")) == ""
 
 
-def test_all_runs_of_a_command_start_from_the_same_checkpoint(tmp_path, monkeypatch):
+@pytest.mark.parametrize("key", ["init_from", "objective.teacher"])
+def test_a_run_that_still_trains_is_no_start(tmp_path, monkeypatch, key):
+  """Neither if it holds its lock, nor if it saves another checkpoint between two runs."""
   run = tmp_path / "w"
 
   def save(step):
@@ -99,21 +100,21 @@ def test_all_runs_of_a_command_start_from_the_same_checkpoint(tmp_path, monkeypa
     files.write_text(run / f"checkpoints/{step}/manifest.json", str(step))
 
   def score(config):
-    save(9 + config.seed)  # while this one trains
+    save(9)  # while this one trains
     return 0.5
 
   save(8)
   ran = stub.Runs(monkeypatch, score=score)
-  distilled = {"objective.kind": "distillation", "objective.teacher": str(run)}
-  stage = Stage(stub.DIGITS, stub.STEPS | distilled | {"init_from": str(run)})
-  some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=2)
-  for newest in ("8", "10"):
+  settings = {"objective.kind": "distillation", "objective.teacher": f"{run}/checkpoints/8"}
+  stage = Stage(stub.DIGITS, stub.STEPS | settings | {key: str(run)})
+  some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=3)
+  said = rf"{run} still trains, .*: {run}/checkpoints/STEP\.$"
+  with files.locked(run / "lock"), pytest.raises(RunError, match=said):
     stub.done(tmp_path / "study", some)
-    newest_then = str(run / "checkpoints" / newest)
-    places = [(one.init_from, one.objective.teacher) for one in ran.called]
-    assert places == [(newest_then, newest_then)] * 2
-    ran.called.clear()
-    clear()  # a restart compares no run with those of other weights
+  assert not ran.called
+  with pytest.raises(RunError, match=said):
+    stub.done(tmp_path / "study", some)
+  assert len(ran.called) == 1
 
 
 def result(cell, factors):

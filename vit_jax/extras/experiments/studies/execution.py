@@ -6,17 +6,24 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from vit_jax import recipes
 from vit_jax.config import RunError, Stopped
 from vit_jax.extras.experiments.runs import Children, Run
 from vit_jax.extras.experiments.studies.jobs import Cost, Job
-from vit_jax.extras.experiments.studies.store import RunStore, note_start
+from vit_jax.extras.experiments.studies.store import (
+  RunStore,
+  note_start,
+  places,
+  sum_of_newest,
+  sum_of_weights,
+)
 from vit_jax.process import console
 from vit_jax.process.progress import PERIOD, Line
 from vit_jax.process.text import h_mm_ss, one_line
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.base import raised_as
 from vit_jax.storage.files import read_bytes
-from vit_jax.storage.paths import Path
+from vit_jax.storage.paths import Path, path_of
 
 POLL = 1.0  # seconds between two looks at a workdir that another command uses
 
@@ -102,6 +109,7 @@ def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) 
       while not children.asked:
         busy = {run.folder for run in under_way.values()}
         for run in startable(store, some, busy | failed.keys())[: jobs - len(under_way)]:
+          check_weights(run)  # here, because recipes cannot be run in several threads
           progress.say(f"Started: {run.name} ({run.folder.name})")
           under_way[pool.submit(call, run, children)] = run
         if not under_way:
@@ -180,6 +188,23 @@ def call(run: Run, children: Children) -> str:
     waited = refused and (in_use(run.folder) or bool(run.result() and not again))
     if not waited:  # else another process was first, and may have ended meanwhile
       return ending(run, status, log, stopped=children.asked)
+
+
+def check_weights(run: Run):
+  """Checks that a run reads the same weights as those before it, and those after it will.
+
+  Raises:
+    RunError: they are of another run that still trains, or that has trained since.
+  """
+  for place in places(recipes.resolve(run.recipe, run.overrides)):
+    path = path_of(place)
+    newest = sum_of_newest(path)
+    if newest and path != run.before and (newest != sum_of_weights(place) or in_use(path)):
+      raise RunError(
+        f"{place} still trains, so runs would start from different weights. Wait for its end, or "
+        f"name one of its checkpoints that stays (config.checkpoint.keep_every): "
+        f"{place}/{workdir.CHECKPOINTS}/STEP."
+      )
 
 
 def wait_until_free(folder: Path, children: Children) -> bool:

@@ -73,7 +73,6 @@ class RunStore:
       start_folder = start.folder
       start_name = start_folder.name
     sum_ = fingerprint(stage.recipe, flags, start_name, stage.mode, average=stage.average)
-    flags += pins(stage.recipe, flags)
     if start:
       flags += (f"--config.init_from={start_folder}",)
     folder = self.folder / "runs" / f"{stage.name}-seed{job.seed}-{sum_}"
@@ -284,7 +283,7 @@ def fingerprint(
     computed.append(mode)
   if not average:
     computed.append("--raw-params")
-  computed += map(sum_of_weights, filter(None, places(config).values()))
+  computed += map(sum_of_weights, places(config))
   return hashlib.sha256(json.dumps(computed).encode()).hexdigest()[:10]
 
 
@@ -299,22 +298,12 @@ def of_its_kind(config: cfg.Config, group: str) -> list[str]:
   return differences({group: usual}, {group: own})
 
 
-def places(config: cfg.Config) -> dict[str, str]:
-  """The places of the weights that a run reads, by the settings that name them; "": none."""
-  return {"init_from": config.init_from, "objective.teacher": config.objective.teacher}
+def places(config: cfg.Config) -> list[str]:
+  """The places of the weights that a run reads."""
+  return [*filter(None, (config.init_from, config.objective.teacher))]
 
 
 @functools.cache
-def pins(recipe: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-  """--config.KEY=RUN/checkpoints/STEP for each run whose weights a run with these flags reads.
-
-  A run that still trains saves others meanwhile, and all runs of a command must read the same.
-  """
-  named = places(recipes.resolve(recipe, flags))
-  pinned = {key: as_of_now(place)[0] for key, place in named.items() if place}
-  return tuple(f"--config.{key}={path}" for key, path in pinned.items() if path != named[key])
-
-
 def sum_of_weights(place: str) -> str:
   """The checksums of the files of weights, to notice other weights at the same path; "" of none.
 
@@ -327,32 +316,21 @@ def sum_of_weights(place: str) -> str:
   Raises:
     ConfigError: a file cannot be read.
   """
-  return as_of_now(place)[1]
-
-
-@functools.cache
-def as_of_now(place: str) -> tuple[str, str]:
-  """The path of weights, of a workdir that of its newest checkpoint, and as `sum_of_weights`."""
   path = path_of(place)
-  if newest := newest_of(path):
-    return str(newest.parent), sum_of_file(newest)
+  if newest := sum_of_newest(path):
+    return newest
   candidates = [path, path.parent / f"{path.name}.json"]
   if files.is_folder(path):
     candidates += files.matching(path)
-  return place, " ".join(map(sum_of_file, filter(files.is_file, candidates)))
+  return " ".join(map(sum_of_file, filter(files.is_file, candidates)))
 
 
 def sum_of_newest(workdir: Path) -> str:
   """The checksum of the newest checkpoint's manifest; "" if a path has no checkpoints."""
-  newest = newest_of(workdir)
-  return sum_of_file(newest) if newest else ""
-
-
-def newest_of(workdir: Path) -> Path | None:
-  """The manifest of the newest checkpoint; None if a path has no checkpoints."""
   steps = reversed(files.numbers_in(workdir / CHECKPOINTS))
   manifests = (workdir / CHECKPOINTS / str(step) / MANIFEST for step in steps)
-  return next(filter(files.is_file, manifests), None)
+  newest = next(filter(files.is_file, manifests), None)
+  return sum_of_file(newest) if newest else ""
 
 
 def sum_of_file(path: Path) -> str:
