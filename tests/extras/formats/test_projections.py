@@ -186,6 +186,17 @@ def test_an_encoder_without_the_norm_before_its_blocks_pools_otherwise(tmp_path)
     weights.read(path)
 
 
+def test_metas_own_perception_encoder_is_refused(tmp_path):
+  """Its arrays are some of CLIP's, and do not show its rotary positions."""
+  path = in_open_clip(tmp_path, config=False)
+  flat = safetensors.numpy.load_file(path)
+  lacking = ("visual.proj", "visual.ln_post.weight", "visual.ln_post.bias")
+  theirs = {name.removeprefix("visual."): x for name, x in flat.items() if name not in lacking}
+  safetensors.numpy.save_file(theirs, path)
+  with pytest.raises(ValueError, match=r"\(ln_post\.weight\), as Meta's .* Perception Encoder"):
+    weights.read(path)
+
+
 @pytest.mark.parametrize("config", [True, False])
 def test_the_centre_is_that_of_torchvision(tmp_path, config):
   """OpenCLIP crops with torchvision's CenterCrop, which rounds halves to even."""

@@ -113,6 +113,12 @@ def from_open_clip(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
       "it has no norm before its blocks (ln_pre.weight), and such models, as CLIPA's, also pool in "
       "another way than the image encoders of CLIP that are read here"
     )
+  if "ln_post.weight" not in flat:
+    raise ValueError(
+      "it has no norm after its blocks (ln_post.weight), as Meta's own files of the Perception "
+      "Encoder, which do not tell their rotary positions; use timm's folder of the model, such as "
+      "vit_pe_lang_large_patch14_448"
+    )
   if lacking := _TABLE.lacking(flat, THEIRS):
     raise ValueError(f"{lacking[0]} is no part of the image encoders of CLIP that are read here")
   ours = _TABLE.ours(flat, heads or timm.heads_of_width(flat["class_embedding"].size))
