@@ -23,12 +23,14 @@ CLIP = dict(
   first_norm="tokens", patch_bias=False, activation="quick_gelu", norm_epsilon=1e-5, width=64
 )
 
+EVA = dict(first_norm="none", bias=0.1, num_classes=1024)  # its projection has a bias
+
 
 def made(bias=0.0, **fields):
   """Parameters like those of CLIP, whose projection has no bias, and what their card says."""
   module = models.create("ViT-B/4", **families.VIT | CLIP | fields)
   params = modules.parameters(module, families.images(), train=False)
-  params["head"] = params["head"] | {"bias": np.full(5, bias, np.float32)}
+  params["head"] = params["head"] | {"bias": np.full(module.num_classes, bias, np.float32)}
   return params, Card(image_size=16, model=settings_of(module), projection=not bias)
 
 
@@ -76,7 +78,7 @@ def in_timm(folder, architecture="", *, bias=0.0, **fields):
   safetensors.numpy.save_file(flat, folder / "model.safetensors")
   if architecture:
     arguments = dict(embed_dim=64, num_heads=2)
-    config = dict(architecture=architecture, num_classes=5, model_args=arguments)
+    config = dict(architecture=architecture, model_args=arguments)
     (folder / "config.json").write_text(json.dumps(config))
   return folder / "model.safetensors"
 
@@ -102,7 +104,7 @@ def in_a_file(folder):
     in_open_clip_of_timm,
     in_timm,
     lambda folder: in_timm(folder, "vit_base_patch16_clip_224"),
-    lambda folder: in_timm(folder, "eva_giant_patch14_clip_224", first_norm="none"),
+    lambda folder: in_timm(folder, "eva_giant_patch14_clip_224", **EVA),
     in_a_file,
     in_big_vision,
   ],
@@ -112,7 +114,8 @@ def test_a_projection_names_no_classes_and_gives_features(tmp_path, source):
   assert model.has_head
   assert not model.classifies
   assert model.class_names == ()
-  assert "classes:    none; the head projects to 5 numbers" in repr(model)
+  outputs = model.module.num_classes
+  assert f"classes:    none; the head projects to {outputs:,} numbers" in repr(model)
   with pytest.raises(ValueError, match="these weights have a projection in place of a head of cl"):
     model.predict(np.zeros((1, 16, 16, 3), np.uint8))
   assert model.features(np.zeros((1, 16, 16, 3), np.uint8)).shape == (1, model.module.width)
@@ -214,9 +217,32 @@ def test_without_a_projection_there_is_no_head(tmp_path):
   assert (model.has_head, model.card.projection) == (False, False)
 
 
-@pytest.mark.parametrize("architecture", ["", "vit_base_patch16_clip_224"])
-def test_a_fine_tuned_clip_has_classes(tmp_path, architecture):
-  assert load(in_timm(tmp_path, architecture, bias=0.1)).classifies
+@pytest.mark.parametrize(
+  ("architecture", "fields"),
+  [
+    ("", {}),
+    ("vit_base_patch16_clip_224", {}),
+    ("eva_giant_patch14_clip_224", EVA | dict(num_classes=5)),
+  ],
+)
+def test_a_fine_tuned_clip_has_classes(tmp_path, architecture, fields):
+  assert load(in_timm(tmp_path, architecture, **dict(bias=0.1) | fields)).classifies
+
+
+@pytest.mark.parametrize(
+  ("architecture", "outputs", "projects"),
+  [
+    ("eva02_base_patch16_clip_224.merged2b", 512, True),
+    ("eva02_large_patch14_clip_336", 768, True),
+    ("eva02_enormous_patch14_clip_224.laion2b_plus", 1024, True),
+    ("eva02_large_patch14_clip_224", 1024, False),
+    ("eva_giant_patch14_224.clip_ft_in1k", 1024, False),
+  ],
+)
+def test_the_projection_of_eva_clip_has_a_bias(architecture, outputs, projects):
+  params = {"head": {"bias": np.ones(outputs)}}
+  assert timm.projects(params, architecture) == projects
+  assert not timm.projects(params, architecture, labels=["cat"] * outputs)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -199,6 +199,8 @@ USUALLY = (
   "attention and MLP, with an epsilon of 1e-6 (1e-5 if the arrays are like CLIP's, AIMv2's or "
   "DINOv3's), rotary positions only if the arrays show them"
 )
+# The outputs of EVA-CLIP's projection, by the sizes in timm's names.
+_EVA_CLIP = {"base": 512, "large": 768, "giant": 1024, "enormous": 1024}
 _TWO_HEADS = ("head", "head_dist")
 # Only used in training: of masked patches, of BEiT, of EUPE, which learns from several teachers.
 _TRAINING = re.compile(r"mask_token|masked_embed|decoder.*|lm_head\..*|projectors\..*")
@@ -351,16 +353,25 @@ def usual_fields(params: dict, names: Iterable[str]) -> dict:
   return epsilon | meta.known(names)
 
 
-def projects(params: dict, architecture: str = "") -> bool:
-  """Whether the head is CLIP's projection to the space of texts, to which timm adds zeros as bias.
+def projects(params: dict, architecture: str = "", labels: Collection[str] = ()) -> bool:
+  """Whether the head is CLIP's projection to the space of texts.
+
+  That of EVA-CLIP has a trained bias; to others timm adds zeros as bias.
 
   Args:
     params: our tree.
     architecture: timm's name, which may tell that the model is CLIP's; as may a norm of all tokens.
+    labels: the names of the classes, if its config.json gives them.
   """
+  if "head" not in params:
+    return False
+  bias = params["head"]["bias"]
+  of_eva = re.fullmatch(r"eva(02)?_(?P<size>[a-z]+)_patch\d+_clip_.*", architecture)
+  if of_eva and not labels and bias.size == _EVA_CLIP.get(of_eva["size"]):
+    return True
   of_clip = re.search("_clip_|_pe_core_", architecture)
   of_clip = of_clip or "first_norm" in params.get("Transformer", {})
-  return bool(of_clip and "head" in params and not np.any(params["head"]["bias"]))
+  return bool(of_clip and not np.any(bias))
 
 
 def heads_of(flat: dict[str, np.ndarray]) -> int:

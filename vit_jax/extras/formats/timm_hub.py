@@ -368,7 +368,7 @@ def card_of(path: pathlib.Path, params: dict, names: list[str], described: Descr
       pool=_pool(params, settings, images, arguments),
       **{key: _usual(name, key, told.get(key, USUAL[key])) for key in _BY_NAME},
     ),
-    projection=timm.projects(params, name),
+    projection=timm.projects(params, name, labels),
     model_guessed=not (_is_known(name) or arguments["act_layer"]),
   )
   return whole_patches.of_card(whole_images, getattr(module, "patch", 1), "timm")
