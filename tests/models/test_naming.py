@@ -254,6 +254,8 @@ def test_what_others_call_a_model_is_the_same_model(theirs, ours, options):
     ("facebook/data2vec-vision-base-ft1k", r"weights in a form that this project does not read"),
     ("vit_base_mci_224.apple_mclip", r"another stem of convolutions"),
     ("vit_small_resnet26d_224", r"another stem of convolutions"),
+    ("naflexvit_base_patch16_gap.e300_s576_in1k", r"an embedding for images of any proportions"),
+    ("google/siglip2-base-patch16-naflex", r"an embedding for images of any proportions"),
     ("vit_small_resnet50d_s16_224", r"another stem of convolutions"),
     ("microsoft/beit-base-patch16-224-pt22k", r"relative position embeddings"),
     ("resnet50", r"another stem or normalisation than BiT.*nearest: R50x1[,.]"),

@@ -414,6 +414,16 @@ def test_pooling_sees_class_token_and_registers_if_config_json_says_so(
     weights.read(file)
 
 
+@pytest.mark.parametrize("config", [None, {}, dict(architecture="naflexvit_base_patch16_gap")])
+def test_images_of_any_proportions_are_refused_by_their_part(tmp_path, config):
+  """timm's NaFlexViT, also under an unknown name."""
+  params, known = made(pool="gap", positions="none", width=64)
+  flat = timm.to_timm(params, known)
+  others = {name.replace("patch_embed.", "embeds."): x for name, x in flat.items()}
+  with pytest.raises(ValueError, match="an embedding for images of any proportions"):
+    weights.load(stored(tmp_path, others, config))
+
+
 @pytest.mark.parametrize("stated", ["max", "avgmax"])
 def test_other_pooling_is_refused_without_a_class_token_too(tmp_path, stated):
   params, known = made(pool="gap")

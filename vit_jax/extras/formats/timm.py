@@ -188,6 +188,7 @@ _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # What timm's models have and ours do not, by the names of the parameters.
 _LACKING = {
   r".*\.attn\.gate\..*": "a gate of its attention",
+  r"embeds\..*": "an embedding for images of any proportions (NaFlex)",
   r"patch_embed\.backbone\.([0-9]+|layer[0-9]|conv1)\..*": "another stem of convolutions",
 }
 _UNTOLD = (
@@ -262,10 +263,7 @@ def from_timm(
     ValueError: the model has something that ours do not have, which the message names; or it is
       unclear which tokens the position embeddings are for.
   """
-  for name in flat:
-    for pattern, what in _LACKING.items():
-      if re.fullmatch(pattern, name):
-        raise ValueError(f"it has {what} ({name}), which no model of this project has")
+  _check_parts(flat)
   told = meta.heads_of(flat) or _heads_of_moco(flat)
   flat = _of_one_head(_with_registers(timm_blocks.one_naming(meta.as_timm(_for_images(flat)))))
   table = nearest(_READ, flat, THEIRS)
@@ -281,6 +279,18 @@ def from_timm(
   translated |= table.ours(pooling, heads.pooling or of_blocks)
   tree = nest(_in_heads(translated))
   return position_count.for_all_tokens(tree, size, sure=ours)
+
+
+def _check_parts(flat):
+  """Refuses arrays of parts that ours do not have.
+
+  Raises:
+    ValueError: there is one, which the message names.
+  """
+  for name in flat:
+    for pattern, what in _LACKING.items():
+      if re.fullmatch(pattern, name):
+        raise ValueError(f"it has {what} ({name}), which no model of this project has")
 
 
 def _in_heads(flat):
@@ -408,8 +418,9 @@ def check_told(flat):
 
   Raises:
     ValueError: they are of timm's Eva, which has rotary positions of several kinds or none, or of
-      its VisionTransformerSAM.
+      its VisionTransformerSAM; or they have a part that no name can tell, because ours lack it.
   """
+  _check_parts(flat)
   if "blocks.0.attn.proj.weight" not in flat or timm_blocks.FREQUENCIES in flat:
     return
   if meta.known(flat):
