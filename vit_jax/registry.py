@@ -107,6 +107,7 @@ MODEL_TYPES = Registry(
   {
     "vit": "vit_jax.extras.formats.model_types.vit:VIT",
     "vit_mae": "vit_jax.extras.formats.model_types.vit:MAE",
+    "vit_msn": "vit_jax.extras.formats.model_types.vit:MSN",
     "ijepa": "vit_jax.extras.formats.model_types.ijepa:IJEPA",
     "dinov2": "vit_jax.extras.formats.model_types.dinov2:DINOV2",
     "dinov2_with_registers": "vit_jax.extras.formats.model_types.dinov2:DINOV2_WITH_REGISTERS",

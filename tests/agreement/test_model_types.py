@@ -62,6 +62,14 @@ CASES = {
   "vit, grey": alone("ViTModel", "ViT", SMALL | dict(num_channels=1), 1, options=PRE, **SAME),
   "vit alone": alone("ViTModel", "ViT", SMALL, 1, options=PRE, **SAME),
   "mae": Case(("ViTMAEModel", "ViTMAE"), SMALL | dict(mask_ratio=0.0), 1, "ViTModel"),
+  "msn": Case(
+    ("ViTMSNForImageClassification", "ViTMSN"),
+    SMALL | FIVE,
+    None,
+    "ViTForImageClassification",
+    **SAME,
+  ),
+  "msn alone": Case(("ViTMSNModel", "ViTMSN"), SMALL, 1, "ViTModel"),
   "deit alone": alone("DeiTModel", "DeiT", SMALL, 2, options=PRE),
   "deit": alone("DeiTForImageClassificationWithTeacher", "DeiT", SMALL | FIVE, None, **SAME),
   "deit, one head": Case(

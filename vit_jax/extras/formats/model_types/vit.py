@@ -1,4 +1,4 @@
-"""ViT and ViT-MAE of Transformers.
+"""ViT, ViT-MAE and ViT-MSN of Transformers.
 
 Reading leaves out the pooler of a ViTModel and the decoder of a masked autoencoder, whose encoder
 is written as a ViTModel.
@@ -31,5 +31,14 @@ MAE = dataclasses.replace(
   headed="",
   computed=rules(MASKED, WITH_DECODER, kinds=("vit_mae",), **SIZES_OF_VIT),
   left_out=r"(vit\.)?embeddings\.mask_token|decoder\..*|mask_token",
+  written=False,
+)
+OF_MSN = "ViTMSNModel"
+OF_MSN_HEADED = "ViTMSNForImageClassification"
+MSN = dataclasses.replace(
+  VIT,
+  plain=OF_MSN,
+  headed=OF_MSN_HEADED,
+  computed=rules(OF_MSN_HEADED, OF_MSN, kinds=("vit_msn",), layer_norm_eps=1e-6, **SIZES_OF_VIT),
   written=False,
 )
