@@ -72,3 +72,9 @@ def test_each_of_several_probes_has_its_own_accuracy():
 def test_metrics_are_means_and_deviations_over_seeds():
   result = few_shot.metrics_of((1, 5), np.array([[0.1, 0.3], [0.5, 0.5]]))
   assert result == pytest.approx({"1shot": 0.2, "1shot_std": 0.1, "5shot": 0.5, "5shot_std": 0.0})
+
+
+def test_one_draw_has_no_deviation():
+  result = few_shot.metrics_of((1, 5), np.array([[0.25], [0.5]]))
+  assert result == {"1shot": 0.25, "5shot": 0.5}
+  assert few_shot.FewShot.in_words("5shot", result) == "5-shot 50.00%"

@@ -90,10 +90,12 @@ class FewShot(FeatureSpec):
 
   @staticmethod
   def in_words(metric: str, metrics: Mapping[str, float]) -> str:
-    """The mean over the draws, and their standard deviation."""
-    shots = metric.removesuffix("shot")
-    deviation = metrics[f"{metric}_std"]
-    return f"{shots}-shot {metrics[metric]:.2%} +- {deviation:.2%}"
+    """The mean over the draws, and their standard deviation, which one draw does not have."""
+    words = f"{metric.removesuffix('shot')}-shot {metrics[metric]:.2%}"
+    deviation = metrics.get(f"{metric}_std")
+    if deviation is None:
+      return words
+    return f"{words} +- {deviation:.2%}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,11 +243,15 @@ def accuracies(step, params, probes, batches) -> np.ndarray:
 def metrics_of(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
   """{"5shot": mean, "5shot_std": standard deviation (divided by n), ...} over the seeds.
 
+  One seed has no deviation.
+
   Args:
     shots: numbers of training images of each class.
     accuracy: (shots, seeds).
   """
   result = {}
   for k, values in zip(shots, accuracy, strict=True):
-    result |= {f"{k}shot": float(values.mean()), f"{k}shot_std": float(values.std())}
+    result[f"{k}shot"] = float(values.mean())
+    if len(values) > 1:
+      result[f"{k}shot_std"] = float(values.std())
   return result

@@ -1,5 +1,7 @@
 """Classifiers on shared features, against scikit-learn, SciPy and NumPy in float64."""
 
+import types
+
 import jax
 import numpy as np
 import optax
@@ -10,7 +12,16 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from tests.extras.probes import made
 from vit_jax.config import ConfigError
-from vit_jax.extras.probes import attentive, few_shot, linear, logistic, neighbours, parts, scores
+from vit_jax.extras.probes import (
+  attentive,
+  few_shot,
+  linear,
+  logistic,
+  neighbours,
+  parts,
+  probe,
+  scores,
+)
 from vit_jax.extras.probes.batches import chunks, cosine
 
 CLASSES = 4
@@ -78,9 +89,9 @@ def test_small_features_are_fitted_by_one_thread(few_strengths, monkeypatch):
 
   threads = []
   with threadpoolctl.threadpool_limits(2):
-    logistic.fit(TRAIN, LABELS, CLASSES, 0, most)
+    logistic.fit(TRAIN, LABELS, CLASSES, 0, lambda total: most)
     monkeypatch.setattr(logistic, "SMALL", 0)
-    logistic.fit(TRAIN, LABELS, CLASSES, 0, most)
+    logistic.fit(TRAIN, LABELS, CLASSES, 0, lambda total: most)
   assert threads == [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]
 
 
@@ -238,6 +249,20 @@ class Labelled:
 
   def labels(self, row):
     return (int(LABELS[row]),)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "linear", "cross_attention"])
+def test_progress_ends_at_the_number_of_images_that_it_began_with(few_strengths, kind, monkeypatch):
+  monkeypatch.setattr(linear, "run", lambda state, batches: state)
+  monkeypatch.setattr(attentive, "initial", lambda *args: np.zeros(1, np.float32))
+  monkeypatch.setattr(attentive, "step", lambda state, *batch: state)
+  logits_of = lambda params, test: np.float64(test["patches"][:, 0, :CLASSES])
+  monkeypatch.setattr(attentive, "logits_of", logits_of)
+  images = types.SimpleNamespace(labels=LABELS, class_names=Labelled.class_names)
+  totals, done = [], []
+  show = lambda total: totals.append(total) or done.append
+  assert len(list(probe.fits(kind, images, TRAIN, 0, True, 60, show))) == 1
+  assert totals == [sum(done)]
 
 
 def test_few_shots_by_solving_the_ridge_regression_directly():

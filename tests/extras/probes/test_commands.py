@@ -16,6 +16,7 @@ from vit_jax.extras.commands import predict, probe, search
 from vit_jax.extras.inspection import gallery
 from vit_jax.extras.probes import cache, corrupted, corruptions, extraction, logistic, results
 from vit_jax.extras.probes.parts import Parts, with_training
+from vit_jax.extras.probes.probe import Outcome
 from vit_jax.inference import load
 from vit_jax.process.progress import SILENT
 
@@ -98,6 +99,14 @@ def test_results_that_cannot_be_written_are_printed(folder, capsys, monkeypatch)
   out = capsys.readouterr()
   assert (left.value.code, out.out) == (1, "the table\n")
   assert "No space left on device" in out.err
+
+
+def test_the_table_of_corruptions_says_what_it_is():
+  corrupted = {"fog": {1: {"5-nn": 0.5}, 5: {"5-nn": 0.25}}}
+  outcomes = [Outcome("5-nn", [{"accuracy": 0.5}], [""])]
+  words = results.in_words(results.Result({}, outcomes, 1.0, [], {}, corrupted)).splitlines()
+  (table,) = results.corruptions(corrupted).tables
+  assert words[words.index(f"{table.caption}:") + 1].split() == ["corruption", "5-nn"]
 
 
 def test_images_that_pre_training_saw_without_labels(tmp_path, capsys):

@@ -19,7 +19,8 @@ from vit_jax.config import ConfigError, EarlyStopping
 from vit_jax.evaluation import examples, results
 from vit_jax.extras.masked_patches.objective import Masked
 from vit_jax.extras.masked_patches.reconstruction import Reconstruction
-from vit_jax.extras.report import cost, document, lead, report, reproduce, run
+from vit_jax.extras.report import cost, document, lead, outcome, report, reproduce, run
+from vit_jax.extras.report.document import TableCell
 from vit_jax.storage import checkpoint, workdir
 
 METRICS, SPEED = "Metrics at the end", "Speed and computation"
@@ -326,6 +327,17 @@ def test_several_runs_side_by_side(tmp_path):
   assert "a training: " in loss["alt"]
   svg = base64.b64decode(loss["src"].split(",")[1]).decode()
   assert "_b training" in svg  # a legend of Matplotlib leaves out names that begin with _
+
+
+def test_several_runs_name_the_step_of_an_earlier_value(tmp_path):
+  lines = [*made_run.LINES[:2], step_line(1200, loss=float("nan"))]
+  stopped = made_run.write(tmp_path / "a", lines=[*lines, {"step": 1200, "test/loss": 0.5}])
+  values = dict(outcome.last_values(run.read_run(stopped, "a")))
+  assert values == {
+    "test loss": TableCell("0.5", 0.5),
+    "test top-1, %": TableCell("87.50 (step 50)", 0.875),
+    "training loss": TableCell("0.04 (step 50)", 0.04),
+  }
 
 
 def test_runs_of_different_models_and_of_equal_names(tmp_path):

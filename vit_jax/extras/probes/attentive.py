@@ -49,7 +49,7 @@ def fit(
   labels: np.ndarray,
   classes: int,
   seed: int,
-  done: Callable[[int], None] = lambda images: None,
+  show: Callable[[int], Callable[[int], None]] = lambda total: lambda images: None,
   *,
   depth: int,
 ) -> Fitted:
@@ -60,11 +60,11 @@ def fit(
     labels: (N,) in [0, classes).
     classes: K.
     seed: of the held-out tenth, the initial weights and the order of images.
-    done: called with the number of images after some steps.
+    show: as for `probe.fits`.
     depth: blocks, of which the last has the query.
   """
   rows, held = held_out(labels, seed)
-  params = trained(train["patches"], labels, rows, classes, seed, depth, done)
+  params = trained(train["patches"], labels, rows, classes, seed, depth, show)
   found = []
   for i, (decay, rate) in enumerate(SETTINGS):
     own = jax.tree.map(lambda array, i=i: array[i], params)
@@ -87,13 +87,14 @@ def logits_of(params: dict, test: Features) -> np.ndarray:
   return np.float64(np.concatenate(parts))
 
 
-def trained(patches, labels, rows, classes: int, seed: int, depth: int, done):
+def trained(patches, labels, rows, classes: int, seed: int, depth: int, show):
   """The parameters of all settings, stacked along a first axis, after all epochs."""
   one = initial(patches.shape[-1], classes, depth, seed)
   params = jax.tree.map(lambda x: np.broadcast_to(x, (len(SETTINGS), *x.shape)), one)
   state = (jax.device_put(params), jax.jit(optimizer().init)(params))
   batch = min(BATCH, len(rows))
   steps = -(-len(rows) // batch) * EPOCHS
+  done = show(steps * batch)
   first = 0
   for places in chunks(len(rows), batch, steps, seed):
     factors = cosine(first, len(places), steps)

@@ -74,7 +74,7 @@ def fit(
   labels: np.ndarray,
   classes: int,
   seed: int,
-  done: Callable[[int], None] = lambda images: None,
+  show: Callable[[int], Callable[[int], None]] = lambda total: lambda images: None,
   *,
   class_token: bool,
   steps: int = STEPS,
@@ -86,14 +86,14 @@ def fit(
     labels: (N,) in [0, classes).
     classes: K.
     seed: of the held-out tenth, the initial weights and the order of images.
-    done: called with the number of images after some steps.
+    show: as for `probe.fits`.
     class_token: whether the model has one.
     steps: of SGD.
   """
   rows, held = held_out(labels, seed)
   tried = kinds(train, class_token)
   data = (train["image"][rows], train["mean"][rows], labels[rows])
-  weights = trained(data, tried, classes, seed, steps, done)
+  weights = trained(data, tried, classes, seed, steps, show(steps * BATCH))
   found = []
   for kind in tried:
     x = np.asarray(inputs(train["image"][held], train["mean"][held], kind))

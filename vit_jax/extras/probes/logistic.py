@@ -26,7 +26,7 @@ def fit(
   labels: np.ndarray,
   classes: int,
   seed: int,
-  done: Callable[[int], None] = lambda images: None,
+  show: Callable[[int], Callable[[int], None]] = lambda total: lambda images: None,
 ) -> Fitted:
   """Fits it; `seed` draws the held-out tenth.
 
@@ -35,12 +35,13 @@ def fit(
     labels: (N,) in [0, classes); every class occurs.
     classes: K.
     seed: of the draw.
-    done: called with the number of images after each fit.
+    show: as for `probe.fits`; the images of each fit count after it.
   """
   from threadpoolctl import threadpool_limits
 
   x = np.float64(train["pre_logits"])
   rows, held = held_out(labels, seed)
+  done = show(len(STRENGTHS) * len(rows) + len(labels))
   most = None
   if x.size <= SMALL:
     most = 1

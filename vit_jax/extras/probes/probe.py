@@ -105,7 +105,10 @@ def fits(
   steps: int,
   show: Callable[[int], Callable[[int], None]],
 ) -> Iterator[tuple[str, Fitted]]:
-  """Yields (name, classifier) of a kind, for one seed; `show` begins to count images."""
+  """Yields (name, classifier) of a kind, for one seed.
+
+  `show` is called with the number of images to count, and what it returns with those just done.
+  """
   labels = parts.labels
   classes = len(parts.class_names)
   common = (train, labels, classes)
@@ -114,14 +117,11 @@ def fits(
   elif kind == "few_shot":
     yield from few_shot.fits(train, labels, parts.train.source, classes, seed)
   elif kind == "logistic":
-    done = show(len(labels) * (len(logistic.STRENGTHS) + 1))
-    yield kind, logistic.fit(*common, seed, done)
+    yield kind, logistic.fit(*common, seed, show)
   elif kind == "linear":
-    done = show(steps * linear.BATCH)
-    yield kind, linear.fit(*common, seed, done, class_token=class_token, steps=steps)
+    yield kind, linear.fit(*common, seed, show, class_token=class_token, steps=steps)
   else:
-    done = show(len(labels) * attentive.EPOCHS)
-    yield kind, attentive.fit(*common, seed, done, depth=attentive.DEPTHS[kind])
+    yield kind, attentive.fit(*common, seed, show, depth=attentive.DEPTHS[kind])
 
 
 def outcome(name: str, fitted: Sequence[Fitted], test: Features, labels: np.ndarray) -> Outcome:

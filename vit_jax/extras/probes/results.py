@@ -39,6 +39,7 @@ OF_MASKS = (
   "over seeds, and the standard deviation (divided by n). A seed draws the initial weights and the "
   "order of images."
 )
+OF_CORRUPTIONS = "Accuracy on corrupted test images, mean over five severities, of the first seed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +97,7 @@ def in_words(result: Result) -> str:
   lines += ["", text.aligned([head, *rows])]
   lines += [f"Left out: {text.one_line(words)}." for words in result.left_out]
   if result.corrupted:
-    lines += ["", text.aligned(corrupted_rows(result.corrupted))]
+    lines += ["", f"{OF_CORRUPTIONS}:", text.aligned(corrupted_rows(result.corrupted))]
   if result.commands:
     lines += ["", *(f"{what}: {command}" for what, command in result.commands.items())]
   return "\n".join(lines)
@@ -183,8 +184,7 @@ def corruptions(corrupted: Mapping) -> Section:
   if not corrupted:
     return Section("")
   head, *rows = corrupted_rows(corrupted)
-  caption = "Accuracy on corrupted test images, mean over five severities, of the first seed"
-  return Section("Corruptions", tables=[Table(caption, head, [(n, x) for n, *x in rows])])
+  return Section("Corruptions", tables=[Table(OF_CORRUPTIONS, head, [(n, x) for n, *x in rows])])
 
 
 def write(result: Result, folder: Path) -> list[Path]:

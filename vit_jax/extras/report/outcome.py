@@ -1,5 +1,6 @@
 """The results of runs: metrics at the end, and curves."""
 
+import dataclasses
 import math
 import operator
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
 
 
 def metrics(runs: Sequence[RecordedRun]) -> Table:
-  """The last value of each metric; of one run with its step, several runs side by side.
+  """The last value of each metric, with its step; several runs side by side.
 
   The best value is left out: a test set chooses no checkpoint.
   """
@@ -49,10 +50,14 @@ def metrics(runs: Sequence[RecordedRun]) -> Table:
 
 
 def last_values(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
-  """(name, value) of each metric of a run."""
+  """(name, value) of each metric of a run, with its step if that is not the run's last."""
   for key in keys_of(run):
     if points := points_of(run, key):
-      yield name_of(key), cell(key, points[-1][1])
+      step, value = points[-1]
+      last = cell(key, value)
+      if step != run.step:
+        last = dataclasses.replace(last, text=f"{last.text} (step {step:,})")
+      yield name_of(key), last
 
 
 def name_of(key: str) -> str:
