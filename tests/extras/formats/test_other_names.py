@@ -420,7 +420,7 @@ def test_images_of_any_proportions_are_refused_by_their_part(tmp_path, config):
   params, known = made(pool="gap", positions="none", width=64)
   flat = timm.to_timm(params, known)
   others = {name.replace("patch_embed.", "embeds."): x for name, x in flat.items()}
-  with pytest.raises(ValueError, match="an embedding for images of any proportions"):
+  with pytest.raises(ValueError, match="NaFlex's embedding for images of any proportions"):
     weights.load(stored(tmp_path, others, config))
 
 

@@ -188,7 +188,7 @@ _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # What timm's models have and ours do not, by the names of the parameters.
 _LACKING = {
   r".*\.attn\.gate\..*": "a gate of its attention",
-  r"embeds\..*": "an embedding for images of any proportions (NaFlex)",
+  r"embeds\..*": "NaFlex's embedding for images of any proportions",
   r"patch_embed\.backbone\.([0-9]+|layer[0-9]|conv1)\..*": "another stem of convolutions",
 }
 _UNTOLD = (
