@@ -55,6 +55,17 @@ def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path, place
   assert not list(closed.iterdir())
 
 
+def test_a_new_folder_is_written_to_where_folders_are_only_made_by_their_files(
+  tmp_path, monkeypatch
+):
+  """As in a bucket."""
+  written = []
+  monkeypatch.setattr(files, "is_folder", lambda path: False)
+  monkeypatch.setattr(files, "check_writable", written.append)
+  workdir.check_writable(tmp_path, workdir.DETAILS)
+  assert written == [tmp_path]
+
+
 def test_processes_that_check_a_folder_at_once_write_no_common_file(tmp_path, monkeypatch):
   """A bucket allows one write a second to one object."""
   written, write = [], files.write_bytes
