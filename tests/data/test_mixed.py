@@ -1,5 +1,6 @@
 """Several sources as one, and a source with other labels: labels, names and places."""
 
+import numpy as np
 import pytest
 
 from tests.data.opened import assert_same, every, open_source, tree
@@ -57,6 +58,8 @@ def test_classes_in_another_order_are_numbered_as_in_the_first(folders):
 def test_images_are_found_in_every_source(folders):
   one, two, other = map(open_source, folders)
   mixed = Mixed([one, Selected(two, Listed([5, 0]), "some")])
+  places = np.concatenate([block.index(np.asarray(block.rows)) for block in mixed.blocks()])
+  assert sorted(places[places >= 0]) == [*range(8)]
   assert datasets.shared_images(mixed, other) is None
   assert datasets.shared_images(mixed, one).images == 6
   found = datasets.shared_images(mixed, two)
