@@ -164,16 +164,16 @@ RENEWS = "which begins with a new head"
 @pytest.mark.parametrize(
   ("names", "new_head", "end"),
   [
-    (["bee", "ant"], False, f"--workdir and --config.init_from=/run, {ORDERS}."),
-    (["bee", "ant"], True, f"--config.init_from=/run --config.new_head=False, {ORDERS}."),
-    (["ant", "cat"], False, f"--config.init_from=/run --config.new_head=True, {RENEWS}."),
-    (["ant"], True, f"--workdir and --config.init_from=/run, {RENEWS}."),
+    (["bee", "ant"], False, f"--workdir and --config.init_from='/my run', {ORDERS}."),
+    (["bee", "ant"], True, f"--config.init_from='/my run' --config.new_head=False, {ORDERS}."),
+    (["ant", "cat"], False, f"--config.init_from='/my run' --config.new_head=True, {RENEWS}."),
+    (["ant"], True, f"--workdir and --config.init_from='/my run', {RENEWS}."),
   ],
 )
 def test_with_other_classes_a_new_run_has_the_head_that_the_refusal_says(names, new_head, end):
   meta = {"class_names": ["ant", "bee"], "config": {"new_head": new_head}}
   with pytest.raises(c.ConfigError) as caught:
-    checkpoint.check_classes(path_of("/run/checkpoints/9"), meta, names)
+    checkpoint.check_classes(path_of("/my run/checkpoints/9"), meta, names)
   assert str(caught.value).endswith(end)
 
 

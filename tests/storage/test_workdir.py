@@ -1,6 +1,7 @@
 """The run's folder: lock and config."""
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -40,6 +41,16 @@ def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
     first.wait()
     with workdir.locked(tmp_path, first=True):  # the lock of a killed run is free
       assert (tmp_path / "lock").exists()
+
+
+def test_a_lock_is_seen_without_taking_it(tmp_path):
+  lock = tmp_path / "lock"
+  assert not files.is_locked(lock)
+  with files.locked(lock):
+    assert files.is_locked(lock)
+  with lock.open() as other:
+    fcntl.flock(other, fcntl.LOCK_SH)  # as another process that looks at the same time
+    assert not files.is_locked(lock)
 
 
 @pytest.mark.parametrize("place", ["", "checkpoints"])

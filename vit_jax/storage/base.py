@@ -268,6 +268,16 @@ class Storage(Protocol):
       BlockingIOError: another process holds it.
     """
 
+  def is_locked(self, path: Path) -> bool:
+    """Whether a process holds a lock; where that can be seen without taking it, it is not taken."""
+    if self.kind(path) == NOTHING:
+      return False
+    try:
+      with self.lock(path):
+        return False
+    except BlockingIOError:
+      return True
+
 
 # Seconds between two tries.
 FIRST = 1.0

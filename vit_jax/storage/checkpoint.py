@@ -16,7 +16,7 @@ import numpy as np
 
 from vit_jax.process import agreement, machine
 from vit_jax.process.errors import ConfigError, RunError
-from vit_jax.process.text import first_difference, nfc, one_line
+from vit_jax.process.text import first_difference, nfc, one_line, quoted
 from vit_jax.storage import arrays, files, manifest
 from vit_jax.storage.base import CannotReadError, UnreachableError, reading
 from vit_jax.storage.paths import Path
@@ -319,7 +319,7 @@ def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
     return
   difference = first_difference(saved, wanted, "the training data")
   same_names = sorted(saved) == sorted(wanted)
-  flags = f"--config.init_from={folder.parents[1]}"
+  flags = f"--config.init_from={quoted(folder.parents[1])}"
   if same_names == meta["config"].get("new_head", False):  # else the recipe does it already
     flags += f" --config.new_head={not same_names}"
   head = "orders the head by class name" if same_names else "begins with a new head"

@@ -357,6 +357,11 @@ def locked(path: Path) -> contextlib.AbstractContextManager[Lock]:
   return storage_of(path).lock(path)
 
 
+def is_locked(path: Path) -> bool:
+  """Whether a process holds a lock."""
+  return storage_of(path).is_locked(path)
+
+
 @contextlib.contextmanager
 def one_writer(path: Path) -> Iterator[None]:
   """Holds the lock PATH.lock during several writes, and removes it at the end.

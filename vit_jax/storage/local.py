@@ -130,6 +130,18 @@ class _Local:
           yield lock
           return
 
+  def is_locked(self, path):
+    try:
+      descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+      return False
+    with os.fdopen(descriptor):
+      try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # which others may do at once
+      except BlockingIOError:
+        return True
+    return False
+
 
 LOCAL = _Local()
 

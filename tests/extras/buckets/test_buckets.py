@@ -284,6 +284,19 @@ def test_the_lock_of_a_dead_holder_is_taken_over(folder, monkeypatch):
       assert 3 <= time.monotonic() - began < 6
 
 
+def test_a_lock_is_seen_without_taking_it(folder, monkeypatch):
+  lock, said = folder / "lock", lease._this_process()
+  monkeypatch.setattr(lease, "RENEW", 0.1)
+  monkeypatch.setattr(lease, "LOOK", 0.5)
+  assert not files.is_locked(lock)
+  with files.locked(lock):
+    assert files.is_locked(lock)
+  for dead in ({"machine": "another"}, {"started": "before"}):
+    files.write_text(lock, json.dumps(said | dead))
+    assert not files.is_locked(lock)
+    assert files.exists(lock)
+
+
 def test_of_many_who_want_a_dead_holders_lock_one_gets_it(folder):
   lock, got, refused = folder / "lock", [], []
   files.write_text(lock, json.dumps({**lease._this_process(), "started": "before"}))

@@ -208,6 +208,9 @@ class _Buckets(Client):
       lease.take()
       yield lease
 
+  def is_locked(self, path) -> bool:
+    return Lease(self, path).is_held()
+
 
 def _mark(folder) -> UrlPath:
   """The tombstone that hides a folder."""

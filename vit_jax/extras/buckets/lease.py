@@ -49,6 +49,14 @@ class Lease:
       self._take_over()
     self._thread.start()
 
+  def is_held(self) -> bool:
+    """Whether a living process holds the lock; if there is one, it is watched for a renewal."""
+    content, found = self._there()
+    if found == NEW or _is_gone(content):
+      return False
+    time.sleep(RENEW + LOOK)
+    return self._there()[1] not in (NEW, found)
+
   def _take_over(self):
     known = None
     told = False

@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 
+from vit_jax.config import RunError
 from vit_jax.config.tool_flags import ToolFlags, anywhere, file, path, plugins_in, whole
 from vit_jax.extras.experiments import runs
 from vit_jax.extras.experiments.studies import execution, jobs, plan, report, runner, slurm
@@ -69,6 +70,7 @@ def conduct(
 
   Raises:
     ConfigError: the study is wrong, or data is missing.
+    RunError: the runs of --commands would start from a run that still trains.
     RunError, Stopped: as `execution.execute`.
   """
   store = RunStore(args.workdir or pathlib.Path("workdirs") / folder, tuple(overrides))
@@ -85,6 +87,8 @@ def conduct(
     costs = runs.in_new_process(checked_costs, study_runner, check_data, plugins=plugins)
     if args.commands:
       for run in execution.startable(store, jobs.of_study(study), set()):
+        if failure := execution.still_trains(execution.sources(run)):
+          raise RunError(failure)
         print(run.command())
     else:
       do(study_runner, costs, args)

@@ -4,7 +4,7 @@ import concurrent.futures
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from vit_jax import recipes
 from vit_jax.config import RunError, Stopped
@@ -109,9 +109,9 @@ def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) 
       while not children.asked:
         busy = {run.folder for run in under_way.values()}
         for run in startable(store, some, busy | failed.keys())[: jobs - len(under_way)]:
-          check_weights(run)  # here, because recipes cannot be run in several threads
           progress.say(f"Started: {run.name} ({run.folder.name})")
-          under_way[pool.submit(call, run, children)] = run
+          read = sources(run)  # here, because recipes cannot be run in several threads
+          under_way[pool.submit(call, run, children, read)] = run
         if not under_way:
           break
         progress.show(under_way=len(under_way), failed=len(failed))
@@ -163,15 +163,17 @@ def first_missing(store: RunStore, job: Job, *, start: bool) -> Job | None:
   return missing or job
 
 
-def call(run: Run, children: Children) -> str:
+def call(run: Run, children: Children, read: Sequence[str] = ()) -> str:
   """Does a run, and returns a sentence if it fails, else "".
 
   If another process is doing the run, such as one that outlived an earlier command, it waits for
-  its end.
+  its end. `read` are its `sources`.
 
   Raises:
     RunError: the folder of the study cannot be written to, or as `note_start`.
   """
+  if failure := still_trains(read):
+    return failure
   log = run.folder.with_name(f"{run.folder.name}.log")
   again = run.result() is not None  # its checkpoint is gone
   waited = False
@@ -190,21 +192,27 @@ def call(run: Run, children: Children) -> str:
       return ending(run, status, log, stopped=children.asked)
 
 
-def check_weights(run: Run):
-  """Checks that a run reads the same weights as those before it, and those after it will.
+def sources(run: Run) -> list[str]:
+  """The places of the weights that a run reads, without that of the run before it."""
+  config = recipes.resolve(run.recipe, run.overrides)
+  return [place for place in places(config) if path_of(place) != run.before]
 
-  Raises:
-    RunError: they are of another run that still trains, or that has trained since.
+
+def still_trains(read: Sequence[str]) -> str:
+  """A sentence if one of a run's `sources` still trains, or has trained meanwhile, else "".
+
+  Runs that are compared would start from different weights.
   """
-  for place in places(recipes.resolve(run.recipe, run.overrides)):
+  for place in read:
     path = path_of(place)
     newest = sum_of_newest(path)
-    if newest and path != run.before and (newest != sum_of_weights(place) or in_use(path)):
-      raise RunError(
+    if newest and (newest != sum_of_weights(place) or in_use(path)):
+      return (
         f"{place} still trains, so runs would start from different weights. Wait for its end, or "
         f"name one of its checkpoints that stays (config.checkpoint.keep_every): "
         f"{place}/{workdir.CHECKPOINTS}/STEP."
       )
+  return ""
 
 
 def wait_until_free(folder: Path, children: Children) -> bool:
@@ -218,13 +226,8 @@ def wait_until_free(folder: Path, children: Children) -> bool:
 
 def in_use(folder: Path) -> bool:
   """Whether a run holds the lock of a workdir."""
-  if not files.exists(folder / workdir.LOCK):
-    return False
   try:
-    with files.locked(folder / workdir.LOCK):
-      return False
-  except BlockingIOError:
-    return True
+    return files.is_locked(folder / workdir.LOCK)
   except OSError:
     return False  # the run itself will say what is wrong
 
