@@ -102,7 +102,7 @@ def decays(name):
   return DECAY * name.endswith("kernel")
 
 
-def compare(actual, expected):
+def assert_close(actual, expected):
   assert actual.keys() == expected.keys()
   for name, x in expected.items():
     np.testing.assert_allclose(actual[name], x, rtol=2e-4, atol=1e-5, err_msg=name)
@@ -124,7 +124,7 @@ def test_lamb():
       u = u + decays(name) * params[name]
       ratio = np.linalg.norm(params[name]) / np.linalg.norm(u) if decays(name) else 1
       params[name] = params[name] - rate * ratio * u
-  compare(ours(LAMB(weight_decay=DECAY))[0], params)
+  assert_close(ours(LAMB(weight_decay=DECAY))[0], params)
 
 
 def test_lamb_does_not_scale_arrays_of_zeros():
@@ -153,7 +153,7 @@ def test_lion():
       u = np.sign(0.9 * momentum[name] + 0.1 * g) + decays(name) * params[name]
       momentum[name] = 0.99 * momentum[name] + 0.01 * g
       params[name] = params[name] - rate * u
-  compare(ours(Lion(weight_decay=DECAY))[0], params)
+  assert_close(ours(Lion(weight_decay=DECAY))[0], params)
 
 
 def orthogonal(g):
@@ -181,7 +181,7 @@ def test_muon():
         m, v, u = adam(*moments[name], g, step, 1e-8)
         moments[name] = m, v
       params[name] = params[name] - rate * (u + decays(name) * params[name])
-  compare(ours(Muon(weight_decay=DECAY))[0], params)
+  assert_close(ours(Muon(weight_decay=DECAY))[0], params)
 
 
 def test_schedule_free_and_its_average():
@@ -199,8 +199,8 @@ def test_schedule_free_and_its_average():
       x[name] = (1 - c) * x[name] + c * z[name]
   config = ScheduleFree(weight_decay=DECAY)
   params, state = ours(config)
-  compare(params, {name: 0.9 * x[name] + 0.1 * z[name] for name in x})
-  compare(flatten(config.averaged(state, nest(params))), x)
+  assert_close(params, {name: 0.9 * x[name] + 0.1 * z[name] for name in x})
+  assert_close(flatten(config.averaged(state, nest(params))), x)
 
 
 def test_clipping_comes_first():
@@ -211,7 +211,7 @@ def test_clipping_comes_first():
   for rule in (Adam(), SGD()):
     clipped, _ = run(dataclasses.replace(rule, clip_norm=1.0), params, [gradient], [0.1])
     expected, _ = run(rule, params, [small], [0.1])
-    compare(*(trained_of(flatten(tree)) for tree in (clipped, expected)))
+    assert_close(*(trained_of(flatten(tree)) for tree in (clipped, expected)))
 
 
 @EACH
@@ -221,7 +221,7 @@ def test_stacked_blocks_change_as_single_ones(rule):
   gradients, rates = [nest(drawn(1 + i)) for i in range(2)], [0.1, 0.05]
   expected, _ = run(config, single, gradients, rates)
   actual, _ = run(config, stacked, [stack_blocks(g) for g in gradients], rates)
-  compare(flatten(unstack_blocks(actual)), flatten(expected))
+  assert_close(flatten(unstack_blocks(actual)), flatten(expected))
 
 
 @EACH

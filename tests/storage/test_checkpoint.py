@@ -122,7 +122,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
   assert checkpoint.available(tmp_path) == [7]
 
 
-def refused(run, message, names=META["class_names"], **different):
+def assert_refused(run, message, names=META["class_names"], **different):
   now = c.to_dict(resolved.config())
   now["model"]["width"] = different.get("width", now["model"]["width"])
   differ = (lambda was: changes(was, now)) if different else no_changes
@@ -142,7 +142,7 @@ def refused(run, message, names=META["class_names"], **different):
   ],
 )
 def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message):
-  refused(run, message, **different)
+  assert_refused(run, message, **different)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message
   ],
 )
 def test_a_run_does_not_go_on_with_other_classes(run, names, message):
-  refused(run, message, names)
+  assert_refused(run, message, names)
 
 
 ORDERS = "which orders the head by class name"

@@ -11,15 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vit_jax.config import fields
-from vit_jax.config.fields import (
-  AUTO,
-  LEFT_TO_RULE,
-  Duration,
-  Rule,
-  group_in,
-  is_auto,
-  rule_of,
-)
+from vit_jax.config.fields import AUTO, LEFT_TO_RULE, Duration, Rule, group_in, is_auto, rule_of
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import has
 from vit_jax.process.errors import ConfigError

@@ -15,7 +15,6 @@ from vit_jax.evaluation.spec import EvalContext, Result
 from vit_jax.process import progress, text
 from vit_jax.process.text import one_line, quoted
 from vit_jax.storage import files, workdir
-from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
 
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
@@ -73,19 +72,17 @@ def check_folder(read: evaluated_model.Scored, folder: Path):
   Raises:
     ConfigError: it cannot; the message says how to write to another folder.
   """
-  advice = " Give another --workdir."
-  if "step" in read.origin:
-    advice = (
-      f" To score this run into another folder: vit-jax evaluate {quoted(folder)} DATA "
-      f"--workdir=DIR, or on its own sets --config=RECIPE --config.init_from={quoted(folder)} "
-      "--workdir=DIR (in Python: data and workdir)."
-    )
   try:
-    workdir.check_writable(folder, workdir.DETAILS, advice)
-  except UnreachableError as error:
-    if isinstance(error, ConfigError):  # a bucket that this account may only read
-      raise ConfigError(f"{error}.{advice}") from error
-    raise
+    workdir.check_writable(folder, workdir.DETAILS)
+  except ConfigError as error:
+    advice = "Give another --workdir."
+    if "step" in read.origin:
+      advice = (
+        f"To score this run into another folder: vit-jax evaluate {quoted(folder)} DATA "
+        f"--workdir=DIR, or on its own sets --config=RECIPE --config.init_from={quoted(folder)} "
+        "--workdir=DIR (in Python: data and workdir)."
+      )
+    raise ConfigError(f"{str(error).removesuffix('.')}. {advice}") from error
 
 
 def put(read: evaluated_model.Scored, mesh: jax.sharding.Mesh) -> dict:

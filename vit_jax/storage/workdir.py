@@ -87,13 +87,13 @@ def locked(workdir: Path, *, first: bool):
     yield
 
 
-def check_writable(workdir: Path, inner: str, advice: str = ""):
+def check_writable(workdir: Path, inner: str):
   """Makes the folder, and checks that it can be written to, and so can `inner` in it, if there.
 
   Raises:
-    ConfigError: it cannot; `advice` ends the message.
+    ConfigError: it cannot.
   """
-  with _refusing(workdir, advice):
+  with _refusing(workdir):
     files.make_folder(workdir)
     files.check_writable(workdir)
     if files.is_folder(workdir / inner):
@@ -101,14 +101,15 @@ def check_writable(workdir: Path, inner: str, advice: str = ""):
 
 
 @contextlib.contextmanager
-def _refusing(workdir, advice=""):
+def _refusing(workdir):
   try:
     yield
   except (BlockingIOError, UnreachableError):
     raise
   except OSError as error:
-    reason = f"{error.strerror} ({error.filename})"
-    raise ConfigError(f"--workdir={workdir} cannot be written to: {reason}.{advice}") from error
+    raise ConfigError(
+      f"--workdir={workdir} cannot be written to: {error.strerror} ({error.filename})."
+    ) from error
 
 
 def check_shared(workdir: Path):

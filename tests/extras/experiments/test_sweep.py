@@ -11,7 +11,7 @@ from vit_jax import recipes
 from vit_jax.config import recipe_file
 from vit_jax.extras.commands import sweep as tool
 from vit_jax.extras.experiments import runs, sweep
-from vit_jax.extras.experiments.studies import jobs, results, step_time, transfer
+from vit_jax.extras.experiments.studies import execution, jobs, results, step_time, transfer
 from vit_jax.extras.experiments.studies.store import RunStore
 from vit_jax.extras.experiments.sweep import RATE
 from vit_jax.recipes import TASKS
@@ -218,6 +218,14 @@ def test_a_sweep_from_its_command_to_its_results(words, tmp_path, monkeypatch, c
   assert capsys.readouterr().out == ""
   tool.main([*words, "--seeds=3", "--learning-rates=0.5,0.25,0.125"])  # more of both
   assert called()[4:] == [("part", 0.5, 0), ("all", 0.125, 2)]
+
+
+def test_no_command_is_printed_that_starts_from_a_run_that_still_trains(words, monkeypatch, capsys):
+  monkeypatch.setattr(execution, "still_trains", lambda read: "w still trains.")
+  with pytest.raises(SystemExit, match="1"):
+    tool.main([*words, "--commands"])
+  said = capsys.readouterr()
+  assert (said.out, "w still trains." in said.err) == ("", True)
 
 
 def test_a_rate_is_not_chosen_on_test_images(mine, words, tmp_path, monkeypatch, capsys):

@@ -86,7 +86,7 @@ def _column(
   setting: str,
   key: str,
   usual: list[str],
-  advice: Callable[[], str] = str,
+  advice: Callable[[], str] = lambda: "",
 ) -> str:
   """The column for a setting with the value `key`; "" without a key.
 
